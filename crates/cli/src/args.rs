@@ -1,0 +1,200 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+
+use emberlm_data::{DEFAULT_SHARD_TOKENS, Split};
+use emberlm_tokenizer::TokenizerKind;
+
+use crate::backend::BackendArg;
+use crate::commands::bench_train::BenchTrainArgs;
+use crate::commands::train::TrainArgs;
+
+/// Train, evaluate and sample GPT-class language models
+#[derive(Debug, Parser)]
+#[command(name = "emberlm", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a dataset of text files
+    Prepare(PrepareArgs),
+    /// Train a model
+    Train(Box<TrainArgs>),
+    /// Continue a text
+    Generate(GenerateArgs),
+    /// Measure a model's loss on a dataset
+    Eval(EvalArgs),
+    /// Write a model's logits for given tokens
+    Logits(LogitsArgs),
+    /// Show how large a model or preset is, or list the presets
+    Info(InfoArgs),
+    /// Measure training speed (what `cargo xtask bench train` runs)
+    #[command(hide = true)]
+    BenchTrain(BenchTrainArgs),
+}
+
+/// Arguments of `prepare`.
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// UTF-8 text files, or folders of them: each file is a document
+    #[arg(value_name = "FILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// The dataset's folder
+    #[arg(long, value_name = "DATASET")]
+    pub out: PathBuf,
+    /// How text becomes tokens
+    #[arg(long, value_name = "NAME", value_parser = tokenizer_parser())]
+    pub tokenizer: TokenizerKind,
+    /// The part kept for validation, at the end of the text
+    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = val_fraction)]
+    pub val_fraction: f64,
+    /// The most tokens in one file
+    #[arg(
+        long, value_name = "N", default_value_t = DEFAULT_SHARD_TOKENS,
+        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64),
+    )]
+    pub shard_tokens: u64,
+    /// Replace an existing dataset
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// A run or checkpoint directory
+    pub model: PathBuf,
+    /// The text to continue [default: a document's beginning]
+    #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
+    pub prompt: Option<String>,
+    /// The token ids to continue, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub tokens: Option<Vec<u32>>,
+    /// How many tokens to make at most
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub max_new_tokens: usize,
+    /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature)]
+    pub temperature: f64,
+    /// Choose among the K likeliest tokens; 0 for all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: usize,
+    /// Choose among the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", default_value = "1.0", value_parser = top_p)]
+    pub top_p: f64,
+    /// The same seed makes the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print {"tokens": [...], "text": "..."} of what was made, at the end
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Arguments of `eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// A run or checkpoint directory
+    pub model: PathBuf,
+    /// The dataset's folder, made by `emberlm prepare`
+    #[arg(long, value_name = "DATASET")]
+    pub data: PathBuf,
+    /// Which part of the dataset
+    #[arg(long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser())]
+    pub split: Split,
+    /// Windows at a time [default: about 4096 tokens]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub batch: Option<usize>,
+    /// Print {"loss", "perplexity", "bits_per_byte", "tokens"}
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Arguments of `logits`.
+#[derive(Debug, Args)]
+pub struct LogitsArgs {
+    /// A run or checkpoint directory
+    pub model: PathBuf,
+    /// The token ids, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    pub tokens: Vec<u32>,
+    /// Where to write: tensor `logits`, f32, [seq, vocab]
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Arguments of `info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A run or checkpoint directory, or a preset's name; without it, the presets are listed
+    #[arg(value_name = "MODEL|PRESET")]
+    pub subject: Option<String>,
+    /// Number of token ids, for a preset
+    #[arg(long, value_name = "N", requires = "subject", value_parser = at_least_one)]
+    pub vocab_size: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn tokenizer_parser() -> impl TypedValueParser<Value = TokenizerKind> {
+    PossibleValuesParser::new(TokenizerKind::ALL.map(TokenizerKind::name))
+        .try_map(|name| name.parse::<TokenizerKind>())
+}
+
+fn split_parser() -> impl TypedValueParser<Value = Split> {
+    PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
+}
+
+fn val_fraction(text: &str) -> Result<f64, String> {
+    number(
+        text,
+        |part| (0.0..1.0).contains(&part),
+        "it must be at least 0 and below 1",
+    )
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let allowed = |temperature: f64| temperature.is_finite() && temperature >= 0.0;
+    number(text, allowed, "it must be at least 0 and finite")
+}
+
+fn top_p(text: &str) -> Result<f64, String> {
+    number(
+        text,
+        |p| p > 0.0 && p <= 1.0,
+        "it must be above 0 and at most 1",
+    )
+}
+
+fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if allowed(value) => Ok(value),
+        Ok(_) => Err(rule.to_owned()),
+        Err(_) => Err("it is not a number".to_owned()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(value) => Ok(value),
+        Err(_) => Err("it is not a whole number".to_owned()),
+    }
+}

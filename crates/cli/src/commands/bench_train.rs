@@ -1,0 +1,81 @@
+//! `emberlm bench-train`: training speed on random tokens, as `cargo xtask bench train` runs it.
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::{DecoderConfig, families};
+use emberlm_trainer::bench::{Measured, measure};
+
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::presets;
+
+/// Arguments of `bench-train`.
+#[derive(Debug, Args)]
+pub struct BenchTrainArgs {
+    /// The model
+    #[arg(long, value_name = "NAME", default_value = "char-nano")]
+    pub preset: String,
+    /// Steps that count, after three that do not
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub steps: usize,
+    /// Sequences per step
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub batch: usize,
+    /// Accepted for scripts: the result is JSON in any case
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The preset or the backend is not there.
+pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let train = presets::run(&args.preset)?.train;
+    let mut model = match families::preset(&args.preset) {
+        Some(preset) => preset.config,
+        None => return Err(CliError::usage(format!("unknown preset `{}`", args.preset))),
+    };
+    if model.vocab_size == 0 {
+        // Tiny Shakespeare's characters, as the PyTorch twin has them.
+        model.vocab_size = 65;
+    }
+    let model = DecoderConfig::try_from(model)?;
+    let measured = backend.run(Bench {
+        model,
+        train,
+        steps: args.steps.max(1),
+        batch: args.batch.max(1),
+    })?;
+    let line = serde_json::json!({
+        "peer": format!("emberlm {} {backend}", env!("CARGO_PKG_VERSION")),
+        "workload": args.preset,
+        "batch": args.batch,
+        "threads": std::thread::available_parallelism().map_or(1, usize::from),
+        "parameters": measured.parameters,
+        "tokens_per_second": (measured.tokens_per_second * 10.0).round() / 10.0,
+        "seconds_per_step": (measured.seconds_per_step * 1e5).round() / 1e5,
+        "peak_rss_mib": measured.peak_rss_mib,
+    });
+    crate::output::print_json(&line)
+}
+
+struct Bench {
+    model: DecoderConfig,
+    train: emberlm_trainer::TrainConfig,
+    steps: usize,
+    batch: usize,
+}
+
+impl Job for Bench {
+    type Output = Measured;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Measured {
+        measure::<B>(&self.model, &self.train, self.batch, self.steps, &device)
+    }
+}

@@ -1,0 +1,165 @@
+//! `emberlm eval`: a model's loss over a whole split.
+
+use std::time::Duration;
+
+use burn::tensor::Device;
+use emberlm_data::{Dataset, SplitManifest, TokenSplit};
+use emberlm_kernels::TrainingBackend;
+use emberlm_tokenizer::TokenizerSpec;
+use emberlm_trainer::checkpoint::Checkpoint;
+use emberlm_trainer::{Evaluation, evaluate};
+use indicatif::{HumanCount, ProgressBar};
+use serde::Serialize;
+
+use crate::args::EvalArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source;
+use crate::output::{Align, Table, print, print_json};
+
+/// Tokens in a batch, unless its windows are counted out.
+const BATCH_TOKENS: usize = 4096;
+
+/// Evaluates, and shows it as text or JSON.
+pub fn run(args: EvalArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let checkpoint = model_source::open(&args.model)?;
+    let dataset = Dataset::open(&args.data)?;
+    check_vocabulary(&checkpoint, &dataset)?;
+    let manifest = dataset.manifest().split(args.split);
+    if manifest.tokens < 2 {
+        let (data, split) = (args.data.display(), args.split);
+        return Err(
+            CliError::new(format!("the {split} split of {data} is empty")).hint(
+                "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
+            ),
+        );
+    }
+    let seq_len = checkpoint.description.model.seq_len.max(1);
+    let evaluation = backend.run(Evaluate {
+        checkpoint: &checkpoint,
+        split: dataset.split(args.split)?,
+        batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
+    })??;
+    let report = Report::new(evaluation, manifest);
+    match args.json {
+        true => print_json(&report),
+        false => print(&report.table(manifest)),
+    }
+}
+
+/// The dataset's ids must mean to the model what they meant in training.
+fn check_vocabulary(checkpoint: &Checkpoint, dataset: &Dataset) -> Result<(), CliError> {
+    let (model, data) = (checkpoint.path.display(), dataset.folder().display());
+    let of_data = &dataset.manifest().tokenizer;
+    if let Some(of_model) = &checkpoint.description.tokenizer
+        && of_model.hash != of_data.hash
+    {
+        let message = format!(
+            "{data} was made with another tokenizer than the model's: {} there, {} in {model}",
+            named(of_data),
+            named(of_model),
+        );
+        let hint = format!("prepare the text again with --tokenizer {}", of_model.kind);
+        return Err(CliError::new(message).hint(hint));
+    }
+    let (vocab_size, ids) = (checkpoint.description.model.vocab_size, of_data.vocab_size);
+    if ids > vocab_size {
+        let message =
+            format!("{data} has {ids} token ids, but the model in {model} knows {vocab_size}");
+        return Err(
+            CliError::new(message).hint("prepare the text again with the model's tokenizer")
+        );
+    }
+    Ok(())
+}
+
+fn named(spec: &TokenizerSpec) -> String {
+    let hash: String = spec.hash.chars().take(8).collect();
+    format!(
+        "{} ({} ids, {hash}…)",
+        spec.kind,
+        HumanCount(spec.vocab_size as u64)
+    )
+}
+
+struct Evaluate<'a> {
+    checkpoint: &'a Checkpoint,
+    split: TokenSplit,
+    batch: usize,
+}
+
+impl Job for Evaluate<'_> {
+    type Output = Result<Evaluation, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let targets = self.split.len().saturating_sub(1);
+        let spinner = ProgressBar::new_spinner()
+            .with_message(format!("evaluating {} tokens", HumanCount(targets)));
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        let evaluation = evaluate(&decoder, &self.split, self.batch, None);
+        spinner.finish_and_clear();
+        Ok(evaluation?)
+    }
+}
+
+/// What an evaluation found, in the units that people compare.
+#[derive(Debug, Serialize)]
+struct Report {
+    loss: f64,
+    perplexity: f64,
+    /// Unknown where the manifest does not say how much text the tokens stand for.
+    bits_per_byte: Option<f64>,
+    tokens: u64,
+}
+
+impl Report {
+    fn new(evaluation: Evaluation, split: &SplitManifest) -> Self {
+        let Evaluation { loss, tokens } = evaluation;
+        let bits = loss * tokens as f64 / std::f64::consts::LN_2;
+        Self {
+            loss,
+            perplexity: loss.exp(),
+            bits_per_byte: (split.bytes > 0).then(|| bits / split.bytes as f64),
+            tokens,
+        }
+    }
+
+    fn table(&self, split: &SplitManifest) -> String {
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        table.row(["loss", &format!("{:.4}", self.loss), "nats per token"]);
+        if let Some(floor) = &split.floor {
+            table.row([
+                "floor",
+                &format!("{:.4}", floor.nats_per_token),
+                &floor.source,
+            ]);
+        }
+        table.row(["perplexity", &format!("{:.4}", self.perplexity), ""]);
+        if let Some(bits) = self.bits_per_byte {
+            table.row(["bits per byte", &format!("{bits:.4}"), ""]);
+        }
+        table.row(["tokens", &HumanCount(self.tokens).to_string(), "predicted"]);
+        table.render()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_follow_from_the_loss() {
+        let split = SplitManifest {
+            bytes: 40,
+            ..SplitManifest::default()
+        };
+        let loss = 3.0 * std::f64::consts::LN_2;
+        let report = Report::new(Evaluation { loss, tokens: 20 }, &split);
+        assert!((report.perplexity - 8.0).abs() < 1e-12);
+        assert!((report.bits_per_byte.unwrap() - 1.5).abs() < 1e-12);
+        let report = Report::new(Evaluation { loss, tokens: 20 }, &SplitManifest::default());
+        assert_eq!(report.bits_per_byte, None);
+    }
+}

@@ -1,0 +1,159 @@
+//! `emberlm generate`: continues a text, shown as it is made.
+
+use std::ops::ControlFlow;
+
+use burn::tensor::Device;
+use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
+use emberlm_kernels::TrainingBackend;
+use emberlm_tokenizer::{DecodeStream, Tokenizer};
+use emberlm_trainer::checkpoint::Checkpoint;
+use serde::Serialize;
+
+use crate::args::GenerateArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source;
+use crate::output::{print, print_json};
+
+/// Generates, and shows it as text, ids or JSON.
+pub fn run(args: GenerateArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let checkpoint = model_source::open(&args.model)?;
+    let tokenizer = model_source::tokenizer(&checkpoint)?;
+    let prompt = prompt(&args, tokenizer.as_ref())?;
+    let options = GenerateOptions {
+        max_new_tokens: args.max_new_tokens,
+        stop_tokens: stop_tokens(&checkpoint, tokenizer.as_ref()),
+        sampler: SamplerConfig {
+            temperature: args.temperature,
+            top_k: args.top_k,
+            top_p: args.top_p,
+            seed: args.seed,
+        },
+    };
+    backend.run(Generate {
+        checkpoint: &checkpoint,
+        tokenizer: tokenizer.as_ref(),
+        echo: args.prompt.as_deref().unwrap_or_default(),
+        prompt,
+        options,
+        json: args.json,
+    })?
+}
+
+/// The prompt's ids: those given, those of the text given, or a document's beginning.
+fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>, CliError> {
+    if let Some(tokens) = &args.tokens {
+        return Ok(tokens.clone());
+    }
+    let tokenizer = tokenizer.ok_or_else(|| {
+        let message = format!(
+            "{} has no tokenizer, so it cannot read text",
+            args.model.display()
+        );
+        CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
+    })?;
+    match (args.prompt.as_deref(), tokenizer.end_of_text()) {
+        (Some(text), _) if !text.is_empty() => Ok(tokenizer.encode(text)?),
+        (_, Some(end_of_text)) => Ok(vec![end_of_text]),
+        (_, None) => tokenizer.encode("\n").map_err(|_| {
+            CliError::new(
+                "without a prompt a line break begins the text, which this model's tokenizer lacks",
+            )
+            .hint("give a prompt: --prompt TEXT")
+        }),
+    }
+}
+
+/// What ends a text; a model smaller than its tokenizer's vocabulary can never choose it.
+fn stop_tokens(checkpoint: &Checkpoint, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
+    let vocab_size = checkpoint.description.model.vocab_size;
+    let end_of_text = tokenizer.and_then(Tokenizer::end_of_text);
+    end_of_text
+        .into_iter()
+        .filter(|&id| (id as usize) < vocab_size)
+        .collect()
+}
+
+struct Generate<'a> {
+    checkpoint: &'a Checkpoint,
+    tokenizer: Option<&'a Tokenizer>,
+    echo: &'a str,
+    prompt: Vec<u32>,
+    options: GenerateOptions,
+    json: bool,
+}
+
+impl Job for Generate<'_> {
+    type Output = Result<(), CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let mut writer = Writer::new(self.tokenizer, self.json);
+        if !self.json {
+            print(self.echo)?;
+        }
+        let mut written = Ok(());
+        let made = generate(&decoder, &self.prompt, &self.options, |id| {
+            written = writer.write(id);
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        written?;
+        writer.finish(made?.tokens)
+    }
+}
+
+/// Shows tokens as they come, or gathers their text for JSON.
+struct Writer {
+    stream: Option<DecodeStream>,
+    json: bool,
+    /// The text so far, for JSON.
+    text: String,
+    count: usize,
+}
+
+/// `--json`'s output.
+#[derive(Serialize)]
+struct Made {
+    tokens: Vec<u32>,
+    text: Option<String>,
+}
+
+impl Writer {
+    fn new(tokenizer: Option<&Tokenizer>, json: bool) -> Self {
+        Self {
+            stream: tokenizer.map(Tokenizer::stream),
+            json,
+            text: String::new(),
+            count: 0,
+        }
+    }
+
+    fn write(&mut self, id: u32) -> Result<(), CliError> {
+        let piece = match &mut self.stream {
+            // A model may have more ids than its tokenizer: those stand for nothing.
+            Some(stream) => stream.push(id).unwrap_or_else(|_| '\u{FFFD}'.to_string()),
+            None if self.count == 0 => id.to_string(),
+            None => format!(",{id}"),
+        };
+        self.count += 1;
+        match self.json {
+            true => self.text += &piece,
+            false => print(&piece)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self, tokens: Vec<u32>) -> Result<(), CliError> {
+        let has_text = self.stream.is_some();
+        let rest = self.stream.map(DecodeStream::finish).unwrap_or_default();
+        if !self.json {
+            return print(&(rest + "\n"));
+        }
+        let text = has_text.then(|| self.text + &rest);
+        print_json(&Made { tokens, text })
+    }
+}

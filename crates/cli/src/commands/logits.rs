@@ -1,0 +1,49 @@
+//! `emberlm logits`: a model's logits for given tokens, to compare with other programs.
+
+use std::collections::HashMap;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::DecoderConfig;
+use emberlm_model::weights::{HostTensor, save_own};
+use emberlm_trainer::checkpoint::Checkpoint;
+
+use crate::args::LogitsArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source;
+
+/// Computes them and writes them.
+pub fn run(args: LogitsArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let checkpoint = model_source::open(&args.model)?;
+    let config = DecoderConfig::try_from(checkpoint.description.model.clone())?;
+    config.check_tokens(&args.tokens)?;
+    let logits = backend.run(Logits {
+        checkpoint: &checkpoint,
+        tokens: &args.tokens,
+    })??;
+    save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
+    Ok(())
+}
+
+struct Logits<'a> {
+    checkpoint: &'a Checkpoint,
+    tokens: &'a [u32],
+}
+
+impl Job for Logits<'_> {
+    type Output = Result<HostTensor, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let ids: Vec<i64> = self.tokens.iter().map(|&id| i64::from(id)).collect();
+        let ids = TensorData::new(ids, [1, self.tokens.len()]);
+        let ids = Tensor::<B::InnerBackend, 2, Int>::from_data(ids, &device); // [1, seq]
+        let logits = decoder.forward(ids).squeeze_dim::<2>(0); // [seq, vocab_size]
+        Ok(HostTensor {
+            shape: logits.dims().to_vec(),
+            values: logits.into_data().iter::<f32>().collect(),
+        })
+    }
+}

@@ -1,0 +1,26 @@
+//! One file per command; each has a `run` that does it.
+
+pub mod bench_train;
+mod eval;
+mod generate;
+mod info;
+mod logits;
+mod prepare;
+mod presets;
+pub mod train;
+
+use crate::args::{Cli, Command};
+use crate::error::CliError;
+
+/// Runs the command that was asked for.
+pub fn run(cli: Cli) -> Result<(), CliError> {
+    match cli.command {
+        Command::Prepare(args) => prepare::run(args),
+        Command::Train(args) => train::run(*args),
+        Command::Generate(args) => generate::run(args),
+        Command::Eval(args) => eval::run(args),
+        Command::Logits(args) => logits::run(args),
+        Command::Info(args) => info::run(args),
+        Command::BenchTrain(args) => bench_train::run(args),
+    }
+}

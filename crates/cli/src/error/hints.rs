@@ -1,0 +1,171 @@
+//! What to do about the library crates' errors.
+
+use std::io;
+
+use emberlm_data::{DataError, MANIFEST_FILE, Split};
+use emberlm_generate::GenerateError;
+use emberlm_model::{ConfigError, InputError, WeightsError};
+use emberlm_tokenizer::TokenizerError;
+use emberlm_trainer::TrainError;
+
+use super::CliError;
+
+impl From<DataError> for CliError {
+    fn from(error: DataError) -> Self {
+        let hints = data(&error);
+        with(&error, hints)
+    }
+}
+
+impl From<TokenizerError> for CliError {
+    fn from(error: TokenizerError) -> Self {
+        let hint = tokenizer(&error);
+        with(&error, hint)
+    }
+}
+
+impl From<InputError> for CliError {
+    fn from(error: InputError) -> Self {
+        let hint = match &error {
+            InputError::Empty => None,
+            InputError::TooLong { seq_len, .. } => Some(format!("give at most {seq_len} tokens")),
+            InputError::UnknownToken { vocab_size, .. } => Some(format!(
+                "this model's ids are 0 to {}",
+                vocab_size.saturating_sub(1)
+            )),
+        };
+        with(&error, hint)
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        with(&error, None)
+    }
+}
+
+impl From<WeightsError> for CliError {
+    fn from(error: WeightsError) -> Self {
+        let hint = match &error {
+            WeightsError::Io { .. } => None,
+            WeightsError::Format { .. } => Some("the file is damaged: use another checkpoint"),
+            WeightsError::Missing { .. }
+            | WeightsError::Shape { .. }
+            | WeightsError::Type { .. }
+            | WeightsError::LeftOver { .. } => {
+                Some("these weights are not of the model beside them")
+            }
+        };
+        with(&error, hint.map(str::to_owned))
+    }
+}
+
+impl From<GenerateError> for CliError {
+    fn from(error: GenerateError) -> Self {
+        match error {
+            GenerateError::Prompt(error) => error.into(),
+            GenerateError::Setting(_) => with(&error, None),
+            GenerateError::Logits(_) => with(
+                &error,
+                Some("use an earlier checkpoint of the run".to_owned()),
+            ),
+        }
+    }
+}
+
+impl From<TrainError> for CliError {
+    fn from(error: TrainError) -> Self {
+        let hint = match error {
+            TrainError::Model(error) => return error.into(),
+            TrainError::Data(error) => return error.into(),
+            TrainError::Weights(error) => return error.into(),
+            TrainError::Generate(error) => return error.into(),
+            TrainError::RunExists { .. } => Some("choose another --out"),
+            TrainError::Checkpoint { .. } => Some("use another checkpoint of the run"),
+            TrainError::Diverged { .. } => {
+                Some("lower the rate, for example --set train.learning_rate=1e-4")
+            }
+            _ => None,
+        };
+        with(&error, hint.map(str::to_owned))
+    }
+}
+
+fn with(error: &impl std::error::Error, hints: impl IntoIterator<Item = String>) -> CliError {
+    let this = CliError::new(error.to_string());
+    hints.into_iter().fold(this, CliError::hint)
+}
+
+/// What to do about an operating system's error.
+pub(super) fn io(error: &io::Error) -> Option<String> {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on the disk, then run the command again"
+        }
+        io::ErrorKind::PermissionDenied => "check who may read and write there",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn data(error: &DataError) -> Option<String> {
+    let hint = match error {
+        DataError::Io { path, source, .. } => {
+            let no_dataset =
+                path.ends_with(MANIFEST_FILE) && source.kind() == io::ErrorKind::NotFound;
+            return match no_dataset {
+                true => Some(PREPARE.to_owned()),
+                false => io(source),
+            };
+        }
+        DataError::Tokenize { source, .. } => return tokenizer(source),
+        DataError::NoInputs
+        | DataError::MissingInput { .. }
+        | DataError::NotAFile { .. }
+        | DataError::EmptyFolder { .. }
+        | DataError::Value { .. }
+        | DataError::OutOfBounds { .. }
+        | DataError::UnknownSplit { .. }
+        | DataError::NotATale { .. } => return None,
+        DataError::EmptyFile { .. } => "leave it out: a document needs some text",
+        DataError::InvalidUtf8 { .. } => {
+            "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
+        }
+        DataError::FileChanged { .. } => "run the command again when nothing writes to it",
+        DataError::EmptySplit {
+            split: Split::Val, ..
+        } => "give more text, or none for validation: --val-fraction 0",
+        DataError::EmptySplit {
+            split: Split::Train,
+            ..
+        } => "give more text, or a lower --val-fraction",
+        DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
+        DataError::OutputNotADataset { .. } => {
+            "choose another --out, or move the folder away yourself"
+        }
+        DataError::Manifest { .. } | DataError::ManifestTokenizer { .. } => {
+            "it was made by another version or changed since: make it again with `emberlm prepare`"
+        }
+        DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
+            "the dataset is damaged: make it again with `emberlm prepare --force`"
+        }
+        DataError::TooShort { .. } => {
+            "prepare more text, or train a model with a smaller `model.seq_len`"
+        }
+    };
+    Some(hint.to_owned())
+}
+
+/// How one gets a dataset.
+const PREPARE: &str = "make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2";
+
+fn tokenizer(error: &TokenizerError) -> Option<String> {
+    let hint = match error {
+        TokenizerError::UnknownCharacter { .. } => {
+            "a char tokenizer knows the characters of its corpus alone"
+        }
+        TokenizerError::Split { .. } => "break the text's longest lines",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}

@@ -1,0 +1,32 @@
+//! The binary: parses, dispatches, and tells how it went. Everything else is in the library crates.
+//!
+//! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
+//! `model_source` what MODEL may be, `error` the one place that prints errors, `output` what is
+//! written to stdout.
+
+// wgpu's types nest deeper than the compiler's default limit.
+#![recursion_limit = "256"]
+
+mod args;
+mod backend;
+mod commands;
+mod error;
+mod model_source;
+mod output;
+mod presets;
+mod run_config;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+// Steps allocate and free the same large buffers: glibc's allocator gives them back to the system each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match commands::run(args::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}

@@ -1,0 +1,140 @@
+//! What is written to stdout.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Writes `text` to stdout at once, without waiting for a line's end.
+pub fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(CliError::stdout)
+}
+
+/// Writes `value` to stdout as a line of JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| CliError::new(format!("cannot write the result as JSON: {error}")))?;
+    print(&(text + "\n"))
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(columns: impl Into<Vec<Align>>) -> Self {
+        Self {
+            columns: columns.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; cells beyond the columns are left out.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The table's lines, indented by two spaces.
+    pub fn render(&self) -> String {
+        let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, align), width) in row.iter().zip(&self.columns).zip(&widths) {
+                line += "  ";
+                line += &match align {
+                    Align::Left => format!("{cell:<width$}"),
+                    Align::Right => format!("{cell:>width$}"),
+                };
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// A number of operations with a decimal unit: `254.6 MFLOP`.
+pub fn operations(count: u64) -> String {
+    let mut value = count as f64;
+    let mut units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"]
+        .into_iter()
+        .peekable();
+    let mut unit = units.next().unwrap_or_default();
+    while value >= 1000.0 && units.peek().is_some() {
+        value /= 1000.0;
+        unit = units.next().unwrap_or_default();
+    }
+    match unit {
+        "FLOP" => format!("{value} {unit}"),
+        _ => format!("{value:.1} {unit}"),
+    }
+}
+
+/// An argument as one would type it in a shell.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%^…".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_clean() {
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        table.row(["a", "1", ""]);
+        table.row(["bcd", "234", "x"]);
+        assert_eq!(table.render(), "  a      1\n  bcd  234  x\n");
+    }
+
+    #[test]
+    fn operations_have_a_unit() {
+        let units = [7, 999, 1_000, 254_561_280, 1_234_000_000_000_000].map(operations);
+        assert_eq!(
+            units,
+            [
+                "7 FLOP",
+                "999 FLOP",
+                "1.0 kFLOP",
+                "254.6 MFLOP",
+                "1234.0 TFLOP"
+            ]
+        );
+    }
+
+    #[test]
+    fn only_words_that_need_it_are_quoted() {
+        let words = ["--out", "a b", "", "it's", "düne.txt", "$x"].map(shell_word);
+        assert_eq!(
+            words,
+            ["--out", "'a b'", "''", r"'it'\''s'", "düne.txt", "'$x'"]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! `--help` and wrong usage.
+
+use super::support::Sandbox;
+
+#[test]
+fn every_command_is_listed() {
+    let help = Sandbox::new().words("--help").ok();
+    for command in ["prepare", "train", "generate", "eval", "logits", "info"] {
+        assert!(
+            help.contains(&format!("\n  {command} ")),
+            "{command}: {help}"
+        );
+    }
+    assert!(!help.contains("bench-train"), "{help}");
+}
+
+#[test]
+fn each_command_tells_its_options() {
+    let sandbox = Sandbox::new();
+    for (command, options) in [
+        (
+            "prepare",
+            "<FILE>... --out --tokenizer --val-fraction --shard-tokens --force",
+        ),
+        (
+            "generate",
+            "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
+        ),
+        ("eval", "<MODEL> --data --split --batch --json --backend"),
+        ("logits", "<MODEL> --tokens --out --backend"),
+        ("info", "[MODEL|PRESET] --vocab-size --json"),
+    ] {
+        let help = sandbox.words(&format!("{command} --help")).ok();
+        for option in options.split_whitespace() {
+            assert!(help.contains(option), "{command} {option}: {help}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_the_package_s() {
+    let version = Sandbox::new().words("--version").ok();
+    assert_eq!(version, format!("emberlm {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let sandbox = Sandbox::new();
+    for line in [
+        "",
+        "prepare",
+        "frobnicate",
+        "prepare a.txt --out d --tokenizer word",
+        "prepare a.txt --out d --tokenizer byte --val-fraction 1",
+        "prepare a.txt --out d --tokenizer byte --shard-tokens 0",
+        "generate m --prompt a --tokens 1",
+        "generate m --tokens 1,x",
+        "generate m --temperature -1",
+        "generate m --temperature NaN",
+        "generate m --top-p 0",
+        "generate m --top-p 1.01",
+        "generate m --top-k=-1",
+        "eval m",
+        "eval m --data d --split test",
+        "eval m --data d --batch 0",
+        "logits m --out f",
+        "info --vocab-size 5",
+    ] {
+        let ran = sandbox.words(line);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (Some(2), ""),
+            "{line}: {}",
+            ran.stderr
+        );
+        assert!(!ran.stderr.contains("panicked"), "{line}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_bad_sampler_value_is_named_with_its_rule() {
+    let sandbox = Sandbox::new();
+    insta::assert_snapshot!(sandbox.words("generate m --temperature -1"), @"");
+    insta::assert_snapshot!(sandbox.words("generate m --top-p 1.5"), @"");
+}

@@ -1,0 +1,12 @@
+//! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
+
+#![recursion_limit = "256"]
+
+mod backends;
+mod help;
+mod info;
+mod model;
+mod model_errors;
+mod prepare;
+mod prepare_errors;
+mod support;

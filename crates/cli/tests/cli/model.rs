@@ -1,0 +1,157 @@
+//! Commands that take a model.
+
+use std::fs;
+
+use safetensors::{Dtype, SafeTensors};
+use serde_json::{Value, json};
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+
+#[test]
+fn text_is_generated_after_the_prompt() {
+    let sandbox = Sandbox::with_char_model();
+    let line = "generate run --prompt hello --max-new-tokens 20 --seed 3";
+    let text = sandbox.words(line).ok();
+    assert!(
+        text.starts_with("hello") && text.ends_with('\n'),
+        "{text:?}"
+    );
+    assert_eq!(text.chars().count(), 5 + 20 + 1);
+    assert_eq!(
+        sandbox.words(line).ok(),
+        text,
+        "the same seed makes the same text"
+    );
+    assert_ne!(
+        sandbox.words(&line.replace("--seed 3", "--seed 4")).ok(),
+        text
+    );
+}
+
+#[test]
+fn json_holds_what_was_made() {
+    let sandbox = Sandbox::with_char_model();
+    let line = "generate run --prompt hello --max-new-tokens 12 --temperature 0";
+    let made: Value = sandbox.words(&format!("{line} --json")).json();
+    assert_eq!(made["tokens"].as_array().unwrap().len(), 12);
+    let text = made["text"].as_str().unwrap();
+    assert_eq!(sandbox.words(line).ok(), format!("hello{text}\n"));
+}
+
+#[test]
+fn without_a_prompt_a_document_begins() {
+    let sandbox = Sandbox::with_char_model();
+    let text = sandbox.words("generate run --max-new-tokens 3").ok();
+    assert_eq!(text.chars().count(), 4, "{text:?}");
+    write_run(
+        &sandbox.path("gpt2"),
+        &tiny(50_257),
+        gpt2_spec(&sandbox).as_ref(),
+        &[1],
+    );
+    let made: Value = sandbox
+        .words("generate gpt2 --max-new-tokens 3 --json")
+        .json();
+    assert_eq!(made["tokens"].as_array().unwrap().len(), 3);
+}
+
+fn gpt2_spec(sandbox: &Sandbox) -> Option<emberlm_tokenizer::TokenizerSpec> {
+    sandbox
+        .words("prepare text.txt --out gpt2-data --tokenizer gpt2")
+        .ok();
+    let manifest = emberlm_data::Manifest::read(&sandbox.path("gpt2-data")).unwrap();
+    Some(manifest.tokenizer)
+}
+
+#[test]
+fn a_model_without_a_tokenizer_speaks_ids() {
+    let sandbox = Sandbox::new();
+    write_run(&sandbox.path("run"), &tiny(11), None, &[1]);
+    let line = "generate run --tokens 1,2 --max-new-tokens 5 --temperature 0";
+    let made: Value = sandbox.words(&format!("{line} --json")).json();
+    assert_eq!(made["text"], Value::Null);
+    let ids = sandbox.words(line).ok();
+    let ids: Vec<u32> = ids
+        .trim_end()
+        .split(',')
+        .map(|id| id.parse().unwrap())
+        .collect();
+    assert_eq!(made["tokens"], json!(ids));
+    insta::assert_snapshot!(sandbox.words("generate run"), @"");
+}
+
+#[test]
+fn the_newest_whole_checkpoint_of_a_run_is_taken() {
+    let sandbox = Sandbox::new();
+    write_run(&sandbox.path("run"), &tiny(11), None, &[1, 2, 10]);
+    let about = |model: &str| -> Value { sandbox.words(&format!("info {model} --json")).json() };
+    assert_eq!(about("run")["about"], "a checkpoint after 10 steps");
+    fs::remove_file(sandbox.path("run/checkpoints/step-00000010/manifest.json")).unwrap();
+    assert_eq!(about("run")["about"], "a checkpoint after 2 steps");
+    assert_eq!(
+        about("run/checkpoints/step-00000001")["about"],
+        "a checkpoint after 1 steps"
+    );
+}
+
+#[test]
+fn an_evaluation_covers_the_split() {
+    let sandbox = Sandbox::with_char_model();
+    let report: Value = sandbox.words("eval run --data data --json").json();
+    let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["bits_per_byte", "loss", "perplexity", "tokens"]);
+    // 360 characters, a tenth of them for validation; the first is not predicted.
+    assert_eq!(report["tokens"], 35);
+    let number = |name: &str| report[name].as_f64().unwrap();
+    // First weights know nothing: all 12 characters are about as likely.
+    assert!((number("loss") - 12f64.ln()).abs() < 0.1, "{report}");
+    assert!((number("perplexity") - number("loss").exp()).abs() < 1e-9);
+    let bits = number("loss") * 35.0 / 36.0 / std::f64::consts::LN_2;
+    assert!((number("bits_per_byte") - bits).abs() < 1e-9);
+    let single: Value = sandbox
+        .words("eval run --data data --json --batch 1")
+        .json();
+    assert!((number("loss") - single["loss"].as_f64().unwrap()).abs() < 1e-5);
+    let train: Value = sandbox
+        .words("eval run --data data --json --split train")
+        .json();
+    assert_eq!(train["tokens"], 323);
+}
+
+#[test]
+fn an_evaluation_as_text() {
+    let text = Sandbox::with_char_model()
+        .words("eval run --data data")
+        .ok();
+    let names: Vec<&str> = text.lines().map(|line| line[..15].trim()).collect();
+    assert_eq!(names, ["loss", "perplexity", "bits per byte", "tokens"]);
+}
+
+#[test]
+fn logits_are_a_tensor_of_the_sequence() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox
+        .words("logits run --tokens 1,2,3 --out a.safetensors")
+        .ok();
+    let bytes = fs::read(sandbox.path("a.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.names(), ["logits"]);
+    let logits = tensors.tensor("logits").unwrap();
+    assert_eq!(
+        (logits.dtype(), logits.shape()),
+        (Dtype::F32, [3, 12].as_slice())
+    );
+}
+
+#[cfg(all(feature = "flex", feature = "ndarray"))]
+#[test]
+fn backends_agree() {
+    let sandbox = Sandbox::with_char_model();
+    let loss = |backend: &str| {
+        let line = format!("eval run --data data --json --backend {backend}");
+        let report: Value = sandbox.words(&line).json();
+        report["loss"].as_f64().unwrap()
+    };
+    assert!((loss("flex") - loss("ndarray")).abs() < 1e-5);
+}

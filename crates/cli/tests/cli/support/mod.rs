@@ -1,0 +1,109 @@
+//! What the tests share: a folder of their own in which the binary runs, and models made without training.
+
+pub mod model;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fmt, fs};
+
+use serde::de::DeserializeOwned;
+
+/// A folder that is removed with the test. The binary runs in it, so that paths in its messages are relative.
+pub struct Sandbox {
+    folder: tempfile::TempDir,
+}
+
+/// How a run of the binary went.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file, with the folders above it.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_emberlm"));
+        command.current_dir(self.folder.path()).args(args);
+        command.stdin(Stdio::null()).env_remove("NO_COLOR");
+        command
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs a command line whose words hold no blanks.
+    pub fn words(&self, line: &str) -> Ran {
+        self.run(line.split_whitespace())
+    }
+
+    /// The names of everything in the folder, hidden files too.
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Ran {
+    /// Stdout of a run that must have succeeded without a word on stderr.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(
+            (self.code, self.stderr.as_str()),
+            (Some(0), ""),
+            "{}",
+            self.stdout
+        );
+        self.stdout
+    }
+
+    /// Stdout of a run that must have succeeded, as JSON.
+    #[track_caller]
+    pub fn json<T: DeserializeOwned>(self) -> T {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+}
+
+/// For snapshots.
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self
+            .code
+            .map_or("by a signal".to_owned(), |code| code.to_string());
+        writeln!(f, "exit {code}")?;
+        if !self.stdout.is_empty() {
+            write!(f, "--- stdout\n{}", self.stdout)?;
+        }
+        if !self.stderr.is_empty() {
+            write!(f, "--- stderr\n{}", self.stderr)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Small models with their first weights, written as the trainer writes checkpoints.
+
+use std::path::Path;
+
+use emberlm_data::Manifest;
+use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_tokenizer::TokenizerSpec;
+use emberlm_trainer::checkpoint::{self, Contents, Description, State};
+
+use super::Sandbox;
+
+#[cfg(feature = "flex")]
+type Cpu = burn::backend::Flex;
+#[cfg(all(feature = "ndarray", not(feature = "flex")))]
+type Cpu = burn::backend::NdArray;
+
+/// Two layers of width 16 over 8 tokens of context.
+pub fn tiny(vocab_size: usize) -> ModelConfig {
+    ModelConfig {
+        vocab_size,
+        seq_len: 8,
+        d_model: 16,
+        n_layers: 2,
+        heads: 2,
+        kv_heads: 2,
+        ..families::preset("char-nano").unwrap().config
+    }
+}
+
+/// Writes `run` with a checkpoint of `model` at each of `steps`; the step is the weights' seed.
+pub fn write_run(
+    run: &Path,
+    model: &ModelConfig,
+    tokenizer: Option<&TokenizerSpec>,
+    steps: &[usize],
+) {
+    let description = Description {
+        model: model.clone(),
+        tokenizer: tokenizer.cloned(),
+    };
+    let config = DecoderConfig::try_from(model.clone()).unwrap();
+    for &step in steps {
+        let decoder = config.init::<Cpu>(step as u64, &Default::default());
+        let contents = Contents {
+            decoder: &decoder,
+            optimizer: Vec::new(),
+            description: &description,
+            state: &State {
+                step,
+                validation_loss: None,
+                best: None,
+            },
+        };
+        checkpoint::write(run, contents).unwrap();
+    }
+}
+
+impl Sandbox {
+    /// A char dataset `data` of a short text, and a run `run` with a model of its vocabulary.
+    pub fn with_char_model() -> Self {
+        let sandbox = Self::new();
+        sandbox.write("text.txt", "hello small world\n".repeat(20));
+        sandbox
+            .words("prepare text.txt --out data --tokenizer char")
+            .ok();
+        let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+        write_run(
+            &sandbox.path("run"),
+            &tiny(spec.vocab_size),
+            Some(&spec),
+            &[1],
+        );
+        sandbox
+    }
+}

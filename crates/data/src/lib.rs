@@ -1,0 +1,54 @@
+//! Token ids on disk, and from there to batches.
+//!
+//! Writing, a floor at a time:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `corpus` | files and folders expanded into documents |
+//! | `text_blocks` | a document read in blocks that can be tokenized apart |
+//! | `scan` | the first pass: is it UTF-8, how long is it |
+//! | `prepare` | [`prepare`]: text files to a dataset, in parallel |
+//! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
+//! | `writer` | one split's shards, filled one after the other |
+//! | `staging` | a dataset directory that is whole or absent |
+//!
+//! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `split` ([`Split`]).
+//!
+//! Reading:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
+//! | `order` | [`WindowOrder`]: the seeded order of training windows, a pure function of the index |
+//! | `batch` | [`Batch`]: inputs and targets side by side |
+//! | `loader` | [`TrainBatches`] and [`EvalBatches`] |
+//!
+//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
+
+mod batch;
+mod corpus;
+mod dataset;
+mod error;
+mod loader;
+mod manifest;
+mod order;
+mod prepare;
+mod scan;
+mod shard;
+mod split;
+mod staging;
+pub mod tales;
+mod text_blocks;
+mod writer;
+
+pub use batch::Batch;
+pub use corpus::{Document, expand};
+pub use dataset::{Dataset, TokenSplit};
+pub use error::DataError;
+pub use loader::{EvalBatches, TrainBatches, eval_batches};
+pub use manifest::{Floor, MANIFEST_FILE, Manifest, ShardEntry, SplitManifest, Splits};
+pub use order::WindowOrder;
+pub use prepare::{Phase, PrepareOptions, Progress, prepare};
+pub use shard::{DEFAULT_SHARD_TOKENS, Shard, ShardWriter, TokenWidth};
+pub use split::Split;
+pub use tales::{TalesConfig, write_tales_dataset};

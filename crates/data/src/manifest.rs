@@ -1,0 +1,275 @@
+//! `dataset.json`: what a dataset directory consists of.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Component, Path};
+
+use emberlm_tokenizer::TokenizerSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::{DataError, Split};
+
+/// The manifest's file name in a dataset directory.
+pub const MANIFEST_FILE: &str = "dataset.json";
+
+/// The only format that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// What the format field says besides its number, so that no other program's `dataset.json` is taken for ours.
+const MAKER: &str = "emberlm dataset";
+
+/// A dataset's description, written last and read first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Always `emberlm dataset`.
+    kind: String,
+    /// The format's version.
+    format: u32,
+    /// The command that made the dataset, as a user would type it.
+    pub command: String,
+    /// The tokenizer whose ids the shards hold.
+    pub tokenizer: TokenizerSpec,
+    /// The two splits.
+    pub splits: Splits,
+}
+
+/// The splits of a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Splits {
+    /// What a model is trained on.
+    pub train: SplitManifest,
+    /// What it is evaluated on; without tokens where all was asked for training.
+    pub val: SplitManifest,
+}
+
+/// One split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitManifest {
+    /// Tokens in all, end-of-text tokens included.
+    pub tokens: u64,
+    /// Documents that begin in this split; one that is cut at the border begins in both.
+    pub documents: u64,
+    /// UTF-8 bytes of the text that the tokens stand for, from which bits per byte follow.
+    pub bytes: u64,
+    /// The lowest loss that any model can have on average, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Floor>,
+    /// The shards in their order.
+    pub shards: Vec<ShardEntry>,
+}
+
+/// A known lower bound of the mean loss over a split.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Floor {
+    /// The bound, in nats per token.
+    pub nats_per_token: f64,
+    /// Where it is known from, as a sentence for a reader.
+    pub source: String,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardEntry {
+    /// The file's name in the dataset directory.
+    pub file: String,
+    /// Tokens in it.
+    pub tokens: u64,
+    /// Documents that begin in it.
+    pub documents: u64,
+    /// BLAKE3 of the whole file, in hexadecimal.
+    pub blake3: String,
+}
+
+impl Manifest {
+    /// A manifest of the present format.
+    pub fn new(command: String, tokenizer: TokenizerSpec, splits: Splits) -> Self {
+        Self {
+            kind: MAKER.to_owned(),
+            format: FORMAT,
+            command,
+            tokenizer,
+            splits,
+        }
+    }
+
+    /// One of the splits.
+    pub fn split(&self, split: Split) -> &SplitManifest {
+        match split {
+            Split::Train => &self.splits.train,
+            Split::Val => &self.splits.val,
+        }
+    }
+
+    /// Reads and checks the manifest of the dataset in `folder`.
+    ///
+    /// # Errors
+    /// Where there is none, or it is of another format, has unknown or missing fields, or contradicts itself.
+    pub fn read(folder: &Path) -> Result<Self, DataError> {
+        let path = folder.join(MANIFEST_FILE);
+        let refuse = |reason: String| DataError::Manifest {
+            path: path.clone(),
+            reason,
+        };
+        let text = fs::read_to_string(&path).map_err(DataError::io("read the dataset's", &path))?;
+        check_format(&text).map_err(refuse)?;
+        let manifest: Self =
+            serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        for split in Split::ALL {
+            let check = manifest.split(split).check();
+            check.map_err(|reason| refuse(format!("split `{split}`: {reason}")))?;
+        }
+        Ok(manifest)
+    }
+
+    /// Writes the manifest into `folder` and waits until it is on the disk.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
+        let path = folder.join(MANIFEST_FILE);
+        let write = || {
+            let mut file = fs::File::create(&path)?;
+            let mut text = serde_json::to_string_pretty(self)?;
+            text.push('\n');
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(DataError::io("write", &path))
+    }
+}
+
+impl SplitManifest {
+    fn check(&self) -> Result<(), String> {
+        for shard in &self.shards {
+            let mut parts = Path::new(&shard.file).components();
+            // A name with a folder in it could make a dataset read, or its replacement delete, a file elsewhere.
+            if !matches!(
+                (parts.next(), parts.next()),
+                (Some(Component::Normal(_)), None)
+            ) {
+                return Err(format!("shard `{}` is not a plain file name", shard.file));
+            }
+        }
+        let sum = |count: fn(&ShardEntry) -> u64| {
+            let mut counts = self.shards.iter().map(count);
+            counts.try_fold(0, u64::checked_add)
+        };
+        if sum(|shard| shard.tokens) != Some(self.tokens) {
+            return Err(format!("`tokens` is {}, not its shards' sum", self.tokens));
+        }
+        if sum(|shard| shard.documents) != Some(self.documents) {
+            return Err(format!(
+                "`documents` is {}, not its shards' sum",
+                self.documents
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Says what a manifest of another format is before its fields are found to be wrong.
+fn check_format(text: &str) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Head {
+        kind: String,
+        format: u32,
+    }
+    let head: Head = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if head.kind != MAKER {
+        return Err(format!("`kind` is {:?}, not {MAKER:?}", head.kind));
+    }
+    if head.format != FORMAT {
+        let found = head.format;
+        return Err(format!(
+            "`format` is {found}, but this program reads format {FORMAT} only"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let shard = |file: &str, tokens| ShardEntry {
+            file: file.into(),
+            tokens,
+            documents: 1,
+            blake3: "00".into(),
+        };
+        let split = |file: &str, floor| SplitManifest {
+            tokens: 7,
+            documents: 1,
+            bytes: 6,
+            floor,
+            shards: vec![shard(file, 7)],
+        };
+        let floor = Floor {
+            nats_per_token: 0.25,
+            source: "counted".into(),
+        };
+        let splits = Splits {
+            train: split("train_00000.bin", None),
+            val: split("val_00000.bin", Some(floor)),
+        };
+        let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        Manifest::new("emberlm prepare x".into(), tokenizer.spec(), splits)
+    }
+
+    fn read_edited(edit: impl FnOnce(&mut Value)) -> Result<Manifest, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut value = serde_json::to_value(manifest()).unwrap();
+        edit(&mut value);
+        fs::write(folder.path().join(MANIFEST_FILE), value.to_string()).unwrap();
+        Manifest::read(folder.path())
+    }
+
+    fn refusal(edit: impl FnOnce(&mut Value)) -> String {
+        read_edited(edit).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_manifest_comes_back_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        manifest().write(folder.path()).unwrap();
+        assert_eq!(Manifest::read(folder.path()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn other_formats_are_named() {
+        assert!(
+            refusal(|m| m["format"] = json!(2))
+                .contains("`format` is 2, but this program reads format 1")
+        );
+        assert!(refusal(|m| m["kind"] = json!("squad")).contains("`kind` is \"squad\""));
+        assert!(refusal(|m| *m = json!([1])).contains(MANIFEST_FILE));
+    }
+
+    #[test]
+    fn unknown_fields_are_named() {
+        assert!(refusal(|m| m["colour"] = json!(1)).contains("unknown field `colour`"));
+        assert!(refusal(|m| m["splits"]["val"]["x"] = json!(1)).contains("unknown field `x`"));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let tokens = refusal(|m| m["splits"]["val"]["tokens"] = json!(8));
+        assert!(tokens.contains("split `val`: `tokens` is 8"), "{tokens}");
+        let huge = refusal(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
+        assert!(huge.contains("split `train`: `documents`"), "{huge}");
+    }
+
+    #[test]
+    fn a_shard_outside_the_folder_is_refused() {
+        for name in ["../train.bin", "/etc/passwd", "a/b.bin", "", ".."] {
+            let message = refusal(|m| m["splits"]["train"]["shards"][0]["file"] = json!(name));
+            assert!(message.contains("is not a plain file name"), "{message}");
+        }
+    }
+}

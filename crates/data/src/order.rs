@@ -1,0 +1,225 @@
+//! The order of training windows: a pure function of seed and index, so that nothing is stored and a resumed run goes
+//! on exactly where it was.
+//!
+//! An epoch lays windows of `seq_len` predicted tokens side by side, beginning at an offset of its own, so that the
+//! windows' borders are elsewhere each time. Within the epoch a keyed permutation of the windows' indices gives the
+//! order: a Feistel network over the smallest even number of bits that holds every index, walked until it lands among
+//! them (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+
+use crate::DataError;
+
+/// Enough for every index to depend on every other bit many times over.
+const ROUNDS: u64 = 8;
+
+/// Which window comes when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowOrder {
+    seed: u64,
+    seq_len: u64,
+    /// Windows per epoch, the same in each: as many as fit at the largest offset.
+    windows: u64,
+    /// How many offsets there are to choose from.
+    offsets: u64,
+}
+
+impl WindowOrder {
+    /// The order of windows of `seq_len` predicted tokens (and so `seq_len + 1` in all) over a split of `tokens`.
+    ///
+    /// # Errors
+    /// [`DataError::TooShort`] where not even one fits; [`DataError::Value`] where `seq_len` is 0.
+    pub fn new(seed: u64, tokens: u64, seq_len: u64) -> Result<Self, DataError> {
+        check_seq_len(seq_len)?;
+        if tokens <= seq_len {
+            return Err(DataError::TooShort { tokens, seq_len });
+        }
+        // `tokens / seq_len - 1` windows and the token after them fit at every offset below `seq_len`. Below two
+        // windows' worth of tokens that would be none: then it is one, and the offsets are as many as it can be moved.
+        let windows = ((tokens - seq_len) / seq_len).max(1);
+        let offsets = (tokens - windows * seq_len).min(seq_len);
+        Ok(Self {
+            seed,
+            seq_len,
+            windows,
+            offsets,
+        })
+    }
+
+    /// Windows per epoch; at least 1.
+    pub fn windows_per_epoch(&self) -> u64 {
+        self.windows
+    }
+
+    /// The window's length in predicted tokens.
+    pub fn seq_len(&self) -> u64 {
+        self.seq_len
+    }
+
+    /// The first token of the window that comes at `index`, which counts windows since the run's start.
+    pub fn start(&self, index: u64) -> u64 {
+        let (epoch, within) = (index / self.windows, index % self.windows);
+        let key = mix(mix(self.seed) ^ epoch);
+        let offset = scale(mix(key), self.offsets);
+        offset + permute(within, self.windows, key) * self.seq_len
+    }
+}
+
+/// The rule that training and evaluation share.
+pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
+    match seq_len {
+        0 => Err(DataError::Value {
+            field: "seq_len",
+            value: seq_len.to_string(),
+            rule: "it must be at least 1",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The finaliser of SplitMix64 after one step of its counter: a bijection whose every output bit depends on every
+/// input bit.
+pub(crate) const fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Maps 64 random bits onto `[0, below)`.
+fn scale(bits: u64, below: u64) -> u64 {
+    ((u128::from(bits) * u128::from(below)) >> 64) as u64
+}
+
+/// A permutation of `[0, count)` chosen by `key`, at `index`.
+fn permute(index: u64, count: u64, key: u64) -> u64 {
+    let bits = 64 - (count - 1).leading_zeros();
+    let half = bits.div_ceil(2).max(1);
+    let mut value = index;
+    // The network permutes up to four times as many values; following its cycle until it comes back among the indices
+    // is a permutation of those.
+    loop {
+        value = feistel(value, half, key);
+        if value < count {
+            return value;
+        }
+    }
+}
+
+/// A permutation of `[0, 2^(2·half))`.
+fn feistel(value: u64, half: u32, key: u64) -> u64 {
+    let mask = (1u64 << half) - 1;
+    let (mut left, mut right) = (value >> half, value & mask);
+    for round in 0..ROUNDS {
+        let noise = mix(key ^ mix((round << 32) | right)) >> (64 - half);
+        (left, right) = (right, left ^ noise);
+    }
+    (left << half) | right
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn starts(order: &WindowOrder, epoch: u64) -> Vec<u64> {
+        let n = order.windows_per_epoch();
+        (epoch * n..(epoch + 1) * n)
+            .map(|i| order.start(i))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn an_epoch_has_every_window_once_and_within_the_tokens(
+            seed: u64, tokens in 2u64..3000, seq_len in 1u64..70, epoch in 0u64..1 << 40,
+        ) {
+            prop_assume!(tokens > seq_len);
+            let order = WindowOrder::new(seed, tokens, seq_len).unwrap();
+            let mut starts = starts(&order, epoch);
+            starts.sort();
+            prop_assert!(starts[0] < seq_len);
+            prop_assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == seq_len));
+            prop_assert!(starts.last().unwrap() + seq_len < tokens);
+            // What an epoch leaves out is less than two windows.
+            prop_assert!(tokens - starts.len() as u64 * seq_len <= 2 * seq_len);
+        }
+    }
+
+    #[test]
+    fn the_order_is_a_function_of_seed_and_index() {
+        let order = WindowOrder::new(7, 100_000, 10).unwrap();
+        assert_eq!(order, WindowOrder::new(7, 100_000, 10).unwrap());
+        assert_ne!(starts(&order, 0), starts(&order, 1));
+        let other = WindowOrder::new(8, 100_000, 10).unwrap();
+        assert_ne!(starts(&order, 0), starts(&other, 0));
+        // The numbers themselves: a change of them would change every run that is resumed.
+        let first: Vec<u64> = (0..4).map(|i| order.start(i)).collect();
+        assert_eq!(first, GOLDEN);
+    }
+
+    const GOLDEN: [u64; 4] = [32_576, 69_816, 98_926, 43_396];
+
+    #[test]
+    fn a_single_window_comes_again_and_again() {
+        let order = WindowOrder::new(1, 9, 8).unwrap();
+        assert!((0..100).all(|i| order.start(i) == 0));
+        // With some room it moves about in it, but never beyond.
+        let order = WindowOrder::new(1, 12, 8).unwrap();
+        let starts: std::collections::BTreeSet<u64> = (0..200).map(|i| order.start(i)).collect();
+        assert_eq!(starts.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_dataset_shorter_than_a_window_is_an_error_naming_both() {
+        let message = WindowOrder::new(0, 64, 64).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "a sequence of 64 needs 65 tokens, but the split has 64"
+        );
+        assert!(WindowOrder::new(0, 0, 1).is_err());
+        assert!(WindowOrder::new(0, 5, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_window_of_nothing_is_an_error() {
+        let message = WindowOrder::new(0, 64, 0).unwrap_err().to_string();
+        assert_eq!(message, "`seq_len` is 0: it must be at least 1");
+    }
+
+    #[test]
+    fn offsets_and_places_are_evenly_spread() {
+        let order = WindowOrder::new(3, 1_000, 10).unwrap();
+        let (epochs, n) = (9_900, order.windows_per_epoch());
+        let mut offsets = [0u32; 10];
+        let mut firsts = vec![0u32; n as usize];
+        for epoch in 0..epochs {
+            let start = order.start(epoch * n);
+            offsets[(start % 10) as usize] += 1;
+            firsts[(start / 10) as usize] += 1;
+        }
+        // Chi-squared over its degrees of freedom is about 1; these bounds are six standard deviations away.
+        assert!(chi_squared(&offsets) / 9.0 < 3.9);
+        assert!(chi_squared(&firsts) / 98.0 < 1.9);
+    }
+
+    fn chi_squared(counts: &[u32]) -> f64 {
+        let total: u32 = counts.iter().sum();
+        let expected = f64::from(total) / counts.len() as f64;
+        let terms = counts
+            .iter()
+            .map(|&c| (f64::from(c) - expected).powi(2) / expected);
+        terms.sum()
+    }
+
+    #[test]
+    fn neighbours_in_the_order_are_not_neighbours_in_the_text() {
+        let order = WindowOrder::new(11, 1_000_000, 10).unwrap();
+        let starts = starts(&order, 0);
+        let near = starts
+            .windows(2)
+            .filter(|pair| pair[0].abs_diff(pair[1]) <= 1_000)
+            .count();
+        // By chance 2 * 100 of 100,000 places are as near: about 200 of the pairs.
+        assert!((100..300).contains(&near), "{near}");
+    }
+}

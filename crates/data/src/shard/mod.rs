@@ -1,0 +1,106 @@
+//! One file of tokens, byte-compatible with llm.c and modded-nanogpt.
+//!
+//! 256 little-endian `i32` of header, then the tokens, little-endian. The header's first three say what follows:
+//!
+//! | tokens | `[0]` | `[1]` | `[2]` |
+//! |---|---|---|---|
+//! | `u16` | 20240520 | 1 | how many |
+//! | `u32` | 20240801 | 7 | how many |
+
+mod read;
+mod write;
+
+pub use read::Shard;
+pub use write::ShardWriter;
+
+/// Tokens per shard where nothing else is asked for.
+pub const DEFAULT_SHARD_TOKENS: u64 = 100_000_000;
+
+/// The most tokens that a header can tell.
+pub(crate) const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
+
+const HEADER_BYTES: u64 = 256 * 4;
+
+/// How many bytes a token takes in a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenWidth {
+    /// Two bytes: vocabularies of up to 65,536 ids.
+    U16,
+    /// Four bytes.
+    U32,
+}
+
+impl TokenWidth {
+    /// The width that a vocabulary needs.
+    pub fn for_vocab(vocab_size: usize) -> Self {
+        if vocab_size <= 1 << 16 {
+            Self::U16
+        } else {
+            Self::U32
+        }
+    }
+
+    /// The width in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::U16 => 2,
+            Self::U32 => 4,
+        }
+    }
+
+    /// The header's first two numbers: magic and version.
+    const fn signature(self) -> (i32, i32) {
+        match self {
+            Self::U16 => (20_240_520, 1),
+            Self::U32 => (20_240_801, 7),
+        }
+    }
+}
+
+/// The header of a shard of `count` tokens.
+fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
+    let (magic, version) = width.signature();
+    let mut bytes = [0; HEADER_BYTES as usize];
+    for (slot, number) in bytes.chunks_exact_mut(4).zip([magic, version, count]) {
+        slot.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+/// The width and the count that a header tells, if the file's length agrees.
+fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), String> {
+    if (head.len() as u64) < HEADER_BYTES {
+        return Err(format!(
+            "{file_bytes} bytes are less than its header's {HEADER_BYTES}"
+        ));
+    }
+    let (numbers, _) = head.as_chunks::<4>();
+    let [magic, version, count] = [0, 1, 2].map(|i| i32::from_le_bytes(numbers[i]));
+    let width = [TokenWidth::U16, TokenWidth::U32]
+        .into_iter()
+        .find(|width| width.signature().0 == magic)
+        .ok_or_else(|| format!("it begins with {magic}, not with 20240520 or 20240801"))?;
+    if version != width.signature().1 {
+        return Err(format!("version {version} of format {magic} is unknown"));
+    }
+    let tokens = u64::try_from(count)
+        .map_err(|_| format!("its header tells {count} tokens: its writing was broken off"))?;
+    let expected = HEADER_BYTES + tokens * width.bytes();
+    if file_bytes != expected {
+        return Err(format!(
+            "{file_bytes} bytes, but {tokens} tokens as its header tells take {expected}"
+        ));
+    }
+    Ok((width, tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_decides_the_width() {
+        assert_eq!(TokenWidth::for_vocab(65_536), TokenWidth::U16);
+        assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
+    }
+}

@@ -1,0 +1,196 @@
+//! Reading a shard.
+
+use std::path::{Path, PathBuf};
+
+use mmap_io::{MemoryMappedFile, MmapIoError};
+
+use super::{HEADER_BYTES, TokenWidth, check_header};
+use crate::DataError;
+
+/// A memory-mapped shard, whose header and length have been checked.
+///
+/// The file must not be cut short while it is open: the operating system would end the process.
+pub struct Shard {
+    path: PathBuf,
+    map: MemoryMappedFile,
+    width: TokenWidth,
+    tokens: u64,
+}
+
+impl Shard {
+    /// Opens the shard `path`.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, is shorter than a header, is no shard or of an unknown version, or where its length
+    /// is not what its header says.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
+        let checked = match map.as_slice_bytes(0, HEADER_BYTES.min(map.len())) {
+            Ok(head) => check_header(head, map.len()),
+            Err(error) => return Err(map_error(path, error)),
+        };
+        let path = path.to_owned();
+        match checked {
+            Ok((width, tokens)) => Ok(Self {
+                path,
+                map,
+                width,
+                tokens,
+            }),
+            Err(reason) => Err(DataError::Shard { path, reason }),
+        }
+    }
+
+    /// How many tokens it holds.
+    pub fn len(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Whether it holds no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.tokens == 0
+    }
+
+    /// How many bytes a token takes in it.
+    pub fn width(&self) -> TokenWidth {
+        self.width
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends `len` tokens from `start` on to `out`.
+    ///
+    /// # Errors
+    /// [`DataError::OutOfBounds`] where there are not as many.
+    pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
+        if start.checked_add(len).is_none_or(|end| end > self.tokens) {
+            let total = self.tokens;
+            return Err(DataError::OutOfBounds { start, len, total });
+        }
+        let width = self.width.bytes();
+        let bytes = self
+            .map
+            .as_slice_bytes(HEADER_BYTES + start * width, len * width)
+            .map_err(|error| map_error(&self.path, error))?;
+        match self.width {
+            TokenWidth::U16 => {
+                let (ids, _) = bytes.as_chunks::<2>();
+                out.extend(ids.iter().map(|&id| u32::from(u16::from_le_bytes(id))));
+            }
+            TokenWidth::U32 => {
+                let (ids, _) = bytes.as_chunks::<4>();
+                out.extend(ids.iter().map(|&id| u32::from_le_bytes(id)));
+            }
+        }
+        Ok(())
+    }
+
+    /// BLAKE3 of the whole file, in hexadecimal; reads all of it, with all threads.
+    ///
+    /// # Errors
+    /// Where the mapping refuses.
+    pub fn blake3(&self) -> Result<String, DataError> {
+        let bytes = self
+            .map
+            .as_slice_bytes(0, self.map.len())
+            .map_err(|error| map_error(&self.path, error))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_rayon(bytes);
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+}
+
+fn map_error(path: &Path, error: MmapIoError) -> DataError {
+    let path = path.to_owned();
+    match error {
+        MmapIoError::Io(source) => DataError::Io {
+            action: "read",
+            path,
+            source,
+        },
+        other => DataError::Shard {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::write::tests::{shard_bytes, unfinished_bytes};
+    use super::*;
+
+    fn open_bytes(bytes: &[u8]) -> Result<Shard, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard.bin");
+        fs::write(&path, bytes).unwrap();
+        Shard::open(&path)
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        open_bytes(bytes).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn tokens_come_back_from_any_place() {
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let ids: Vec<u32> = (0..1000).map(|i| i * 61).collect();
+            let shard = open_bytes(&shard_bytes(width, &ids)).unwrap();
+            assert_eq!((shard.len(), shard.width()), (1000, width));
+            let mut read = Vec::new();
+            shard.read_into(3, 5, &mut read).unwrap();
+            shard.read_into(1000, 0, &mut read).unwrap();
+            assert_eq!(read, ids[3..8]);
+            let error = shard.read_into(998, 3, &mut read).unwrap_err();
+            assert!(matches!(
+                error,
+                DataError::OutOfBounds {
+                    start: 998,
+                    len: 3,
+                    total: 1000
+                }
+            ));
+            assert!(shard.read_into(u64::MAX, 2, &mut read).is_err());
+        }
+    }
+
+    #[test]
+    fn damaged_shards_are_refused_before_use() {
+        let good = shard_bytes(TokenWidth::U16, &[1, 2, 3]);
+        assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
+        assert!(
+            refusal(&good[..1029])
+                .contains("1029 bytes, but 3 tokens as its header tells take 1030")
+        );
+        let mut longer = good.clone();
+        longer.push(0);
+        assert!(refusal(&longer).contains("1031 bytes"));
+        let edited = |at: usize, byte| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            refusal(&bytes)
+        };
+        assert!(edited(0, 0).contains("not with 20240520"));
+        assert!(edited(4, 2).contains("version 2 of format 20240520 is unknown"));
+        assert!(edited(11, 0xFF).contains("broken off"));
+    }
+
+    #[test]
+    fn a_shard_that_was_never_finished_is_refused() {
+        assert!(refusal(&unfinished_bytes()).contains("broken off"));
+    }
+
+    #[test]
+    fn a_missing_shard_is_an_error_with_its_path() {
+        let message = Shard::open(Path::new("no/such.bin"))
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(message.starts_with("cannot read no/such.bin"), "{message}");
+    }
+}

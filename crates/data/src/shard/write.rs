@@ -1,0 +1,173 @@
+//! Writing a shard.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::{MAX_SHARD_TOKENS, TokenWidth, header};
+
+/// Writes a shard: a header without a count, tokens, and at the end the count.
+pub struct ShardWriter<W: Write + Seek> {
+    out: BufWriter<W>,
+    width: TokenWidth,
+    tokens: u64,
+}
+
+impl ShardWriter<File> {
+    /// Begins the shard `path`, replacing what is there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn create(path: &Path, width: TokenWidth) -> io::Result<Self> {
+        Self::new(File::create(path)?, width)
+    }
+
+    /// Ends the shard and waits until it is on the disk; returns how many tokens it holds.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn finish(self) -> io::Result<u64> {
+        let (file, tokens) = self.into_inner()?;
+        file.sync_all()?;
+        Ok(tokens)
+    }
+}
+
+impl<W: Write + Seek> ShardWriter<W> {
+    /// Begins a shard in `out`, which must be at its beginning.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(out: W, width: TokenWidth) -> io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 18, out);
+        // A count that no shard has, so that one whose writing was broken off is refused.
+        out.write_all(&header(width, -1))?;
+        let tokens = 0;
+        Ok(Self { out, width, tokens })
+    }
+
+    /// Appends `ids`.
+    ///
+    /// # Errors
+    /// What the output says; `InvalidData` for an id that the width cannot hold, or where there are more than
+    /// 2,147,483,647 tokens.
+    pub fn write(&mut self, ids: &[u32]) -> io::Result<()> {
+        self.tokens += ids.len() as u64;
+        if self.tokens > MAX_SHARD_TOKENS {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "too many tokens for one shard",
+            ));
+        }
+        for &id in ids {
+            match self.width {
+                TokenWidth::U16 => {
+                    let id = u16::try_from(id)
+                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                    self.out.write_all(&id.to_le_bytes())?;
+                }
+                TokenWidth::U32 => self.out.write_all(&id.to_le_bytes())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the count into the header; returns the output, flushed, and the count.
+    fn into_inner(mut self) -> io::Result<(W, u64)> {
+        let count = i32::try_from(self.tokens)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&header(self.width, count))?;
+        let out = self
+            .out
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        Ok((out, self.tokens))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// A disk that is full after some bytes.
+    struct FullDisk {
+        left: usize,
+    }
+
+    impl Write for FullDisk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.left == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let written = bytes.len().min(self.left);
+            self.left -= written;
+            Ok(written)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Seek for FullDisk {
+        fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    /// The bytes of a shard of `ids`.
+    pub(in super::super) fn shard_bytes(width: TokenWidth, ids: &[u32]) -> Vec<u8> {
+        let mut writer = ShardWriter::new(Cursor::new(Vec::new()), width).unwrap();
+        writer.write(ids).unwrap();
+        writer.into_inner().unwrap().0.into_inner()
+    }
+
+    /// The bytes of a shard that was begun but never finished.
+    pub(in super::super) fn unfinished_bytes() -> Vec<u8> {
+        let mut writer = ShardWriter::new(Cursor::new(Vec::new()), TokenWidth::U16).unwrap();
+        writer.write(&[1, 2]).unwrap();
+        writer.out.flush().unwrap();
+        writer.out.get_ref().get_ref().clone()
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_llm_c() {
+        let mut expected = vec![0; 1024];
+        expected[..12].copy_from_slice(&[0x88, 0xD8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0]);
+        expected.extend([1, 0, 0x50, 0xC4, 0xFF, 0xFF]);
+        assert_eq!(shard_bytes(TokenWidth::U16, &[1, 50_256, 65_535]), expected);
+
+        let wide = shard_bytes(TokenWidth::U32, &[199_999]);
+        assert_eq!(wide[..12], [0xA1, 0xD9, 0x34, 0x01, 7, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(wide[1024..], [0x3F, 0x0D, 0x03, 0x00]);
+    }
+
+    #[test]
+    fn an_id_too_large_for_its_width_is_refused() {
+        let mut writer = ShardWriter::new(Cursor::new(Vec::new()), TokenWidth::U16).unwrap();
+        assert_eq!(
+            writer.write(&[65_536]).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_wherever_it_comes() {
+        let ids = vec![7; 500_000];
+        for left in [0, 1_000, 1_024, 300_000, 1_000_000] {
+            let write = || {
+                let mut writer = ShardWriter::new(FullDisk { left }, TokenWidth::U16)?;
+                writer.write(&ids)?;
+                writer.into_inner()
+            };
+            assert_eq!(
+                write().err().unwrap().kind(),
+                io::ErrorKind::StorageFull,
+                "{left}"
+            );
+        }
+    }
+}

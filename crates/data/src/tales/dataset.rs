@@ -1,0 +1,84 @@
+//! Tales as a dataset.
+
+use std::path::Path;
+
+use emberlm_tokenizer::Tokenizer;
+
+use super::{TalesConfig, alphabet, nll_nats, tale};
+use crate::staging::Staging;
+use crate::writer::SplitWriter;
+use crate::{
+    DEFAULT_SHARD_TOKENS, DataError, Floor, MANIFEST_FILE, Manifest, Split, SplitManifest, Splits,
+    TokenWidth,
+};
+
+/// One tale in ten is for validation: the last ones.
+const TRAIN_TALES_OF_TEN: u64 = 9;
+
+/// Makes the dataset directory `out` of `config`'s tales, with the char tokenizer. Every tale is a document; the last
+/// tenth of them, and at least one, is the validation split. Each split's floor in the manifest is that of its very
+/// tales: their exact negative log-probability per token.
+///
+/// # Errors
+/// [`DataError::Value`] where there are fewer than 2 tales; and as [`crate::prepare`] for the output.
+pub fn write_tales_dataset(
+    out: &Path,
+    config: &TalesConfig,
+    force: bool,
+    command: &str,
+) -> Result<Manifest, DataError> {
+    if config.tales < 2 {
+        return Err(DataError::Value {
+            field: "tales",
+            value: config.tales.to_string(),
+            rule: "it must be at least 2, one of them for validation",
+        });
+    }
+    let staging = Staging::begin(out, force)?;
+    let tokenizer = Tokenizer::char_from_alphabet(alphabet()).map_err(|source| {
+        let path = out.join(MANIFEST_FILE);
+        DataError::ManifestTokenizer { path, source }
+    })?;
+    let train_tales = (config.tales / 10 * TRAIN_TALES_OF_TEN
+        + config.tales % 10 * TRAIN_TALES_OF_TEN / 10)
+        .min(config.tales - 1);
+    let write =
+        |split, indices| write_split(staging.folder(), &tokenizer, split, config.seed, indices);
+    let splits = Splits {
+        train: write(Split::Train, 0..train_tales)?,
+        val: write(Split::Val, train_tales..config.tales)?,
+    };
+    let manifest = Manifest::new(command.to_owned(), tokenizer.spec(), splits);
+    staging.commit(&manifest)?;
+    Ok(manifest)
+}
+
+fn write_split(
+    folder: &Path,
+    tokenizer: &Tokenizer,
+    split: Split,
+    seed: u64,
+    indices: std::ops::Range<u64>,
+) -> Result<SplitManifest, DataError> {
+    let width = TokenWidth::for_vocab(tokenizer.vocab_size());
+    let mut writer = SplitWriter::new(folder, split, width, DEFAULT_SHARD_TOKENS);
+    let mut nats = 0.0;
+    for index in indices {
+        let text = tale(seed, index);
+        nats += nll_nats(&text)?;
+        let ids = tokenizer
+            .encode(&text)
+            .map_err(|source| DataError::Tokenize {
+                path: folder.to_owned(),
+                source,
+            })?;
+        writer.write(&ids, text.len() as u64, true)?;
+    }
+    let mut manifest = writer.finish()?;
+    manifest.floor = Some(Floor {
+        nats_per_token: nats / manifest.tokens as f64,
+        source: "exact negative log-probability of these tales under the grammar that made them"
+            .to_owned(),
+    });
+    Ok(manifest)
+}

@@ -1,0 +1,119 @@
+//! A tale as a function of seed and index.
+
+use super::grammar::{Drawn, Part, Phrasing, Sentence};
+use super::sentences::SENTENCES;
+use crate::order::mix;
+
+/// How many tales, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TalesConfig {
+    /// What all draws follow from.
+    pub seed: u64,
+    /// How many tales; at least 2, since a dataset needs one for validation.
+    pub tales: u64,
+}
+
+impl Default for TalesConfig {
+    /// About two megabytes of text.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            tales: 5_000,
+        }
+    }
+}
+
+/// The tale at `index` among those of `seed`: eight sentences of ASCII and a blank line.
+pub fn tale(seed: u64, index: u64) -> String {
+    let mut rng = Rng::new(seed, index);
+    let mut drawn = Drawn::default();
+    let mut text = String::new();
+    for sentence in SENTENCES {
+        for part in rng.phrasing(sentence).parts {
+            if let Part::Draw(word) = part {
+                drawn.set(word.slot, rng.below(word.texts.len() as u64) as usize);
+            }
+            text += match part {
+                Part::Text(text) => text,
+                Part::Draw(word) | Part::Again(word) => drawn.text(word),
+            };
+        }
+    }
+    text
+}
+
+/// SplitMix64, keyed by seed and tale.
+struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    fn new(seed: u64, index: u64) -> Self {
+        Self {
+            state: mix(mix(seed) ^ index),
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        let value = mix(self.state);
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        value
+    }
+
+    /// A number below `bound`, each as probable as any other: what would favour some is drawn again.
+    fn below(&mut self, bound: u64) -> u64 {
+        loop {
+            let product = u128::from(self.next()) * u128::from(bound);
+            if product as u64 >= bound.wrapping_neg() % bound {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    fn phrasing(&mut self, sentence: &Sentence) -> &'static Phrasing {
+        let mut left = self.below(sentence.total_weight().into());
+        let mut phrasings = sentence.phrasings.iter();
+        loop {
+            match phrasings.next() {
+                Some(phrasing) if left < phrasing.weight.into() => return phrasing,
+                Some(phrasing) => left -= u64::from(phrasing.weight),
+                // Not reached: `left` is below the sum of the weights.
+                None => phrasings = sentence.phrasings.iter(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tale_is_a_function_of_seed_and_index() {
+        assert_eq!(tale(1, 2), tale(1, 2));
+        assert_ne!(tale(1, 2), tale(1, 3));
+        assert_ne!(tale(1, 2), tale(2, 2));
+        // Letter by letter: recorded losses belong to these very tales.
+        assert_eq!(tale(1, 0), GOLDEN);
+    }
+
+    const GOLDEN: &str = "On a snowy Thursday, a piper called Hilda came to the well. There lay a rusty bell under a \
+        stone, and she took it. \"The clockmaker lost that bell,\" said a brave raven named Sorrel. But the bridge had \
+        fallen. So Sorrel laid a plank over the stream. Soon the clockmaker had it back, and flags were hung out. The \
+        clockmaker gave them a sausage. The piper and the raven stayed friends through every winter.\n\n";
+
+    #[test]
+    fn tales_are_short_plain_paragraphs() {
+        for index in 0..500 {
+            let tale = tale(9, index);
+            assert!(
+                tale.is_ascii() && (250..=540).contains(&tale.len()),
+                "{}: {tale}",
+                tale.len()
+            );
+            let body = tale.strip_suffix(".\n\n").unwrap();
+            assert!(!body.contains('\n') && !body.contains("  "), "{tale}");
+            assert!(body.starts_with(|c: char| c.is_ascii_uppercase()));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A document read in blocks that can be tokenized apart: memory does not grow with a file's length, and all threads
+//! have work within one file.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use emberlm_tokenizer::Tokenizer;
+
+use crate::DataError;
+
+/// How many bytes a block has where a cut is found in time.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// The blocks of a text file. Put together they are the whole text.
+pub(crate) struct TextBlocks<'a> {
+    path: &'a Path,
+    file: File,
+    /// Where blocks may be cut; without one, between any two characters.
+    tokenizer: Option<&'a Tokenizer>,
+    block_bytes: usize,
+    /// Text that has been read but not given out.
+    text: String,
+    /// The beginning of a character whose end has not been read.
+    partial: Vec<u8>,
+    /// How many bytes of the file have become text.
+    decoded: u64,
+    at_end: bool,
+}
+
+impl<'a> TextBlocks<'a> {
+    /// Opens `path`; blocks are cut where `tokenizer` makes the same tokens of the parts.
+    pub(crate) fn open(
+        path: &'a Path,
+        tokenizer: Option<&'a Tokenizer>,
+        block_bytes: usize,
+    ) -> Result<Self, DataError> {
+        Ok(Self {
+            path,
+            file: File::open(path).map_err(DataError::io("read", path))?,
+            tokenizer,
+            block_bytes,
+            text: String::new(),
+            partial: Vec::new(),
+            decoded: 0,
+            at_end: false,
+        })
+    }
+
+    /// The next block, or none at the end.
+    pub(crate) fn next_block(&mut self) -> Result<Option<String>, DataError> {
+        let mut wanted = self.block_bytes;
+        loop {
+            self.fill(wanted)?;
+            if self.at_end {
+                let text = std::mem::take(&mut self.text);
+                return Ok(Some(text).filter(|text| !text.is_empty()));
+            }
+            if let Some(cut) = self.last_cut() {
+                let rest = self.text.split_off(cut);
+                return Ok(Some(std::mem::replace(&mut self.text, rest)));
+            }
+            // No place to cut: as much again, so that the search does not begin anew for every few bytes.
+            wanted = self.text.len() * 2;
+        }
+    }
+
+    fn last_cut(&self) -> Option<usize> {
+        match self.tokenizer {
+            Some(tokenizer) => tokenizer.last_cut(&self.text),
+            None => Some(self.text.len()),
+        }
+    }
+
+    /// Reads until there are at least `wanted` bytes of text or the file ends.
+    fn fill(&mut self, wanted: usize) -> Result<(), DataError> {
+        while !self.at_end && self.text.len() < wanted {
+            let missing = (wanted - self.text.len()) as u64;
+            let before = self.partial.len();
+            (&mut self.file)
+                .take(missing)
+                .read_to_end(&mut self.partial)
+                .map_err(DataError::io("read", self.path))?;
+            self.at_end = self.partial.len() == before;
+            self.decode()?;
+        }
+        Ok(())
+    }
+
+    /// Moves what is complete from `partial` to `text`.
+    fn decode(&mut self) -> Result<(), DataError> {
+        let valid = match std::str::from_utf8(&self.partial) {
+            Ok(text) => {
+                self.text.push_str(text);
+                text.len()
+            }
+            Err(error) if error.error_len().is_some() || self.at_end => {
+                return Err(DataError::InvalidUtf8 {
+                    path: self.path.to_owned(),
+                    offset: self.decoded + error.valid_up_to() as u64,
+                });
+            }
+            Err(error) => {
+                let valid = error.valid_up_to();
+                self.text
+                    .push_str(&String::from_utf8_lossy(&self.partial[..valid]));
+                valid
+            }
+        };
+        self.partial.drain(..valid);
+        self.decoded += valid as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use emberlm_tokenizer::TokenizerKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn blocks(
+        bytes: &[u8],
+        tokenizer: Option<&Tokenizer>,
+        block_bytes: usize,
+    ) -> Result<Vec<String>, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, bytes).unwrap();
+        let mut reader = TextBlocks::open(&path, tokenizer, block_bytes)?;
+        let mut blocks = Vec::new();
+        while let Some(block) = reader.next_block()? {
+            blocks.push(block);
+        }
+        Ok(blocks)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn blocks_are_the_text_and_their_tokens_the_texts(
+            words in prop::collection::vec("[a-zA-Zé漢🔥.' \n]{1,8}", 0..60), block_bytes in 1usize..40,
+        ) {
+            let text = words.join("\n");
+            let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+            let made = blocks(text.as_bytes(), Some(&gpt2), block_bytes).unwrap();
+            prop_assert_eq!(made.concat(), text.clone());
+            let ids: Vec<u32> = made.iter().flat_map(|block| gpt2.encode(block).unwrap()).collect();
+            prop_assert_eq!(ids, gpt2.encode(&text).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_long_text_comes_in_many_blocks() {
+        let text = "A line of some words.\n".repeat(1000);
+        let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+        let made = blocks(text.as_bytes(), Some(&gpt2), 500).unwrap();
+        assert!(
+            made.len() >= 40 && made.iter().all(|block| block.len() <= 600),
+            "{}",
+            made.len()
+        );
+    }
+
+    #[test]
+    fn wrong_bytes_are_told_with_their_offset() {
+        let offset = |bytes: &[u8], block_bytes| match blocks(bytes, None, block_bytes) {
+            Err(DataError::InvalidUtf8 { offset, .. }) => offset,
+            other => panic!("{other:?}"),
+        };
+        for block_bytes in [1, 2, 3, 5, 100] {
+            assert_eq!(
+                offset(
+                    "aé漢"
+                        .as_bytes()
+                        .iter()
+                        .chain(b"\xFFb")
+                        .copied()
+                        .collect::<Vec<_>>()
+                        .as_slice(),
+                    block_bytes
+                ),
+                6
+            );
+            // A character that the end of the file breaks off.
+            assert_eq!(offset(b"ab\xE6\xBC", block_bytes), 2);
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_told_with_its_path() {
+        let error = TextBlocks::open(Path::new("no/such"), None, 1)
+            .err()
+            .unwrap();
+        assert!(error.to_string().starts_with("cannot read no/such"));
+    }
+}

@@ -1,0 +1,188 @@
+//! Chooses one token from a model's logits.
+//!
+//! The order is that of Hugging Face's transformers: logits are divided by the temperature, all but the `top_k` largest
+//! are dropped, and of the probabilities of the rest only the smallest set of the likeliest that reaches `top_p` is
+//! kept; one of those is drawn.
+
+use std::cmp::Ordering;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{LogitsError, SettingError};
+
+/// How a token is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplerConfig {
+    /// Divides the logits: below 1 sharpens, above 1 flattens; 0 always takes the likeliest token.
+    pub temperature: f64,
+    /// Only so many of the likeliest tokens are drawn from; 0 for all.
+    pub top_k: usize,
+    /// Only the fewest of the likeliest tokens whose probabilities reach this sum are drawn from; 1 for all.
+    pub top_p: f64,
+    /// The same seed draws the same tokens from the same logits.
+    pub seed: u64,
+}
+
+impl Default for SamplerConfig {
+    /// Draws from the model's own distribution, with seed 0.
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 0,
+        }
+    }
+}
+
+impl SamplerConfig {
+    /// Always the likeliest token.
+    pub fn greedy() -> Self {
+        Self {
+            temperature: 0.0,
+            ..Self::default()
+        }
+    }
+
+    fn check(&self) -> Result<(), SettingError> {
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            let rule = "must be 0 (greedy) or above, and finite";
+            return Err(SettingError::new("temperature", self.temperature, rule));
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            let rule = "must be above 0 and at most 1 (all tokens)";
+            return Err(SettingError::new("top_p", self.top_p, rule));
+        }
+        Ok(())
+    }
+}
+
+/// A token that may be drawn.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    id: u32,
+    logit: f32,
+    /// `exp((logit - largest) / temperature)`: its probability but for a common factor.
+    weight: f64,
+}
+
+/// Draws tokens; carries its random state from one to the next.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    config: SamplerConfig,
+    rng: ChaCha8Rng,
+    /// Kept between calls for its memory.
+    candidates: Vec<Candidate>,
+}
+
+impl Sampler {
+    /// A sampler at the start of its seed's stream.
+    ///
+    /// # Errors
+    /// A setting is out of its range or no number.
+    pub fn new(config: SamplerConfig) -> Result<Self, SettingError> {
+        config.check()?;
+        Ok(Self {
+            config,
+            rng: ChaCha8Rng::seed_from_u64(config.seed),
+            candidates: Vec::new(),
+        })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &SamplerConfig {
+        &self.config
+    }
+
+    /// Chooses from `logits` `[vocab_size]`. Among equal logits the lower id counts as the likelier.
+    ///
+    /// # Errors
+    /// No logits, or one that is not finite.
+    pub fn sample(&mut self, logits: &[f32]) -> Result<u32, LogitsError> {
+        let greatest = greatest(logits)?;
+        if self.config.temperature == 0.0 || self.config.top_k == 1 {
+            return Ok(greatest.id);
+        }
+        self.candidates.clear();
+        let temperature = self.config.temperature;
+        let candidate = |(id, &logit): (usize, &f32)| Candidate {
+            id: id as u32,
+            logit,
+            weight: (f64::from(logit - greatest.logit) / temperature).exp(),
+        };
+        self.candidates
+            .extend(logits.iter().enumerate().map(candidate));
+        self.keep_top_k();
+        self.keep_top_p();
+        Ok(self.draw(greatest.id))
+    }
+
+    fn keep_top_k(&mut self) {
+        let k = self.config.top_k;
+        if k > 0 && k < self.candidates.len() {
+            self.candidates.select_nth_unstable_by(k - 1, likelier);
+            self.candidates.truncate(k);
+        }
+    }
+
+    fn keep_top_p(&mut self) {
+        if self.config.top_p >= 1.0 {
+            return;
+        }
+        self.candidates.sort_unstable_by(likelier);
+        let wanted = self.config.top_p * self.total();
+        let mut sum = 0.0;
+        let reached = self.candidates.iter().position(|candidate| {
+            sum += candidate.weight;
+            sum >= wanted
+        });
+        if let Some(last) = reached {
+            self.candidates.truncate(last + 1);
+        }
+    }
+
+    /// One of the candidates; `fallback` where rounding leaves none.
+    fn draw(&mut self, fallback: u32) -> u32 {
+        let mut left = self.rng.random::<f64>() * self.total();
+        for candidate in &self.candidates {
+            left -= candidate.weight;
+            if left < 0.0 {
+                return candidate.id;
+            }
+        }
+        fallback
+    }
+
+    fn total(&self) -> f64 {
+        self.candidates
+            .iter()
+            .map(|candidate| candidate.weight)
+            .sum()
+    }
+}
+
+/// Likelier first, the lower id first among equals: a total order, so that what is kept is no accident.
+fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}
+
+struct Greatest {
+    id: u32,
+    logit: f32,
+}
+
+fn greatest(logits: &[f32]) -> Result<Greatest, LogitsError> {
+    let mut greatest: Option<Greatest> = None;
+    for (id, &logit) in logits.iter().enumerate() {
+        if !logit.is_finite() {
+            let value = logit.to_string();
+            return Err(LogitsError::NotFinite { id, value });
+        }
+        if greatest.as_ref().is_none_or(|found| logit > found.logit) {
+            let id = id as u32;
+            greatest = Some(Greatest { id, logit });
+        }
+    }
+    greatest.ok_or(LogitsError::Empty)
+}

@@ -1,0 +1,59 @@
+//! The head's backward: its gradients are made beside the loss, so that the logits exist once and only in blocks; the
+//! backward multiplies them by the loss's own gradient, a number.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::Shape;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+
+use crate::{Backend, HeadLoss};
+
+#[derive(Debug)]
+struct HeadLossBackward;
+
+impl<B: Backend> Backward<B, 2> for HeadLossBackward {
+    /// The gradients of the hidden states and of the weight.
+    type State = (FloatTensor<B>, FloatTensor<B>);
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 2>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let grad = grads.consume::<B>(&ops.node); // [1]
+        let factor = B::float_reshape(grad, Shape::new([1, 1]));
+        let (hidden_grad, weight_grad) = ops.state;
+        let [hidden, weight] = ops.parents;
+        if let Some(node) = hidden {
+            grads.register::<B>(node.id, B::float_mul(hidden_grad, factor.clone()));
+        }
+        if let Some(node) = weight {
+            grads.register::<B>(node.id, B::float_mul(weight_grad, factor));
+        }
+    }
+}
+
+pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
+    hidden: FloatTensor<Autodiff<B, C>>,
+    weight: FloatTensor<Autodiff<B, C>>,
+    targets: IntTensor<B>,
+) -> HeadLoss<Autodiff<B, C>> {
+    let loss = match HeadLossBackward
+        .prepare::<C>([hidden.node, weight.node])
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prep) => {
+            let made = B::head_loss_gradients(hidden.primitive, weight.primitive, targets);
+            prep.finish((made.hidden, made.weight), made.loss)
+        }
+        OpsKind::UnTracked(prep) => {
+            prep.finish(B::head_loss(hidden.primitive, weight.primitive, targets).loss)
+        }
+    };
+    HeadLoss { loss }
+}

@@ -1,0 +1,132 @@
+//! The trait: Burn's backend and the operations that this project may do better than composed ones.
+
+use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
+use burn::tensor::ops::{FloatTensor, IntTensor};
+
+use crate::{Activation, AttentionOptions, Normalization, RotaryLayout, reference};
+
+/// The loss of a language-model head and what its backward needs.
+#[derive(Clone, Debug)]
+pub struct HeadLoss<B: BurnBackend> {
+    /// Sum over the tokens of `-ln softmax(logits)[target]`, `[1]`.
+    pub loss: FloatTensor<B>,
+}
+
+/// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
+#[derive(Clone, Debug)]
+pub struct HeadLossGradients<B: BurnBackend> {
+    /// Sum over the tokens of `-ln softmax(logits)[target]`, `[1]`.
+    pub loss: FloatTensor<B>,
+    /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
+    pub hidden: FloatTensor<B>,
+    /// Of the loss with respect to the head's weight, `[vocab_size, d_model]`.
+    pub weight: FloatTensor<B>,
+}
+
+/// One AdamW update's numbers (Loshchilov and Hutter 2019).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamWStep {
+    /// The rate of this step.
+    pub rate: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// ε, added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay: the parameter shrinks by `rate · decay` first.
+    pub decay: f64,
+    /// Which update this is, from 1, for the moments' bias corrections.
+    pub step: u64,
+}
+
+/// A Burn backend with the language model's operations.
+///
+/// Each has a body composed of plain tensor operations ([`reference`]): `impl Backend for NdArray {}` is a complete
+/// port. A backend overrides an operation where it can do better, and is then tested against the composed body.
+pub trait Backend: BurnBackend {
+    /// `f(x)`, elementwise.
+    fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        reference::activation::<Self>(kind, x)
+    }
+
+    /// `f'(x) · grad`, elementwise.
+    fn activation_backward(
+        kind: Activation,
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        reference::activation_backward::<Self>(kind, x, grad)
+    }
+
+    /// Normalises over the last dimension: `[tokens, d]` to `[tokens, d]`.
+    fn normalize(kind: Normalization, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        reference::normalize::<Self>(kind, x)
+    }
+
+    /// The gradient of [`Backend::normalize`] with respect to `x`, from `x` and the output's gradient.
+    fn normalize_backward(
+        kind: Normalization,
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        reference::normalize_backward::<Self>(kind, x, grad)
+    }
+
+    /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles whose
+    /// cosines and sines are `[seq, pairs]`; the rest passes. With `-sin` it is its own inverse and its backward.
+    fn rotary(
+        layout: RotaryLayout,
+        x: FloatTensor<Self>,
+        cos: FloatTensor<Self>,
+        sin: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        reference::rotary::<Self>(layout, x, cos, sin)
+    }
+
+    /// Causal attention of `[batch, heads, q_len, head_dim]` queries over `[batch, kv_heads, k_len, head_dim]` keys
+    /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`.
+    fn attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self> {
+        reference::attention::<Self>(q, k, v, options)
+    }
+
+    /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
+    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`.
+    fn head_loss(
+        hidden: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+    ) -> HeadLoss<Self> {
+        reference::head_loss::<Self>(hidden, weight, targets)
+    }
+
+    /// [`Backend::head_loss`] with its gradients, from the same pass.
+    fn head_loss_gradients(
+        hidden: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+    ) -> HeadLossGradients<Self> {
+        reference::head_loss_gradients::<Self>(hidden, weight, targets)
+    }
+
+    /// One AdamW update: `(parameter, moment1, moment2)` after it.
+    fn adamw(
+        parameter: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        moment1: FloatTensor<Self>,
+        moment2: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        reference::adamw::<Self>(parameter, grad, moment1, moment2, step)
+    }
+}
+
+/// A backend that training runs on: [`Backend`] itself, with automatic differentiation over an inner [`Backend`].
+pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {}
+
+impl<B> TrainingBackend for B where B: Backend + AutodiffBackend<InnerBackend: Backend> {}

@@ -1,0 +1,25 @@
+//! The few operations of a language model whose speed or exactness decides, as one extension trait over Burn's
+//! backends.
+//!
+//! Map: [`Backend`] is the trait, with a body composed of plain tensor operations for each operation
+//! ([`mod@reference`]), so that an empty `impl` is a complete port. `autodiff` implements it once for
+//! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out.
+
+// wgpu's types nest deeper than the compiler's default limit.
+#![recursion_limit = "256"]
+
+mod activation;
+mod attention;
+mod autodiff;
+mod backend;
+mod backends;
+mod norm;
+pub mod ops;
+pub mod reference;
+mod rotary;
+
+pub use activation::Activation;
+pub use attention::AttentionOptions;
+pub use backend::{AdamWStep, Backend, HeadLoss, HeadLossGradients, TrainingBackend};
+pub use norm::Normalization;
+pub use rotary::RotaryLayout;

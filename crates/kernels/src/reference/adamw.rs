@@ -1,0 +1,35 @@
+//! The AdamW update.
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+
+use super::{flat, unflat};
+use crate::AdamWStep;
+
+/// See [`crate::Backend::adamw`]. As PyTorch orders it: decay first, then
+/// `p -= rate · m̂ / (√v̂ + ε)` with `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`.
+pub fn adamw<B: Backend>(
+    parameter: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    moment1: FloatTensor<B>,
+    moment2: FloatTensor<B>,
+    step: AdamWStep,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let (p, shape) = flat::<B>(parameter);
+    let (g, _) = flat::<B>(grad);
+    let (m, _) = flat::<B>(moment1);
+    let (v, _) = flat::<B>(moment2);
+    let m = m * step.beta1 + g.clone() * (1.0 - step.beta1);
+    let v = v * step.beta2 + g.clone() * g * (1.0 - step.beta2);
+    let t = step.step as f64;
+    let correction1 = 1.0 - step.beta1.powf(t);
+    let correction2 = 1.0 - step.beta2.powf(t);
+    let denominator = v.clone().sqrt() / correction2.sqrt() + step.epsilon;
+    let update = m.clone() / denominator * (step.rate / correction1);
+    let p = p * (1.0 - step.rate * step.decay) - update;
+    (
+        unflat(p, shape.clone()),
+        unflat(m, shape.clone()),
+        unflat(v, shape),
+    )
+}

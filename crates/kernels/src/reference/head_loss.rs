@@ -1,0 +1,104 @@
+//! The language-model head with its cross-entropy, in blocks of rows.
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+
+use super::{primitive, typed};
+use crate::{HeadLoss, HeadLossGradients};
+
+/// Logits held at once: 64 MiB of f32.
+const BLOCK_ELEMENTS: usize = 1 << 24;
+
+/// See [`crate::Backend::head_loss`].
+pub fn head_loss<B: Backend>(
+    hidden: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    targets: IntTensor<B>,
+) -> HeadLoss<B> {
+    let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
+    let mut loss = Tensor::zeros([1], &weight.device());
+    for block in blocks::<B>(hidden, targets, weight.dims()[0]) {
+        let logits = block.hidden.matmul(weight.clone().transpose()); // [rows, vocab_size]
+        let target_logits = logits.clone().gather(1, block.targets.unsqueeze_dim(1)); // [rows, 1]
+        let (_, log_sum) = exponentials(logits);
+        loss = loss + (log_sum - target_logits).sum();
+    }
+    HeadLoss {
+        loss: primitive(loss),
+    }
+}
+
+/// See [`crate::Backend::head_loss_gradients`].
+///
+/// With `p = softmax(logits)` and `y` the targets' one-hot rows: `dhidden = (p - y) W` and `dW = (p - y)ᵀ hidden`;
+/// `y`'s parts are gathered and scattered rows, so `p` is all that is ever made of `[rows, vocab_size]`.
+pub fn head_loss_gradients<B: Backend>(
+    hidden: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    targets: IntTensor<B>,
+) -> HeadLossGradients<B> {
+    let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
+    let device = weight.device();
+    let mut loss = Tensor::zeros([1], &device);
+    let mut weight_grad: Option<Tensor<B, 2>> = None;
+    let mut hidden_grads = Vec::new();
+    for block in blocks::<B>(hidden, targets, weight.dims()[0]) {
+        let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
+        let target_logits = logits
+            .clone()
+            .gather(1, block.targets.clone().unsqueeze_dim(1)); // [rows, 1]
+        let (probabilities, log_sum) = exponentials(logits);
+        loss = loss + (log_sum - target_logits).sum();
+        let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
+        hidden_grads.push(probabilities.clone().matmul(weight.clone()) - target_rows);
+        let product = probabilities.transpose().matmul(block.hidden.clone()); // [vocab_size, d_model]
+        let sum = match weight_grad {
+            Some(sum) => sum + product,
+            None => product,
+        };
+        weight_grad =
+            Some(sum.select_assign(0, block.targets, -block.hidden, IndexingUpdateOp::Add));
+    }
+    HeadLossGradients {
+        loss: primitive(loss),
+        hidden: primitive(Tensor::cat(hidden_grads, 0)),
+        weight: primitive(
+            weight_grad.unwrap_or_else(|| Tensor::zeros(weight.shape(), &device)),
+        ),
+    }
+}
+
+/// Some rows of the hidden states with their targets.
+struct Block<B: Backend> {
+    /// `[rows, d_model]`.
+    hidden: Tensor<B, 2>,
+    /// `[rows]`.
+    targets: Tensor<B, 1, Int>,
+}
+
+fn blocks<B: Backend>(
+    hidden: FloatTensor<B>,
+    targets: IntTensor<B>,
+    vocab_size: usize,
+) -> impl Iterator<Item = Block<B>> {
+    let hidden = typed::<B, 2>(hidden);
+    let targets = Tensor::<B, 1, Int>::from_primitive(targets);
+    let tokens = hidden.dims()[0];
+    let rows = (BLOCK_ELEMENTS / vocab_size.max(1)).max(1);
+    (0..tokens).step_by(rows).map(move |start| {
+        let rows = rows.min(tokens - start);
+        Block {
+            hidden: hidden.clone().narrow(0, start, rows),
+            targets: targets.clone().narrow(0, start, rows),
+        }
+    })
+}
+
+/// `softmax(logits)` `[rows, vocab_size]` and `ln Σ exp(logits)` `[rows, 1]`.
+fn exponentials<B: Backend>(logits: Tensor<B, 2>) -> (Tensor<B, 2>, Tensor<B, 2>) {
+    let max = logits.clone().max_dim(1); // [rows, 1]
+    let exp = (logits - max.clone()).exp();
+    let sum = exp.clone().sum_dim(1); // [rows, 1]
+    (exp / sum.clone(), sum.log() + max)
+}

@@ -1,0 +1,122 @@
+//! Causal self-attention with grouped key-value heads.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+
+use emberlm_kernels::{AttentionOptions, Backend, ops};
+
+use crate::checked::DecoderConfig;
+use crate::config::DropoutSite;
+use crate::init::{Initializer, MapInto};
+use crate::kv_cache::LayerCache;
+use crate::linear::Linear;
+use crate::norm::NormLayer;
+use crate::position::RotaryTable;
+
+/// `out(softmax(q kᵀ / √head_dim) v)`, with queries, keys and values of one fused map.
+#[derive(Module, Debug)]
+pub struct Attention<B: BurnBackend> {
+    /// `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
+    pub qkv: Linear<B>,
+    /// `[heads · head_dim, d_model]`.
+    pub out: Linear<B>,
+    /// Over a query's head, before it is turned.
+    pub q_norm: Option<NormLayer<B>>,
+    /// Over a key's head, before it is turned.
+    pub k_norm: Option<NormLayer<B>>,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    kv_heads: usize,
+    #[module(skip)]
+    head_dim: usize,
+    #[module(skip)]
+    options: AttentionOptions,
+}
+
+impl<B: Backend> Attention<B> {
+    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
+        let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
+        let qkv_shape = [config.d_model, (heads + 2 * kv_heads) * head_dim];
+        let out_shape = [heads * head_dim, config.d_model];
+        let head_norm = || {
+            config
+                .qk_norm
+                .then(|| NormLayer::init(from, config.norm, head_dim))
+        };
+        Self {
+            qkv: Linear::init(
+                from,
+                &format!("{path}.qkv"),
+                qkv_shape,
+                config.bias.qkv,
+                MapInto::Hidden,
+            ),
+            out: Linear::init(
+                from,
+                &format!("{path}.out"),
+                out_shape,
+                config.bias.attention_out,
+                MapInto::Residual,
+            ),
+            q_norm: head_norm(),
+            k_norm: head_norm(),
+            heads,
+            kv_heads,
+            head_dim,
+            options: AttentionOptions {
+                scale: 1.0 / (head_dim as f64).sqrt(),
+                window: (config.window > 0).then_some(config.window),
+                dropout: config.dropout_at(DropoutSite::Attention),
+            },
+        }
+    }
+
+    /// `[batch, seq, d_model]` to the same. With a cache, `x` continues what it holds; keys and values are added to it.
+    pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        cache: Option<&mut LayerCache<B>>,
+    ) -> Tensor<B, 3> {
+        let [batch, seq, _] = x.dims();
+        let qkv = self.qkv.forward(x);
+        let q = self.take_heads(&qkv, 0, self.heads); // [batch, heads, seq, head_dim]
+        let k = self.take_heads(&qkv, self.heads, self.kv_heads); // [batch, kv_heads, seq, head_dim]
+        let v = self.take_heads(&qkv, self.heads + self.kv_heads, self.kv_heads);
+
+        let q = normed(&self.q_norm, q);
+        let k = normed(&self.k_norm, k);
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let (q, k) = match rotary {
+            Some(table) => (table.turn(q, offset), table.turn(k, offset)),
+            None => (q, k),
+        };
+        let (k, v) = match cache {
+            Some(cache) => cache.append(k, v),
+            None => (k, v),
+        };
+        let mixed = ops::attention(q, k, v, self.options); // [batch, heads, seq, head_dim]
+        let mixed = mixed
+            .swap_dims(1, 2)
+            .reshape([batch, seq, self.heads * self.head_dim]);
+        self.out.forward(mixed)
+    }
+
+    /// `count` heads from head `first` on: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.
+    fn take_heads(&self, qkv: &Tensor<B, 3>, first: usize, count: usize) -> Tensor<B, 4> {
+        let [batch, seq, _] = qkv.dims();
+        qkv.clone()
+            .narrow(2, first * self.head_dim, count * self.head_dim)
+            .reshape([batch, seq, count, self.head_dim])
+            .swap_dims(1, 2)
+    }
+}
+
+fn normed<B: Backend>(norm: &Option<NormLayer<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
+    match norm {
+        Some(norm) => norm.forward(x),
+        None => x,
+    }
+}

@@ -1,0 +1,105 @@
+//! A block: attention and feed-forward around the residual stream.
+//!
+//! ```text
+//! pre_norm                    post_norm                   parallel
+//!
+//! x ──┬───────────┐           x ──┬───────────┐           x ──┬──────┬──────────┐
+//!    norm1        │          attention        │              norm1  norm2 (or the shared norm1)
+//!  attention      │               └──────── + ┘          attention  feed_forward
+//!     └───────► + ┘                       norm1               └──► + ◄───┴──────┘
+//! ┌──────────────┴┐           ┌──────────────┴┐                    │
+//! norm2           │         feed_forward      │                    ▼
+//! feed_forward    │               └──────── + ┘
+//!     └───────► + ┘                       norm2
+//!               ▼                           ▼
+//! ```
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+
+use emberlm_kernels::Backend;
+
+use crate::attention::Attention;
+use crate::checked::DecoderConfig;
+use crate::config::{DropoutSite, Wiring};
+use crate::dropout::dropout;
+use crate::feed_forward::FeedForwardLayer;
+use crate::init::Initializer;
+use crate::kv_cache::LayerCache;
+use crate::norm::NormLayer;
+use crate::position::RotaryTable;
+
+/// One block of the decoder.
+#[derive(Module, Debug)]
+pub struct Block<B: BurnBackend> {
+    /// Of the attention.
+    pub norm1: NormLayer<B>,
+    /// Mixes tokens.
+    pub attention: Attention<B>,
+    /// Of the feed-forward part; none where the wiring shares the first.
+    pub norm2: Option<NormLayer<B>>,
+    /// Works on each token.
+    pub feed_forward: FeedForwardLayer<B>,
+    #[module(skip)]
+    wiring: Wiring,
+    #[module(skip)]
+    residual_dropout: f64,
+}
+
+impl<B: Backend> Block<B> {
+    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
+        let norm = || NormLayer::init(from, config.norm, config.d_model);
+        let shared = config.wiring == Wiring::Parallel { shared_norm: true };
+        Self {
+            norm1: norm(),
+            attention: Attention::init(from, &format!("{path}.attention"), config),
+            norm2: (!shared).then(norm),
+            feed_forward: FeedForwardLayer::init(from, &format!("{path}.feed_forward"), config),
+            wiring: config.wiring,
+            residual_dropout: config.dropout_at(DropoutSite::Residual),
+        }
+    }
+
+    /// `[batch, seq, d_model]` to the same.
+    pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        cache: Option<&mut LayerCache<B>>,
+    ) -> Tensor<B, 3> {
+        match self.wiring {
+            Wiring::PreNorm => {
+                let x = x.clone() + self.attend(self.norm1.forward(x), rotary, cache);
+                x.clone() + self.feed(self.second_norm(x))
+            }
+            Wiring::PostNorm => {
+                let x = self.norm1.forward(x.clone() + self.attend(x, rotary, cache));
+                self.second_norm(x.clone() + self.feed(x))
+            }
+            Wiring::Parallel { .. } => {
+                let attended = self.attend(self.norm1.forward(x.clone()), rotary, cache);
+                x.clone() + attended + self.feed(self.second_norm(x))
+            }
+        }
+    }
+
+    fn attend(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        cache: Option<&mut LayerCache<B>>,
+    ) -> Tensor<B, 3> {
+        let attended = self.attention.forward(x, rotary, cache);
+        dropout(attended, self.residual_dropout)
+    }
+
+    fn feed(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        dropout(self.feed_forward.forward(x), self.residual_dropout)
+    }
+
+    /// The feed-forward's norm, the first where it is shared.
+    fn second_norm(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.norm2.as_ref().unwrap_or(&self.norm1).forward(x)
+    }
+}

@@ -1,0 +1,288 @@
+//! The rules that make a configuration a model.
+
+use std::ops::Deref;
+
+use crate::config::{DropoutSite, FeedForward, ModelConfig, Norm, Position, RotaryScaling};
+use crate::error::{ConfigError, InputError};
+
+/// A configuration that is a model: every size is set, every rule holds. Reads as a [`ModelConfig`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecoderConfig(ModelConfig);
+
+impl Deref for DecoderConfig {
+    type Target = ModelConfig;
+
+    fn deref(&self) -> &ModelConfig {
+        &self.0
+    }
+}
+
+impl TryFrom<ModelConfig> for DecoderConfig {
+    type Error = ConfigError;
+
+    fn try_from(mut raw: ModelConfig) -> Result<Self, ConfigError> {
+        check_sizes(&raw)?;
+        fill_defaults(&mut raw)?;
+        check_attention(&raw)?;
+        check_parts(&raw)?;
+        Ok(Self(raw))
+    }
+}
+
+impl DecoderConfig {
+    /// The configuration as it is written down, defaults filled in.
+    pub fn raw(&self) -> &ModelConfig {
+        &self.0
+    }
+
+    /// Hidden elements of the feed-forward part.
+    pub fn feed_forward_width(&self) -> usize {
+        match self.feed_forward {
+            FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. } => width,
+        }
+    }
+
+    /// The dropout probability at a site: 0 where it does not act.
+    pub fn dropout_at(&self, site: DropoutSite) -> f64 {
+        if self.dropout_sites.contains(&site) {
+            self.dropout
+        } else {
+            0.0
+        }
+    }
+
+    /// Whether the model can take `tokens` at once.
+    ///
+    /// # Errors
+    /// No tokens, more than `seq_len`, or an id outside of the vocabulary.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), InputError> {
+        if tokens.is_empty() {
+            return Err(InputError::Empty);
+        }
+        if tokens.len() > self.seq_len {
+            return Err(InputError::TooLong {
+                tokens: tokens.len(),
+                seq_len: self.seq_len,
+            });
+        }
+        match tokens
+            .iter()
+            .position(|&id| id as usize >= self.vocab_size)
+        {
+            Some(position) => Err(InputError::UnknownToken {
+                id: tokens[position],
+                position,
+                vocab_size: self.vocab_size,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Beyond any model published; keeps products of sizes far from overflow.
+const LARGEST_SIZE: usize = 1 << 24;
+
+fn check_sizes(raw: &ModelConfig) -> Result<(), ConfigError> {
+    for (field, value) in [
+        ("vocab_size", raw.vocab_size),
+        ("seq_len", raw.seq_len),
+        ("d_model", raw.d_model),
+        ("n_layers", raw.n_layers),
+        ("heads", raw.heads),
+        ("kv_heads", raw.kv_heads),
+    ] {
+        if value == 0 || value > LARGEST_SIZE {
+            let rule = format!("must be between 1 and {LARGEST_SIZE}");
+            return Err(ConfigError::new(field, value, rule));
+        }
+    }
+    Ok(())
+}
+
+fn fill_defaults(raw: &mut ModelConfig) -> Result<(), ConfigError> {
+    if raw.head_dim == 0 {
+        if !raw.d_model.is_multiple_of(raw.heads) {
+            let rule = format!("must divide d_model = {}", raw.d_model);
+            return Err(ConfigError::new("heads", raw.heads, rule));
+        }
+        raw.head_dim = raw.d_model / raw.heads;
+    }
+    match &mut raw.feed_forward {
+        FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. } if *width == 0 => {
+            *width = 4 * raw.d_model;
+        }
+        _ => {}
+    }
+    if let Position::Rotary { dims, .. } = &mut raw.position
+        && *dims == 0
+    {
+        *dims = raw.head_dim;
+    }
+    Ok(())
+}
+
+fn check_attention(raw: &ModelConfig) -> Result<(), ConfigError> {
+    if raw.kv_heads > raw.heads || !raw.heads.is_multiple_of(raw.kv_heads) {
+        let rule = format!("must divide heads = {}", raw.heads);
+        return Err(ConfigError::new("kv_heads", raw.kv_heads, rule));
+    }
+    if raw.head_dim > LARGEST_SIZE {
+        let rule = format!("must be between 1 and {LARGEST_SIZE}");
+        return Err(ConfigError::new("head_dim", raw.head_dim, rule));
+    }
+    let Position::Rotary {
+        dims,
+        base,
+        scaling,
+        ..
+    } = raw.position
+    else {
+        return Ok(());
+    };
+    if dims > raw.head_dim || !dims.is_multiple_of(2) {
+        let rule = format!("must be even and at most head_dim = {}", raw.head_dim);
+        return Err(ConfigError::new("position.dims", dims, rule));
+    }
+    if !(base.is_finite() && base > 0.0) {
+        return Err(ConfigError::new(
+            "position.base",
+            base,
+            "must be above 0 and finite",
+        ));
+    }
+    check_scaling(scaling)
+}
+
+fn check_scaling(scaling: RotaryScaling) -> Result<(), ConfigError> {
+    let positive = |field, value: f64| {
+        if value.is_finite() && value > 0.0 {
+            Ok(())
+        } else {
+            Err(ConfigError::new(field, value, "must be above 0 and finite"))
+        }
+    };
+    match scaling {
+        RotaryScaling::None => Ok(()),
+        RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),
+        RotaryScaling::Llama3 {
+            factor,
+            low_frequency_factor: low,
+            high_frequency_factor: high,
+            original_seq_len,
+        } => {
+            positive("position.scaling.factor", factor)?;
+            positive("position.scaling.low_frequency_factor", low)?;
+            if !(high.is_finite() && high > low) {
+                let rule = format!("must be above low_frequency_factor = {low}");
+                let field = "position.scaling.high_frequency_factor";
+                return Err(ConfigError::new(field, high, rule));
+            }
+            positive(
+                "position.scaling.original_seq_len",
+                original_seq_len as f64,
+            )
+        }
+    }
+}
+
+fn check_parts(raw: &ModelConfig) -> Result<(), ConfigError> {
+    let width = match raw.feed_forward {
+        FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. } => width,
+    };
+    if width > LARGEST_SIZE {
+        let rule = format!("must be at most {LARGEST_SIZE}");
+        return Err(ConfigError::new("feed_forward.width", width, rule));
+    }
+    if !(0.0..1.0).contains(&raw.dropout) {
+        let rule = "must be at least 0 and below 1";
+        return Err(ConfigError::new("dropout", raw.dropout, rule));
+    }
+    let (Norm::Layer { epsilon, .. } | Norm::Rms { epsilon } | Norm::UnitRms { epsilon }) =
+        raw.norm;
+    if !(epsilon.is_finite() && epsilon > 0.0) {
+        let rule = "must be above 0 and finite";
+        return Err(ConfigError::new("norm.epsilon", epsilon, rule));
+    }
+    if !(raw.head.soft_cap.is_finite() && raw.head.soft_cap >= 0.0) {
+        let rule = "must be 0 (none) or above, and finite";
+        return Err(ConfigError::new("head.soft_cap", raw.head.soft_cap, rule));
+    }
+    if let crate::config::Init::Normal { std, .. } = raw.init
+        && !(std.is_finite() && std > 0.0)
+    {
+        return Err(ConfigError::new(
+            "init.std",
+            std,
+            "must be above 0 and finite",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::{self, Family};
+
+    fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
+        let mut raw = families::preset("char-nano").expect("a preset").config;
+        raw.vocab_size = 65;
+        change(&mut raw);
+        match DecoderConfig::try_from(raw) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn each_rule_names_field_value_and_rule() {
+        let expected = "model.heads = 0: must be between 1 and 16777216";
+        assert_eq!(error_of(|c| c.heads = 0), expected);
+        let expected = "model.heads = 3: must divide d_model = 128";
+        assert_eq!(error_of(|c| c.heads = 3), expected);
+        let expected = "model.kv_heads = 3: must divide heads = 4";
+        assert_eq!(error_of(|c| c.kv_heads = 3), expected);
+        let expected = "model.dropout = 1: must be at least 0 and below 1";
+        assert_eq!(error_of(|c| c.dropout = 1.0), expected);
+        let expected = "model.dropout = NaN: must be at least 0 and below 1";
+        assert_eq!(error_of(|c| c.dropout = f64::NAN), expected);
+    }
+
+    #[test]
+    fn rotary_dims_are_even_and_within_the_head() {
+        let rotary = |dims| Position::Rotary {
+            dims,
+            base: 10_000.0,
+            layout: crate::RotaryLayout::HalfSplit,
+            scaling: RotaryScaling::None,
+        };
+        let expected = "model.position.dims = 7: must be even and at most head_dim = 32";
+        assert_eq!(error_of(|c| c.position = rotary(7)), expected);
+        assert_eq!(error_of(|c| c.position = rotary(0)), "accepted");
+    }
+
+    #[test]
+    fn sizes_left_open_are_filled() {
+        let mut raw = families::preset("pocket").expect("a preset").config;
+        raw.vocab_size = 50_257;
+        let config = DecoderConfig::try_from(raw).expect("legal");
+        assert_eq!(config.family, Family::Pocket);
+        assert_eq!(config.head_dim, 64);
+        assert_eq!(config.feed_forward_width(), 1536);
+    }
+
+    #[test]
+    fn tokens_are_checked() {
+        let mut raw = families::preset("char-nano").expect("a preset").config;
+        raw.vocab_size = 65;
+        let config = DecoderConfig::try_from(raw).expect("legal");
+        assert_eq!(config.check_tokens(&[]), Err(InputError::Empty));
+        assert!(config.check_tokens(&[0; 65]).is_err());
+        let error = config.check_tokens(&[1, 65]).expect_err("id 65 of 65");
+        assert_eq!(
+            error.to_string(),
+            "token 65 at position 1 is outside of the vocabulary of 65"
+        );
+        assert_eq!(config.check_tokens(&[64]), Ok(()));
+    }
+}

@@ -1,0 +1,230 @@
+//! What a model is, as it is written down: sizes and one choice per part. [`crate::checked`] holds the rules.
+
+use documented::DocumentedFields;
+use serde::{Deserialize, Serialize};
+
+use emberlm_kernels::{Activation, RotaryLayout};
+
+use crate::families::Family;
+
+/// A decoder as written in a configuration file, not yet checked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The published family it stems from, whose tensor names exchanged weights have: "pocket" or "gpt2".
+    pub family: Family,
+    /// Number of token ids; 0 takes the dataset's.
+    pub vocab_size: usize,
+    /// The longest sequence, in tokens.
+    pub seq_len: usize,
+    /// Width of the residual stream.
+    pub d_model: usize,
+    /// Number of blocks.
+    pub n_layers: usize,
+    /// Query heads per block.
+    pub heads: usize,
+    /// Key-value heads per block; each serves heads / kv_heads query heads.
+    pub kv_heads: usize,
+    /// Width of a head; 0 takes d_model / heads.
+    pub head_dim: usize,
+    /// An attention sees only so many of the newest tokens; 0 sees all.
+    pub window: usize,
+    /// Normalise queries and keys per head before attention, with the model's norm.
+    pub qk_norm: bool,
+    /// Probability of dropping an element while training.
+    pub dropout: f64,
+    /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (what a sublayer adds).
+    pub dropout_sites: Vec<DropoutSite>,
+    /// Normalise the embeddings before the first block.
+    pub norm_embedding: bool,
+    /// Which linear maps have a bias.
+    pub bias: Biases,
+    /// The normalisation: kind "layer" { bias, epsilon }, "rms" { epsilon } or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
+    pub norm: Norm,
+    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (0: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
+    pub position: Position,
+    /// The feed-forward part: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (0: 4 · d_model).
+    pub feed_forward: FeedForward,
+    /// How a block's sublayers and norms are wired: kind "pre_norm", "post_norm" or "parallel" { shared_norm }.
+    pub wiring: Wiring,
+    /// The output projection: tied to the embedding or not, with or without bias, soft_cap (0: none).
+    pub head: Head,
+    /// The first weights: kind "normal" { std, scale_residual } or "fan_in" (PyTorch's defaults).
+    pub init: Init,
+}
+
+/// A normalisation with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Norm {
+    /// LayerNorm (Ba et al. 2016) with a gain, and a bias or not.
+    Layer {
+        /// Whether it has a bias.
+        bias: bool,
+        /// Added to the variance.
+        epsilon: f64,
+    },
+    /// RMSNorm (Zhang and Sennrich 2019) with a gain.
+    Rms {
+        /// Added to the mean square.
+        epsilon: f64,
+    },
+    /// RMSNorm without parameters, ε outside of the root.
+    UnitRms {
+        /// Added to the root of the mean square.
+        epsilon: f64,
+    },
+}
+
+/// How a token's position enters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Position {
+    /// A learned vector per position, added to the embedding.
+    Learned,
+    /// The fixed sines and cosines of Vaswani et al. 2017, added to the embedding.
+    Sinusoidal,
+    /// Rotated queries and keys (Su et al. 2021).
+    Rotary {
+        /// How many elements of a head are rotated; 0 for all.
+        #[serde(default)]
+        dims: usize,
+        /// The base of the frequencies `base^(-2i/dims)`.
+        base: f64,
+        /// Which elements form a pair.
+        layout: RotaryLayout,
+        /// A change of the frequencies for longer contexts.
+        #[serde(default)]
+        scaling: RotaryScaling,
+    },
+    /// None: order is known from the causal mask alone.
+    None,
+}
+
+/// A change of the rotary frequencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum RotaryScaling {
+    /// The frequencies as they are.
+    #[default]
+    None,
+    /// All divided by a factor (Chen et al. 2023, "position interpolation").
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// LLaMA 3.1's: long wavelengths divided, short ones kept, a smooth ramp between.
+    Llama3 {
+        /// The divisor of the longest wavelengths.
+        factor: f64,
+        /// Wavelengths above `original_seq_len / low_frequency_factor` are divided in full.
+        low_frequency_factor: f64,
+        /// Wavelengths below `original_seq_len / high_frequency_factor` are kept.
+        high_frequency_factor: f64,
+        /// The context that the frequencies were trained for.
+        original_seq_len: usize,
+    },
+}
+
+/// The position-wise part of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum FeedForward {
+    /// `down(f(up(x)))`.
+    Dense {
+        /// `f`.
+        activation: Activation,
+        /// Hidden elements; 0 for `4 · d_model`.
+        #[serde(default)]
+        width: usize,
+    },
+    /// `down(f(gate(x)) · up(x))` (Shazeer 2020).
+    Gated {
+        /// `f`.
+        activation: Activation,
+        /// Hidden elements; 0 for `4 · d_model`.
+        #[serde(default)]
+        width: usize,
+    },
+}
+
+/// How a block is wired; [`crate::Decoder`]'s blocks draw each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Wiring {
+    /// `x + f(norm(x))`, a norm after the last block.
+    PreNorm,
+    /// `norm(x + f(x))`, a norm after the last block.
+    PostNorm,
+    /// `x + attention(norm(x)) + feed_forward(norm(x))`, a norm after the last block.
+    Parallel {
+        /// One norm for both or one each.
+        shared_norm: bool,
+    },
+}
+
+/// Which linear maps have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Biases {
+    /// The queries', keys' and values' projection.
+    pub qkv: bool,
+    /// The attention's output projection.
+    pub attention_out: bool,
+    /// The feed-forward's maps.
+    pub feed_forward: bool,
+}
+
+impl Biases {
+    /// A bias on all of them, or on none.
+    pub const fn all(bias: bool) -> Self {
+        Self {
+            qkv: bias,
+            attention_out: bias,
+            feed_forward: bias,
+        }
+    }
+}
+
+/// The output projection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// Whether the embedding's weight serves as the projection.
+    pub tied: bool,
+    /// Whether it has a bias.
+    pub bias: bool,
+    /// Bounds logits to ±cap by `cap · tanh(logits / cap)`; 0 for no bound.
+    #[serde(default)]
+    pub soft_cap: f64,
+}
+
+/// A place where dropout can act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropoutSite {
+    /// The embeddings.
+    Embedding,
+    /// The attention's weights, after the softmax.
+    Attention,
+    /// The feed-forward's hidden elements, after the activation.
+    Hidden,
+    /// What a sublayer adds to the residual stream.
+    Residual,
+}
+
+/// How the first weights are drawn. Gains start at 1, norms' biases at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Init {
+    /// `N(0, std²)` for embeddings and maps, biases 0; with `scale_residual` the maps into the residual stream take
+    /// `std / √(2 · n_layers)` (Radford et al. 2019).
+    Normal {
+        /// The standard deviation.
+        std: f64,
+        /// Whether maps into the residual stream start smaller.
+        scale_residual: bool,
+    },
+    /// PyTorch's defaults: embeddings `N(0, 1)`, maps and their biases uniform in `±1/√fan_in`.
+    FanIn,
+}

@@ -1,0 +1,169 @@
+//! The decoder-only transformer.
+//!
+//! ```text
+//! tokens ─► embedding (+ positions) ─► [norm] ─► block × n_layers ─► norm ─► head ─► logits
+//! ```
+
+use burn::module::{Module, Param};
+use burn::tensor::activation::log_softmax;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor};
+
+use emberlm_kernels::{Backend, ops};
+
+use crate::block::Block;
+use crate::checked::DecoderConfig;
+use crate::config::DropoutSite;
+use crate::dropout::dropout;
+use crate::init::{Initializer, MapInto};
+use crate::kv_cache::KvCache;
+use crate::norm::NormLayer;
+use crate::position::{AddedPositions, RotaryTable};
+
+/// A decoder with its weights. The fields' names are the weights' paths.
+#[derive(Module, Debug)]
+pub struct Decoder<B: BurnBackend> {
+    /// The token embedding, `[vocab_size, d_model]`.
+    pub tokens: Param<Tensor<B, 2>>,
+    /// What is added to it by position.
+    pub positions: AddedPositions<B>,
+    /// Of the embeddings.
+    pub norm_embedding: Option<NormLayer<B>>,
+    /// The blocks in order.
+    pub blocks: Vec<Block<B>>,
+    /// After the last block.
+    pub norm_final: NormLayer<B>,
+    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves.
+    pub head: Option<Param<Tensor<B, 2>>>,
+    /// The output projection's bias, `[vocab_size]`.
+    pub head_bias: Option<Param<Tensor<B, 1>>>,
+    rotary: Option<RotaryTable<B>>,
+    #[module(skip)]
+    config: DecoderConfig,
+}
+
+impl DecoderConfig {
+    /// A model with its first weights, a function of the configuration and `seed` alone.
+    pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
+        let from = Initializer::new(self, seed, device);
+        let table = [self.vocab_size, self.d_model];
+        let head = || from.map("head", table, self.d_model, MapInto::Hidden);
+        Decoder {
+            tokens: from.embedding("tokens", table),
+            positions: AddedPositions::init(&from, self),
+            norm_embedding: self
+                .norm_embedding
+                .then(|| NormLayer::init(&from, self.norm, self.d_model)),
+            blocks: (0..self.n_layers)
+                .map(|layer| Block::init(&from, &format!("blocks.{layer}"), self))
+                .collect(),
+            norm_final: NormLayer::init(&from, self.norm, self.d_model),
+            head: (!self.head.tied).then(head),
+            head_bias: self
+                .head
+                .bias
+                .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
+            rotary: RotaryTable::init(self, device),
+            config: self.clone(),
+        }
+    }
+}
+
+impl<B: Backend> Decoder<B> {
+    /// What the model is.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// The device its weights are on.
+    pub fn device(&self) -> Device<B> {
+        self.tokens.val().device()
+    }
+
+    /// Logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
+    ///
+    /// Tokens are below `vocab_size` and at most `seq_len`: [`DecoderConfig::check_tokens`] says so for input.
+    pub fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 3> {
+        let hidden = self.hidden(tokens, None);
+        self.logits(hidden)
+    }
+
+    /// Logits of every position of tokens that continue what the cache holds; they are added to it. Together they are
+    /// at most the cache's capacity and the model's `seq_len`.
+    pub fn forward_cached(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        cache: &mut KvCache<B>,
+    ) -> Tensor<B, 3> {
+        let hidden = self.hidden(tokens, Some(cache));
+        self.logits(hidden)
+    }
+
+    /// Logits of the last position alone, `[batch, vocab_size]`, as [`Decoder::forward_cached`]'s.
+    pub fn next_logits(&self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
+        let hidden = self.hidden(tokens, Some(cache));
+        let [batch, seq, _] = hidden.dims();
+        let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
+        let logits = self.logits(last); // [batch, 1, vocab_size]
+        logits.reshape([batch, self.config.vocab_size])
+    }
+
+    /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
+    pub fn loss_sum(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        targets: Tensor<B, 2, Int>,
+    ) -> Tensor<B, 1> {
+        let [batch, seq] = tokens.dims();
+        let hidden = self.hidden(tokens, None);
+        let targets = targets.reshape([batch * seq]); // [tokens]
+        if self.head_bias.is_some() || self.config.head.soft_cap > 0.0 {
+            let logits = self.logits(hidden);
+            let logits = logits.reshape([batch * seq, self.config.vocab_size]);
+            let chosen = log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1)); // [tokens, 1]
+            return -chosen.sum();
+        }
+        let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
+        ops::head_loss(hidden, self.head_weight(), targets)
+    }
+
+    /// The states before the head, `[batch, seq, d_model]`.
+    fn hidden(&self, tokens: Tensor<B, 2, Int>, cache: Option<&mut KvCache<B>>) -> Tensor<B, 3> {
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
+        let x = self.positions.add(x, offset);
+        let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
+        let mut x = match &self.norm_embedding {
+            Some(norm) => norm.forward(x),
+            None => x,
+        };
+        let mut caches = cache.map(|cache| cache.layers.iter_mut());
+        for block in &self.blocks {
+            let cache = caches.as_mut().and_then(Iterator::next);
+            x = block.forward(x, self.rotary.as_ref(), cache);
+        }
+        self.norm_final.forward(x)
+    }
+
+    /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
+    fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
+        let [batch, seq, width] = hidden.dims();
+        let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
+        let logits = hidden.matmul(self.head_weight().transpose()); // [tokens, vocab_size]
+        let logits = match &self.head_bias {
+            Some(bias) => logits + bias.val().unsqueeze::<2>(),
+            None => logits,
+        };
+        let cap = self.config.head.soft_cap;
+        let logits = if cap > 0.0 {
+            (logits / cap).tanh() * cap
+        } else {
+            logits
+        };
+        logits.reshape([batch, seq, self.config.vocab_size])
+    }
+
+    fn head_weight(&self) -> Tensor<B, 2> {
+        self.head.as_ref().unwrap_or(&self.tokens).val()
+    }
+}

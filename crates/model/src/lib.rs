@@ -1,0 +1,33 @@
+//! Token ids in, logits out: the decoder-only transformer, its closed set of parts and its families.
+//!
+//! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
+//! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
+//! `position`s) and projects; [`kv_cache`] lets it go on where it stopped; [`count`] says how large it is;
+//! [`weights`] reads and writes it; [`families`] are the published models, one declarative file each.
+
+#![recursion_limit = "256"]
+
+mod attention;
+mod block;
+pub mod checked;
+pub mod config;
+pub mod count;
+pub mod decoder;
+mod dropout;
+pub mod error;
+pub mod families;
+mod feed_forward;
+mod init;
+pub mod kv_cache;
+mod linear;
+mod norm;
+mod position;
+pub mod weights;
+
+pub use checked::DecoderConfig;
+pub use config::ModelConfig;
+pub use decoder::Decoder;
+pub use emberlm_kernels::{Activation, RotaryLayout};
+pub use error::{ConfigError, InputError, WeightsError};
+pub use families::Family;
+pub use kv_cache::KvCache;

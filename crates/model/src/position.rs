@@ -1,0 +1,134 @@
+//! Where a token stands: what is added to the embedding, or how queries and keys are turned.
+
+use std::f64::consts::PI;
+
+use burn::module::{Module, Param};
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Tensor, TensorData};
+
+use emberlm_kernels::{Backend, RotaryLayout, ops};
+
+use crate::checked::DecoderConfig;
+use crate::config::{Position, RotaryScaling};
+use crate::init::Initializer;
+
+/// Vectors added to the embeddings, one per position.
+#[derive(Module, Debug)]
+pub struct AddedPositions<B: BurnBackend> {
+    /// `[seq_len, d_model]`, trained.
+    pub weight: Option<Param<Tensor<B, 2>>>,
+    /// `[seq_len, d_model]`, fixed.
+    fixed: Option<Tensor<B, 2>>,
+}
+
+impl<B: Backend> AddedPositions<B> {
+    pub(crate) fn init(from: &Initializer<'_, B>, config: &DecoderConfig) -> Self {
+        let shape = [config.seq_len, config.d_model];
+        match config.position {
+            Position::Learned => Self {
+                weight: Some(from.embedding("positions.weight", shape)),
+                fixed: None,
+            },
+            Position::Sinusoidal => Self {
+                weight: None,
+                fixed: Some(sinusoids(shape, from.device())),
+            },
+            Position::Rotary { .. } | Position::None => Self {
+                weight: None,
+                fixed: None,
+            },
+        }
+    }
+
+    /// Adds the vectors of the positions from `offset` on to `x` `[batch, seq, d_model]`.
+    pub fn add(&self, x: Tensor<B, 3>, offset: usize) -> Tensor<B, 3> {
+        let table = match (&self.weight, &self.fixed) {
+            (Some(weight), _) => weight.val(),
+            (None, Some(fixed)) => fixed.clone(),
+            (None, None) => return x,
+        };
+        let seq = x.dims()[1];
+        x + table.narrow(0, offset, seq).unsqueeze::<3>() // [1, seq, d_model]
+    }
+}
+
+/// `sin(pos / 10000^(2i/d))` at `2i`, the cosine at `2i + 1` (Vaswani et al. 2017).
+fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> {
+    let [seq_len, width] = shape;
+    let values = (0..seq_len).flat_map(|position| {
+        (0..width).map(move |i| {
+            let frequency = 10_000f64.powf(-((i / 2 * 2) as f64) / width as f64);
+            let angle = position as f64 * frequency;
+            (if i % 2 == 0 { angle.sin() } else { angle.cos() }) as f32
+        })
+    });
+    Tensor::from_data(TensorData::new(values.collect(), shape), device)
+}
+
+/// The cosines and sines by which queries and keys are turned.
+#[derive(Module, Debug)]
+pub struct RotaryTable<B: BurnBackend> {
+    /// `[seq_len, pairs]`.
+    cos: Tensor<B, 2>,
+    /// `[seq_len, pairs]`.
+    sin: Tensor<B, 2>,
+    #[module(skip)]
+    layout: RotaryLayout,
+}
+
+impl<B: Backend> RotaryTable<B> {
+    pub(crate) fn init(config: &DecoderConfig, device: &Device<B>) -> Option<Self> {
+        let Position::Rotary {
+            dims,
+            base,
+            layout,
+            scaling,
+        } = config.position
+        else {
+            return None;
+        };
+        let pairs = dims / 2;
+        let table = |f: fn(f64) -> f64| {
+            let values = (0..config.seq_len).flat_map(|position| {
+                (0..pairs).map(move |i| {
+                    let frequency = base.powf(-((2 * i) as f64) / dims as f64);
+                    f(position as f64 * scaled(frequency, scaling)) as f32
+                })
+            });
+            let data = TensorData::new(values.collect(), [config.seq_len, pairs]);
+            Tensor::from_data(data, device)
+        };
+        Some(Self {
+            cos: table(f64::cos),
+            sin: table(f64::sin),
+            layout,
+        })
+    }
+
+    /// Turns `x` `[batch, heads, seq, head_dim]`, whose first token stands at `offset`.
+    pub(crate) fn turn(&self, x: Tensor<B, 4>, offset: usize) -> Tensor<B, 4> {
+        let seq = x.dims()[2];
+        let cos = self.cos.clone().narrow(0, offset, seq); // [seq, pairs]
+        let sin = self.sin.clone().narrow(0, offset, seq);
+        ops::rotary(self.layout, x, cos, sin)
+    }
+}
+
+/// A frequency after the model's change of it.
+fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
+    match scaling {
+        RotaryScaling::None => frequency,
+        RotaryScaling::Linear { factor } => frequency / factor,
+        RotaryScaling::Llama3 {
+            factor,
+            low_frequency_factor: low,
+            high_frequency_factor: high,
+            original_seq_len,
+        } => {
+            // How many turns the pair makes within the context it was trained for.
+            let turns = original_seq_len as f64 * frequency / (2.0 * PI);
+            let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+            frequency * kept + frequency / factor * (1.0 - kept)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Weights on disk: safetensors files, with the decoder's own paths as names or a family's published ones.
+
+mod load;
+pub mod map;
+mod save;
+
+pub use load::{load_family, load_own};
+pub use save::{HostTensor, named_tensors, save_own};
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend;
+
+/// Something done to each float parameter of a module, told its path (`blocks.0.attention.qkv.weight`).
+pub trait ParamVisitor<B: Backend> {
+    /// Called in the module's order.
+    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>);
+}
+
+/// Something that replaces each float parameter of a module, told its path.
+pub trait ParamMapper<B: Backend> {
+    /// Called in the module's order; gives the new value.
+    fn map<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>)
+    -> Tensor<B, D>;
+}
+
+/// Visits every float parameter with its path.
+pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl ParamVisitor<B>) {
+    module.visit(&mut Walk {
+        path: Vec::new(),
+        inner: visitor,
+    });
+}
+
+/// Replaces every float parameter, told its path. The parameters' identities stay.
+pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMapper<B>) -> M {
+    module.map(&mut Walk {
+        path: Vec::new(),
+        inner: mapper,
+    })
+}
+
+/// Keeps the path while Burn walks a module.
+struct Walk<'a, T> {
+    path: Vec<String>,
+    inner: &'a mut T,
+}
+
+impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for Walk<'_, T> {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        self.inner
+            .visit(&self.path.join("."), param.id, param.val());
+    }
+}
+
+impl<B: Backend, T: ParamMapper<B>> ModuleMapper<B> for Walk<'_, T> {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        let (id, value, mapper) = param.consume();
+        let value = self.inner.map(&self.path.join("."), id, value);
+        Param::from_mapped_value(id, value, mapper)
+    }
+}

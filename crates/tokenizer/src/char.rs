@@ -1,0 +1,55 @@
+//! One token per distinct character, as in nanoGPT's character-level examples.
+
+use crate::TokenizerError;
+
+/// A character vocabulary: a character's id is its rank by code point.
+#[derive(Debug)]
+pub(crate) struct CharVocab {
+    /// Sorted and without repetition, so that a look-up is a binary search.
+    chars: Vec<char>,
+}
+
+impl CharVocab {
+    /// The vocabulary of `chars`, in any order and with any repetition.
+    pub(crate) fn new(chars: impl IntoIterator<Item = char>) -> Result<Self, TokenizerError> {
+        let mut chars: Vec<char> = chars.into_iter().collect();
+        chars.sort_unstable();
+        chars.dedup();
+        if chars.is_empty() {
+            return Err(TokenizerError::EmptyAlphabet);
+        }
+        Ok(Self { chars })
+    }
+
+    /// How many characters, and so ids, there are.
+    pub(crate) fn len(&self) -> usize {
+        self.chars.len()
+    }
+
+    /// The characters in the order of their ids.
+    pub(crate) fn alphabet(&self) -> String {
+        self.chars.iter().collect()
+    }
+
+    /// The ids of `text`'s characters.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let id = |(position, character)| match self.chars.binary_search(&character) {
+            Ok(rank) => Ok(rank as u32),
+            Err(_) => Err(TokenizerError::UnknownCharacter {
+                character,
+                position,
+                vocab_size: self.len(),
+            }),
+        };
+        text.chars().enumerate().map(id).collect()
+    }
+
+    /// Appends the UTF-8 bytes of `id`; false where there is no such id.
+    pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
+        let Some(character) = self.chars.get(id as usize) else {
+            return false;
+        };
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        true
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong between text and token ids.
+
+use crate::TokenizerKind;
+
+/// An error of this crate; each carries the value at fault and the rule it breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenizerError {
+    /// A tokenizer was asked for by a name that is none of [`TokenizerKind::ALL`].
+    #[error("unknown tokenizer `{name}`: choose one of {}", TokenizerKind::ALL.map(TokenizerKind::name).join(", "))]
+    UnknownKind {
+        /// The name as given.
+        name: String,
+    },
+    /// A character tokenizer was asked for without the characters that it is made of.
+    #[error("the char tokenizer has no built-in vocabulary: it is made from a corpus's characters")]
+    NeedsAlphabet,
+    /// A character tokenizer was to be made of no characters.
+    #[error("a char tokenizer needs at least one character")]
+    EmptyAlphabet,
+    /// A text holds a character that the character tokenizer's vocabulary lacks.
+    #[error(
+        "character {character:?} at position {position} is not among the {vocab_size} characters of this tokenizer"
+    )]
+    UnknownCharacter {
+        /// The character.
+        character: char,
+        /// Its place in the text, in characters from 0.
+        position: usize,
+        /// How many characters the tokenizer knows.
+        vocab_size: usize,
+    },
+    /// An id is not below the vocabulary's size.
+    #[error("token id {id} is out of range: {kind} has ids 0 to {}", vocab_size - 1)]
+    IdOutOfRange {
+        /// The id.
+        id: u32,
+        /// The tokenizer's kind.
+        kind: TokenizerKind,
+        /// The vocabulary's size; at least 1.
+        vocab_size: usize,
+    },
+    /// An id is below the vocabulary's size, but the vocabulary leaves it unassigned.
+    #[error("token id {id} stands for nothing: {kind} leaves it unassigned")]
+    IdUnassigned {
+        /// The id.
+        id: u32,
+        /// The tokenizer's kind.
+        kind: TokenizerKind,
+    },
+    /// The splitting pattern of a byte-pair vocabulary gave up on a text.
+    #[error("{kind} cannot split this text: {reason}")]
+    Split {
+        /// The tokenizer's kind.
+        kind: TokenizerKind,
+        /// What the pattern matcher said.
+        reason: String,
+    },
+    /// A specification has an alphabet although its kind has none, or lacks the one that its kind needs.
+    #[error("tokenizer `{kind}`: `alphabet` must be {}", if *present { "absent" } else { "given" })]
+    SpecAlphabet {
+        /// The specification's kind.
+        kind: TokenizerKind,
+        /// Whether the specification has an alphabet.
+        present: bool,
+    },
+    /// A specification's vocabulary size is not that of the tokenizer it names.
+    #[error("tokenizer `{kind}`: `vocab_size` is {found}, but this tokenizer has {expected} ids")]
+    SpecVocabSize {
+        /// The specification's kind.
+        kind: TokenizerKind,
+        /// The size in the specification.
+        found: usize,
+        /// The tokenizer's size.
+        expected: usize,
+    },
+    /// A specification's hash is not that of the tokenizer it names.
+    #[error(
+        "tokenizer `{kind}`: `hash` is {found}, but this tokenizer's vocabulary has {expected}"
+    )]
+    SpecHash {
+        /// The specification's kind.
+        kind: TokenizerKind,
+        /// The hash in the specification.
+        found: String,
+        /// The tokenizer's hash.
+        expected: String,
+    },
+}

@@ -1,0 +1,87 @@
+//! The closed list of tokenizers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::TokenizerError;
+
+/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `cl100k`, `o200k`, `char`, `byte`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerKind {
+    /// GPT-2's byte-pair encoding: 50,257 ids.
+    Gpt2,
+    /// GPT-4's byte-pair encoding `cl100k_base`: 100,277 ids.
+    Cl100k,
+    /// GPT-4o's byte-pair encoding `o200k_base`: 200,019 ids.
+    O200k,
+    /// One id per distinct character of a corpus.
+    Char,
+    /// One id per byte and one for the end of a text: 257 ids.
+    Byte,
+}
+
+impl TokenizerKind {
+    /// Every kind, in the order in which they are listed to a user.
+    pub const ALL: [Self; 5] = [
+        Self::Gpt2,
+        Self::Cl100k,
+        Self::O200k,
+        Self::Char,
+        Self::Byte,
+    ];
+
+    /// The kind's name, as [`FromStr`] reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "gpt2",
+            Self::Cl100k => "cl100k",
+            Self::O200k => "o200k",
+            Self::Char => "char",
+            Self::Byte => "byte",
+        }
+    }
+}
+
+impl fmt::Display for TokenizerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for TokenizerKind {
+    type Err = TokenizerError;
+
+    fn from_str(name: &str) -> Result<Self, TokenizerError> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| TokenizerError::UnknownKind {
+                name: name.to_owned(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back_and_serialized_alike() {
+        for kind in TokenizerKind::ALL {
+            assert_eq!(kind.to_string().parse::<TokenizerKind>().unwrap(), kind);
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_choices() {
+        let message = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "unknown tokenizer `GPT2`: choose one of gpt2, cl100k, o200k, char, byte"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Text to token ids and back.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
+//! | `tokenizer` | [`Tokenizer`]: encode, decode, what a vocabulary consists of |
+//! | `bpe` | the byte-pair vocabularies of GPT-2, cl100k and o200k, through `tiktoken-rs` |
+//! | `char` | one token per distinct character, as nanoGPT's character-level examples |
+//! | `byte` | one token per byte |
+//! | `cut` | where a text can be cut so that its parts are encoded apart |
+//! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
+//! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
+//! | `error` | [`TokenizerError`] |
+//!
+//! ```
+//! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+//!
+//! let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2)?;
+//! let ids = tokenizer.encode("Hello world")?;
+//! assert_eq!(ids, [15496, 995]);
+//! assert_eq!(tokenizer.decode(&ids)?, "Hello world");
+//! # Ok::<(), emberlm_tokenizer::TokenizerError>(())
+//! ```
+
+mod bpe;
+mod byte;
+mod char;
+mod cut;
+mod error;
+mod kind;
+mod spec;
+mod stream;
+mod tokenizer;
+
+pub use error::TokenizerError;
+pub use kind::TokenizerKind;
+pub use spec::TokenizerSpec;
+pub use stream::DecodeStream;
+pub use tokenizer::Tokenizer;

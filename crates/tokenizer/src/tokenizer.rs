@@ -1,0 +1,233 @@
+//! The tokenizer: one type over the closed set of vocabularies.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::bpe::Bpe;
+use crate::char::CharVocab;
+use crate::{DecodeStream, TokenizerError, TokenizerKind, TokenizerSpec, byte};
+
+/// Turns text into token ids and back; cheap to clone and to share between threads.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    vocab: Vocab,
+    hash: OnceLock<String>,
+}
+
+#[derive(Debug)]
+enum Vocab {
+    Bpe(Bpe),
+    Char(CharVocab),
+    Byte,
+}
+
+impl Tokenizer {
+    /// The tokenizer that needs nothing but its name.
+    ///
+    /// A byte-pair vocabulary is read on the first call in a process, which takes some tenths of a second.
+    ///
+    /// # Errors
+    /// [`TokenizerError::NeedsAlphabet`] for [`TokenizerKind::Char`].
+    pub fn builtin(kind: TokenizerKind) -> Result<Self, TokenizerError> {
+        Ok(Self::new(match kind {
+            TokenizerKind::Gpt2 => Vocab::Bpe(Bpe::gpt2()),
+            TokenizerKind::Cl100k => Vocab::Bpe(Bpe::cl100k()),
+            TokenizerKind::O200k => Vocab::Bpe(Bpe::o200k()),
+            TokenizerKind::Char => return Err(TokenizerError::NeedsAlphabet),
+            TokenizerKind::Byte => Vocab::Byte,
+        }))
+    }
+
+    /// The character tokenizer of `chars`, given in any order and with any repetition; a character's id is its rank by
+    /// code point, as in nanoGPT.
+    ///
+    /// # Errors
+    /// [`TokenizerError::EmptyAlphabet`] where there is no character.
+    pub fn char_from_alphabet(
+        chars: impl IntoIterator<Item = char>,
+    ) -> Result<Self, TokenizerError> {
+        Ok(Self::new(Vocab::Char(CharVocab::new(chars)?)))
+    }
+
+    fn new(vocab: Vocab) -> Self {
+        let hash = OnceLock::new();
+        let inner = Arc::new(Inner { vocab, hash });
+        Self { inner }
+    }
+
+    /// Which tokenizer this is.
+    pub fn kind(&self) -> TokenizerKind {
+        match &self.inner.vocab {
+            Vocab::Bpe(bpe) => bpe.kind(),
+            Vocab::Char(_) => TokenizerKind::Char,
+            Vocab::Byte => TokenizerKind::Byte,
+        }
+    }
+
+    /// How many ids there are, special and unassigned ones included: every id is below this.
+    pub fn vocab_size(&self) -> usize {
+        match &self.inner.vocab {
+            Vocab::Bpe(bpe) => bpe.vocab_size(),
+            Vocab::Char(chars) => chars.len(),
+            Vocab::Byte => byte::VOCAB_SIZE,
+        }
+    }
+
+    /// The id that separates documents; none for [`TokenizerKind::Char`].
+    pub fn end_of_text(&self) -> Option<u32> {
+        match &self.inner.vocab {
+            Vocab::Bpe(bpe) => Some(bpe.end_of_text()),
+            Vocab::Char(_) => None,
+            Vocab::Byte => Some(byte::END_OF_TEXT),
+        }
+    }
+
+    /// The ids of `text`. Special tokens are never read from text: `<|endoftext|>` in it is thirteen plain characters.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet;
+    /// [`TokenizerError::Split`] where a byte-pair vocabulary's pattern gives up, which takes a run of a million blanks or
+    /// line breaks.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match &self.inner.vocab {
+            Vocab::Bpe(bpe) => bpe.encode(text),
+            Vocab::Char(chars) => chars.encode(text),
+            Vocab::Byte => Ok(byte::encode(text)),
+        }
+    }
+
+    /// The bytes that `ids` stand for, which need not be whole characters. A byte-pair vocabulary's special tokens
+    /// stand for their names; [`TokenizerKind::Byte`]'s end of text for nothing.
+    ///
+    /// # Errors
+    /// [`TokenizerError::IdOutOfRange`] or [`TokenizerError::IdUnassigned`], naming the first such id.
+    pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
+        let mut bytes = Vec::with_capacity(ids.len() * 4);
+        for &id in ids {
+            if !self.push_bytes(id, &mut bytes) {
+                return Err(self.no_such_id(id));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The text that `ids` stand for, with U+FFFD in place of bytes that are not UTF-8.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::decode_bytes`].
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        let bytes = self.decode_bytes(ids)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// A decoder that takes one token at a time, for text that is shown as it is made.
+    pub fn stream(&self) -> DecodeStream {
+        DecodeStream::new(self.clone())
+    }
+
+    /// What to write down to find this tokenizer again.
+    pub fn spec(&self) -> TokenizerSpec {
+        TokenizerSpec {
+            kind: self.kind(),
+            vocab_size: self.vocab_size(),
+            hash: self.hash(),
+            alphabet: match &self.inner.vocab {
+                Vocab::Char(chars) => Some(chars.alphabet()),
+                Vocab::Bpe(_) | Vocab::Byte => None,
+            },
+        }
+    }
+
+    /// The tokenizer that `spec` describes.
+    ///
+    /// # Errors
+    /// Where the alphabet is missing or out of place, or where size or hash are not those of the tokenizer that this
+    /// version of the program would use.
+    pub fn from_spec(spec: &TokenizerSpec) -> Result<Self, TokenizerError> {
+        let tokenizer = match (spec.kind, &spec.alphabet) {
+            (TokenizerKind::Char, Some(alphabet)) => Self::char_from_alphabet(alphabet.chars())?,
+            (TokenizerKind::Char, None) | (_, Some(_)) => {
+                return Err(TokenizerError::SpecAlphabet {
+                    kind: spec.kind,
+                    present: spec.alphabet.is_some(),
+                });
+            }
+            (kind, None) => Self::builtin(kind)?,
+        };
+        tokenizer.check(spec)?;
+        Ok(tokenizer)
+    }
+
+    fn check(&self, spec: &TokenizerSpec) -> Result<(), TokenizerError> {
+        if spec.vocab_size != self.vocab_size() {
+            return Err(TokenizerError::SpecVocabSize {
+                kind: spec.kind,
+                found: spec.vocab_size,
+                expected: self.vocab_size(),
+            });
+        }
+        let expected = self.hash();
+        if spec.hash != expected {
+            return Err(TokenizerError::SpecHash {
+                kind: spec.kind,
+                found: spec.hash.clone(),
+                expected,
+            });
+        }
+        Ok(())
+    }
+
+    /// Appends the bytes of `id`; false where there is no such id.
+    fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
+        match &self.inner.vocab {
+            Vocab::Bpe(bpe) => bpe.push_bytes(id, out),
+            Vocab::Char(chars) => chars.push_bytes(id, out),
+            Vocab::Byte => byte::push_bytes(id, out),
+        }
+    }
+
+    fn no_such_id(&self, id: u32) -> TokenizerError {
+        let (kind, vocab_size) = (self.kind(), self.vocab_size());
+        if (id as usize) < vocab_size {
+            TokenizerError::IdUnassigned { id, kind }
+        } else {
+            TokenizerError::IdOutOfRange {
+                id,
+                kind,
+                vocab_size,
+            }
+        }
+    }
+
+    /// The vocabulary's hash, worked out once: per process for a byte-pair vocabulary, else per tokenizer.
+    fn hash(&self) -> String {
+        let cache = match &self.inner.vocab {
+            Vocab::Bpe(bpe) => bpe.hash_cache(),
+            Vocab::Char(_) | Vocab::Byte => &self.inner.hash,
+        };
+        cache.get_or_init(|| self.hash_vocabulary()).clone()
+    }
+
+    fn hash_vocabulary(&self) -> String {
+        let mut table = Vec::new();
+        let mut bytes = Vec::new();
+        for id in 0..self.vocab_size() as u32 {
+            bytes.clear();
+            // An unassigned id hashes as a length that no token has.
+            let len = match self.push_bytes(id, &mut bytes) {
+                true => bytes.len() as u32,
+                false => u32::MAX,
+            };
+            table.extend_from_slice(&len.to_le_bytes());
+            table.extend_from_slice(&bytes);
+        }
+        let end_of_text = self.end_of_text().unwrap_or(u32::MAX);
+        table.extend_from_slice(&end_of_text.to_le_bytes());
+        blake3::hash(&table).to_hex().to_string()
+    }
+}

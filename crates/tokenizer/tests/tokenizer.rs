@@ -1,0 +1,190 @@
+//! What a user of the crate notices, good input and bad.
+
+#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
+
+use emberlm_tokenizer::{Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
+
+fn char_tokenizer() -> Tokenizer {
+    Tokenizer::char_from_alphabet("hello, world".chars()).unwrap()
+}
+
+fn every_tokenizer() -> Vec<Tokenizer> {
+    let builtin = |kind| match kind {
+        TokenizerKind::Char => char_tokenizer(),
+        kind => Tokenizer::builtin(kind).unwrap(),
+    };
+    TokenizerKind::ALL.into_iter().map(builtin).collect()
+}
+
+#[test]
+fn every_tokenizer_gives_back_what_it_took() {
+    for tokenizer in every_tokenizer() {
+        let ids = tokenizer.encode("hello, world").unwrap();
+        assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
+        assert_eq!(tokenizer.decode(&ids).unwrap(), "hello, world");
+        assert_eq!(tokenizer.encode("").unwrap(), [0; 0]);
+    }
+}
+
+#[test]
+fn characters_are_numbered_by_code_point() {
+    let tokenizer = Tokenizer::char_from_alphabet("banana é🔥".chars()).unwrap();
+    assert_eq!(tokenizer.vocab_size(), 6);
+    assert_eq!(tokenizer.end_of_text(), None);
+    assert_eq!(tokenizer.encode(" abné🔥").unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_unknown_character_is_named_with_its_position() {
+    let error = char_tokenizer().encode("héllo").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "character 'é' at position 1 is not among the 9 characters of this tokenizer"
+    );
+}
+
+#[test]
+fn a_char_tokenizer_needs_characters() {
+    let nothing = Tokenizer::char_from_alphabet([]).unwrap_err();
+    assert_eq!(nothing, TokenizerError::EmptyAlphabet);
+    let builtin = Tokenizer::builtin(TokenizerKind::Char).unwrap_err();
+    assert_eq!(builtin, TokenizerError::NeedsAlphabet);
+}
+
+#[test]
+fn bytes_are_their_own_ids_and_256_ends_a_text() {
+    let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+    assert_eq!(tokenizer.encode("aé").unwrap(), [97, 0xC3, 0xA9]);
+    assert_eq!(tokenizer.decode(&[97, 256, 98]).unwrap(), "ab");
+    assert_eq!(tokenizer.decode(&[0xFF]).unwrap(), "\u{FFFD}");
+    assert_eq!(
+        (tokenizer.vocab_size(), tokenizer.end_of_text()),
+        (257, Some(256))
+    );
+}
+
+#[test]
+fn special_tokens_are_decoded_but_never_read_from_text() {
+    let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+    assert_eq!(tokenizer.decode(&[50_256]).unwrap(), "<|endoftext|>");
+    let ids = tokenizer.encode("<|endoftext|>").unwrap();
+    assert!(ids.len() > 1 && !ids.contains(&50_256));
+}
+
+#[test]
+fn an_id_out_of_range_is_named() {
+    for tokenizer in every_tokenizer() {
+        let id = tokenizer.vocab_size() as u32;
+        for id in [id, u32::MAX] {
+            let error = tokenizer.decode(&[0, id]).unwrap_err();
+            assert!(matches!(error, TokenizerError::IdOutOfRange { id: named, .. } if named == id));
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("token id {id} is out of range"))
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unassigned_id_is_named() {
+    for (kind, id) in [
+        (TokenizerKind::Cl100k, 100_256),
+        (TokenizerKind::O200k, 199_998),
+    ] {
+        let error = Tokenizer::builtin(kind).unwrap().decode(&[id]).unwrap_err();
+        assert_eq!(error, TokenizerError::IdUnassigned { id, kind });
+    }
+}
+
+#[test]
+fn a_pathological_text_ends_in_tokens_or_an_error_but_never_a_panic() {
+    for piece in [" ", "\n", "漢"] {
+        let text = piece.repeat(1_500_000) + "x";
+        for kind in [
+            TokenizerKind::Gpt2,
+            TokenizerKind::Cl100k,
+            TokenizerKind::O200k,
+        ] {
+            let tokenizer = Tokenizer::builtin(kind).unwrap();
+            match tokenizer.encode(&text) {
+                Ok(ids) => assert_eq!(tokenizer.decode(&ids).unwrap(), text),
+                Err(error) => assert!(
+                    error
+                        .to_string()
+                        .starts_with(&format!("{kind} cannot split"))
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_spec_survives_json_and_finds_the_same_tokenizer() {
+    for tokenizer in every_tokenizer() {
+        let json = serde_json::to_string(&tokenizer.spec()).unwrap();
+        let spec: TokenizerSpec = serde_json::from_str(&json).unwrap();
+        let again = Tokenizer::from_spec(&spec).unwrap();
+        assert_eq!(again.spec(), tokenizer.spec());
+        assert_eq!(
+            again.encode("hello").unwrap(),
+            tokenizer.encode("hello").unwrap()
+        );
+    }
+}
+
+#[test]
+fn hashes_tell_vocabularies_apart() {
+    let mut hashes: Vec<String> = every_tokenizer().iter().map(|t| t.spec().hash).collect();
+    hashes.push(
+        Tokenizer::char_from_alphabet("abc".chars())
+            .unwrap()
+            .spec()
+            .hash,
+    );
+    let count = hashes.len();
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), count);
+}
+
+#[test]
+fn a_spec_of_another_vocabulary_is_refused() {
+    let spec = char_tokenizer().spec();
+    let refused = |spec: TokenizerSpec| Tokenizer::from_spec(&spec).unwrap_err().to_string();
+
+    let size = TokenizerSpec {
+        vocab_size: 8,
+        ..spec.clone()
+    };
+    assert!(refused(size).contains("`vocab_size` is 8, but this tokenizer has 9 ids"));
+    let hash = TokenizerSpec {
+        hash: "00".into(),
+        ..spec.clone()
+    };
+    assert!(refused(hash).contains("`hash` is 00"));
+    let missing = TokenizerSpec {
+        alphabet: None,
+        ..spec.clone()
+    };
+    assert!(refused(missing).contains("`alphabet` must be given"));
+    let misplaced = TokenizerSpec {
+        kind: TokenizerKind::Byte,
+        ..spec
+    };
+    assert!(refused(misplaced).contains("`alphabet` must be absent"));
+}
+
+#[test]
+fn an_unknown_field_of_a_spec_is_refused() {
+    let json = r#"{"kind": "byte", "vocab_size": 257, "hash": "", "merges": 1}"#;
+    let error = serde_json::from_str::<TokenizerSpec>(json).unwrap_err();
+    assert!(error.to_string().contains("unknown field `merges`"));
+}
+
+#[test]
+fn tokenizers_are_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<Tokenizer>();
+}

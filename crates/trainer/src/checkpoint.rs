@@ -1,0 +1,257 @@
+//! Checkpoints: `RUN/checkpoints/step-00000500/`, whole or absent.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `model.safetensors` | the weights, by the decoder's paths |
+//! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
+//! | `optimizer.safetensors` | AdamW's moments, by the same paths |
+//! | `state.json` | where the run stood |
+//! | `manifest.json` | size and BLAKE3 of each of the others, written last |
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use emberlm_kernels::Backend;
+use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
+use emberlm_tokenizer::TokenizerSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+
+const MANIFEST: &str = "manifest.json";
+const MODEL: &str = "model.safetensors";
+const DESCRIPTION: &str = "model.json";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+
+/// What a checkpoint's weights are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// The model.
+    pub model: ModelConfig,
+    /// What its token ids stand for, if that is known.
+    pub tokenizer: Option<TokenizerSpec>,
+}
+
+/// Where a run stood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Updates made: with the configuration, the whole position of a run.
+    pub step: usize,
+    /// The newest validation loss, if there was an evaluation.
+    pub validation_loss: Option<f64>,
+    /// The lowest one, and the step it was seen at.
+    pub best: Option<Best>,
+}
+
+/// The lowest validation loss so far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    /// In nats per token.
+    pub loss: f64,
+    /// Updates made by then.
+    pub step: usize,
+}
+
+/// A file of a checkpoint, as the manifest lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    bytes: u64,
+    blake3: String,
+}
+
+type Manifest = BTreeMap<String, Entry>;
+
+/// A checkpoint that was found whole.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Its directory.
+    pub path: PathBuf,
+    /// What it holds.
+    pub description: Description,
+    /// Where the run stood.
+    pub state: State,
+}
+
+/// What goes into a checkpoint.
+pub struct Contents<'a, B: Backend> {
+    /// The weights.
+    pub decoder: &'a Decoder<B>,
+    /// AdamW's moments.
+    pub optimizer: Vec<(String, weights::HostTensor)>,
+    /// What the weights are.
+    pub description: &'a Description,
+    /// Where the run stands.
+    pub state: &'a State,
+}
+
+/// Writes a checkpoint into a run: beside its place, synced, then renamed. One of the same step is replaced.
+///
+/// # Errors
+/// A file cannot be written; nothing of it is left then.
+pub fn write<B: Backend>(run: &Path, contents: Contents<'_, B>) -> Result<PathBuf, TrainError> {
+    let folder = run.join("checkpoints");
+    let name = format!("step-{:08}", contents.state.step);
+    let (place, aside) = (folder.join(&name), folder.join(format!(".{name}.partial")));
+    remove(&aside)?;
+    fs::create_dir_all(&aside).map_err(TrainError::file("create", &aside))?;
+    let written = fill(&aside, contents).and_then(|()| {
+        remove(&place)?;
+        fs::rename(&aside, &place).map_err(TrainError::file("rename", &aside))?;
+        sync(&folder)
+    });
+    if written.is_err() {
+        // The first error is what the user needs to hear of.
+        let _ = fs::remove_dir_all(&aside);
+    }
+    written.map(|()| place)
+}
+
+fn remove(folder: &Path) -> Result<(), TrainError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainError::file("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fill<B: Backend>(folder: &Path, contents: Contents<'_, B>) -> Result<(), TrainError> {
+    let tensors = weights::named_tensors(contents.decoder);
+    weights::save_own(&tensors, metadata(), &folder.join(MODEL))?;
+    weights::save_own(&contents.optimizer, metadata(), &folder.join(OPTIMIZER))?;
+    write_json(&folder.join(DESCRIPTION), contents.description)?;
+    write_json(&folder.join(STATE), contents.state)?;
+    let mut manifest = Manifest::new();
+    for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE] {
+        let path = folder.join(name);
+        sync(&path)?;
+        manifest.insert(name.to_owned(), entry(&path)?);
+    }
+    let path = folder.join(MANIFEST);
+    write_json(&path, &manifest)?;
+    sync(&path)?;
+    sync(folder)
+}
+
+fn metadata() -> HashMap<String, String> {
+    HashMap::from([("format".to_owned(), "emberlm".to_owned())])
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
+    text.and_then(|text| fs::write(path, text + "\n"))
+        .map_err(TrainError::file("write", path))
+}
+
+fn sync(path: &Path) -> Result<(), TrainError> {
+    let file = File::open(path).map_err(TrainError::file("open", path))?;
+    file.sync_all().map_err(TrainError::file("sync", path))
+}
+
+fn entry(path: &Path) -> Result<Entry, TrainError> {
+    let file = File::open(path).map_err(TrainError::file("open", path))?;
+    let mut hasher = blake3::Hasher::new();
+    hasher
+        .update_reader(&file)
+        .map_err(TrainError::file("read", path))?;
+    Ok(Entry {
+        bytes: hasher.count(),
+        blake3: hasher.finalize().to_string(),
+    })
+}
+
+impl Checkpoint {
+    /// Opens a checkpoint's directory and checks every file against the manifest.
+    ///
+    /// # Errors
+    /// A file is missing, unreadable, or not the one that was written.
+    pub fn open(path: &Path) -> Result<Self, TrainError> {
+        let manifest: Manifest = read_json(path, MANIFEST)?;
+        for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE] {
+            let expected = manifest.get(name).ok_or_else(|| {
+                let reason = format!("its manifest does not list {name}");
+                broken(path, reason)
+            })?;
+            let file = path.join(name);
+            let found = entry(&file).map_err(|error| broken(path, error.to_string()))?;
+            if found != *expected {
+                let reason = format!("{name} is not the file that was written");
+                return Err(broken(path, reason));
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            description: read_json(path, DESCRIPTION)?,
+            state: read_json(path, STATE)?,
+        })
+    }
+
+    /// The newest whole checkpoint of a run, if it has one. Damaged ones are passed over.
+    ///
+    /// # Errors
+    /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
+    pub fn newest(run: &Path) -> Result<Option<Self>, TrainError> {
+        let folder = run.join("checkpoints");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TrainError::file("read", folder)(error)),
+        };
+        let mut steps: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| step_of(path).is_some())
+            .collect();
+        steps.sort_unstable_by_key(|path| step_of(path));
+        let mut first_error = None;
+        for path in steps.iter().rev() {
+            match Self::open(path) {
+                Ok(checkpoint) => return Ok(Some(checkpoint)),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        first_error.map_or(Ok(None), Err)
+    }
+
+    /// The model with the checkpoint's weights.
+    ///
+    /// # Errors
+    /// The configuration is no model, or the weights are not the model's.
+    pub fn decoder<B: Backend>(
+        &self,
+        device: &burn::tensor::Device<B>,
+    ) -> Result<Decoder<B>, TrainError> {
+        let config = DecoderConfig::try_from(self.description.model.clone())?;
+        let decoder = config.init::<B>(0, device);
+        Ok(weights::load_own(decoder, &self.path.join(MODEL))?)
+    }
+}
+
+/// The step of a checkpoint's directory name.
+fn step_of(path: &Path) -> Option<usize> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("step-")?.parse().ok()
+}
+
+fn broken(path: &Path, reason: String) -> TrainError {
+    TrainError::Checkpoint {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+) -> Result<T, TrainError> {
+    let text = fs::read_to_string(folder.join(name))
+        .map_err(|error| broken(folder, format!("{name}: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| broken(folder, format!("{name}: {error}")))
+}

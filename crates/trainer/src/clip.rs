@@ -1,0 +1,43 @@
+//! Clipping by the norm of all gradients together.
+
+use burn::module::{Module, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Tensor, backend::AutodiffBackend};
+use emberlm_model::weights::{ParamVisitor, visit_params};
+
+/// `√Σ g²` over every gradient, on the device, `[1]`.
+pub fn global_norm<B: AutodiffBackend, M: Module<B>>(
+    module: &M,
+    grads: &GradientsParams,
+) -> Option<Tensor<B::InnerBackend, 1>> {
+    let mut sum = SumOfSquares::<'_, B> { grads, sum: None };
+    visit_params(module, &mut sum);
+    sum.sum.map(Tensor::sqrt)
+}
+
+struct SumOfSquares<'a, B: AutodiffBackend> {
+    grads: &'a GradientsParams,
+    sum: Option<Tensor<B::InnerBackend, 1>>,
+}
+
+impl<B: AutodiffBackend> ParamVisitor<B> for SumOfSquares<'_, B> {
+    fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
+        let Some(grad) = self.grads.get::<B::InnerBackend, D>(id) else {
+            return;
+        };
+        let squares = (grad.clone() * grad).sum();
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => sum + squares,
+            None => squares,
+        });
+    }
+}
+
+/// The factor on every gradient, `[1]`: `min(1, limit / (norm + 1e-6))`, as PyTorch's `clip_grad_norm_` has it. None
+/// where `limit` is 0, which does not clip.
+pub fn clip_factor<B: burn::tensor::backend::Backend>(
+    norm: Tensor<B, 1>,
+    limit: f64,
+) -> Option<Tensor<B, 1>> {
+    (limit > 0.0).then(|| ((norm + 1e-6).recip() * limit).clamp_max(1.0))
+}

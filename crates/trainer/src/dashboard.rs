@@ -1,0 +1,111 @@
+//! Burn's terminal dashboard, with two repairs.
+//!
+//! It puts the terminal into raw mode, which swallows Ctrl-C: signals are switched on again. And its thread polls
+//! without a pause, which takes a whole core from training: the thread is given the lowest priority, so that it only
+//! gets what is left over.
+
+use burn::train::Interrupter;
+use burn::train::renderer::tui::TuiMetricsRendererWrapper;
+
+/// Starts the dashboard; `q` in it stops a run through the interrupter.
+pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
+    let before = terminal::state();
+    let dashboard = TuiMetricsRendererWrapper::new(interrupter, None);
+    if let Some(before) = before {
+        terminal::keep_signals(&before);
+    }
+    terminal::yield_processor();
+    dashboard
+}
+
+/// Puts the terminal back as it was before the dashboard, for a program that ends without closing it.
+pub fn restore_terminal() {
+    terminal::restore();
+}
+
+#[cfg(unix)]
+mod terminal {
+    use std::io::{Write, stdout};
+    use std::sync::Mutex;
+    use std::time::{Duration, Instant};
+
+    use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+    /// The terminal's state before the dashboard.
+    static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+    /// How long the dashboard's thread may take to set up the terminal.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    pub fn state() -> Option<Termios> {
+        let state = tcgetattr(stdout()).ok()?;
+        if let Ok(mut before) = BEFORE.lock() {
+            *before = Some(state.clone());
+        }
+        Some(state)
+    }
+
+    /// Waits for raw mode, then lets Ctrl-C and its like be signals again.
+    pub fn keep_signals(before: &Termios) {
+        if !before.local_modes.contains(LocalModes::ICANON) {
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let Ok(mut state) = tcgetattr(stdout()) else {
+                return;
+            };
+            if !state.local_modes.contains(LocalModes::ICANON) {
+                state.local_modes.insert(LocalModes::ISIG);
+                let _ = tcsetattr(stdout(), OptionalActions::Now, &state);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn restore() {
+        let Ok(Some(before)) = BEFORE.lock().map(|mut before| before.take()) else {
+            return;
+        };
+        if tcsetattr(stdout(), OptionalActions::Now, &before).is_ok() {
+            // Leave the alternate screen and show the cursor.
+            let _ = stdout().write_all(b"\x1b[?1049l\x1b[?25h");
+            let _ = stdout().flush();
+        }
+    }
+
+    /// Linux keeps a priority per thread, under the thread's number in `/proc`.
+    #[cfg(target_os = "linux")]
+    pub fn yield_processor() {
+        use rustix::process::{Pid, setpriority_process};
+        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+            return;
+        };
+        for task in tasks.flatten() {
+            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            let number = task.file_name().to_str().and_then(|n| n.parse().ok());
+            if name.trim_end() == "train-renderer"
+                && let Some(thread) = number.and_then(Pid::from_raw)
+            {
+                let _ = setpriority_process(Some(thread), 19);
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn yield_processor() {}
+}
+
+#[cfg(not(unix))]
+mod terminal {
+    pub fn state() -> Option<()> {
+        None
+    }
+
+    pub fn keep_signals(_before: &()) {}
+
+    pub fn restore() {}
+
+    pub fn yield_processor() {}
+}

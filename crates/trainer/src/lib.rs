@@ -1,0 +1,32 @@
+//! Training on Burn's learner, by steps instead of epochs.
+//!
+//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
+//! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] is the loop, which asks
+//! [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer: Burn's [`dashboard`] or
+//! [`plain`] lines. [`run`] puts them together.
+
+#![recursion_limit = "256"]
+
+pub mod bench;
+pub mod checkpoint;
+pub mod clip;
+pub mod config;
+pub mod dashboard;
+pub mod error;
+pub mod evaluate;
+pub mod events;
+mod loader;
+mod metrics;
+pub mod optimizer;
+pub mod plain;
+pub mod run;
+mod sample;
+pub mod schedule;
+pub mod strategy;
+mod trainee;
+
+pub use burn::train::Interrupter;
+pub use config::{DataConfig, RunConfig, TrainConfig};
+pub use error::TrainError;
+pub use evaluate::{Evaluation, evaluate};
+pub use run::{Outcome, Renderer, train};

@@ -1,0 +1,106 @@
+//! One line per logged step and per evaluation, on stderr.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use burn::train::metric::{MetricDefinition, MetricId};
+use burn::train::renderer::{
+    EvaluationName, EvaluationProgress, MetricState, MetricsRenderer, MetricsRendererEvaluation,
+    MetricsRendererTraining, ProgressType, TrainingProgress,
+};
+
+use crate::metrics;
+
+/// Burn's renderer for where there is no terminal.
+pub struct PlainRenderer {
+    steps: usize,
+    names: HashMap<MetricId, String>,
+    /// The newest values, by the metric's name.
+    train: HashMap<String, String>,
+    valid: HashMap<String, String>,
+}
+
+impl PlainRenderer {
+    /// A renderer of a run of so many steps.
+    pub fn new(steps: usize) -> Self {
+        Self {
+            steps,
+            names: HashMap::new(),
+            train: HashMap::new(),
+            valid: HashMap::new(),
+        }
+    }
+
+    fn line(&self, progress: &TrainingProgress, text: std::fmt::Arguments<'_>) {
+        let step = progress.iteration.unwrap_or(0);
+        let width = self.steps.to_string().len();
+        // Nothing can be done about a closed stderr, and a run should not end for it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "step {step:>width$}/{}  {text}",
+            self.steps
+        );
+    }
+}
+
+/// The name of a metric with its value.
+fn named(names: &HashMap<MetricId, String>, state: MetricState) -> Option<(String, String)> {
+    let (MetricState::Generic(entry) | MetricState::Numeric(entry, _)) = state;
+    let name = names.get(&entry.metric_id)?;
+    Some((name.clone(), entry.serialized_entry.formatted))
+}
+
+fn value<'a>(values: &'a HashMap<String, String>, name: &str) -> &'a str {
+    values.get(name).map_or("-", String::as_str)
+}
+
+impl MetricsRendererTraining for PlainRenderer {
+    fn update_train(&mut self, state: MetricState) {
+        self.train.extend(named(&self.names, state));
+    }
+
+    fn update_valid(&mut self, state: MetricState) {
+        self.valid.extend(named(&self.names, state));
+    }
+
+    fn render_train(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
+        let figure = |name| value(&self.train, name);
+        self.line(
+            &progress,
+            format_args!(
+                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s",
+                figure(metrics::LOSS),
+                figure(metrics::PERPLEXITY),
+                figure(metrics::LEARNING_RATE),
+                figure(metrics::GRADIENT_NORM),
+                figure(metrics::TOKENS_PER_SECOND),
+            ),
+        );
+    }
+
+    fn render_valid(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
+        let figure = |name| value(&self.valid, name);
+        self.line(
+            &progress,
+            format_args!(
+                "validation loss {}  perplexity {}",
+                figure(metrics::LOSS),
+                figure(metrics::PERPLEXITY),
+            ),
+        );
+    }
+}
+
+impl MetricsRendererEvaluation for PlainRenderer {
+    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
+
+    fn render_test(&mut self, _progress: EvaluationProgress, _indicators: Vec<ProgressType>) {}
+}
+
+impl MetricsRenderer for PlainRenderer {
+    fn manual_close(&mut self) {}
+
+    fn register_metric(&mut self, definition: MetricDefinition) {
+        self.names.insert(definition.metric_id, definition.name);
+    }
+}

@@ -1,0 +1,39 @@
+//! A sample of what the model writes by now.
+
+use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+use emberlm_tokenizer::Tokenizer;
+
+use crate::error::TrainError;
+
+/// Writes `tokens` tokens from the start of a text on, a function of the model and `seed`.
+pub fn sample<B: Backend>(
+    decoder: &Decoder<B>,
+    tokenizer: &Tokenizer,
+    tokens: usize,
+    seed: u64,
+) -> Result<String, TrainError> {
+    let prompt = start_of_text(tokenizer);
+    let options = GenerateOptions {
+        max_new_tokens: tokens,
+        stop_tokens: tokenizer.end_of_text().into_iter().collect(),
+        sampler: SamplerConfig {
+            temperature: 0.8,
+            seed,
+            ..SamplerConfig::default()
+        },
+    };
+    let made = generate(decoder, &prompt, &options, |_| {
+        std::ops::ControlFlow::Continue(())
+    })?;
+    Ok(tokenizer.decode(&made.tokens).unwrap_or_default())
+}
+
+/// What a text begins after: the end of the one before, or a line's end where the vocabulary has no such token.
+fn start_of_text(tokenizer: &Tokenizer) -> Vec<u32> {
+    match tokenizer.end_of_text() {
+        Some(end) => vec![end],
+        None => tokenizer.encode("\n").unwrap_or_else(|_| vec![0]),
+    }
+}

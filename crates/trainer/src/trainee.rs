@@ -1,0 +1,75 @@
+//! The decoder as Burn's learner takes it.
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{ElementConversion, Int, Tensor};
+use burn::train::{InferenceStep, TrainOutput, TrainStep};
+
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::Decoder;
+
+use crate::metrics::Figures;
+
+/// Tokens and the tokens that follow them, `[batch, seq]` each.
+#[derive(Clone, Debug)]
+pub struct TokenBatch<B: BurnBackend> {
+    /// `[batch, seq]`.
+    pub tokens: Tensor<B, 2, Int>,
+    /// `[batch, seq]`.
+    pub targets: Tensor<B, 2, Int>,
+}
+
+impl<B: BurnBackend> TokenBatch<B> {
+    /// How many tokens are predicted.
+    pub fn count(&self) -> usize {
+        self.tokens.dims().iter().product()
+    }
+}
+
+/// A decoder in training.
+#[derive(Module, Debug)]
+pub struct Trainee<B: BurnBackend> {
+    /// The model.
+    pub decoder: Decoder<B>,
+}
+
+impl<B: TrainingBackend> Trainee<B> {
+    /// The summed loss over `divisor`, on the device and out of the graph, with its gradients.
+    pub fn loss_and_gradients(
+        &self,
+        batch: TokenBatch<B>,
+        divisor: usize,
+    ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
+        let loss = self.decoder.loss_sum(batch.tokens, batch.targets) / divisor as f64;
+        let value = loss.clone().inner();
+        let grads = GradientsParams::from_grads(loss.backward(), self);
+        (value, grads)
+    }
+}
+
+/// A step of Burn's own strategies; this crate's strategy accumulates by [`Trainee::loss_and_gradients`] and leaves
+/// the loss on the device.
+impl<B: TrainingBackend> TrainStep for Trainee<B> {
+    type Input = TokenBatch<B>;
+    type Output = Figures;
+
+    fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
+        let count = batch.count();
+        let (loss, grads) = self.loss_and_gradients(batch, count);
+        let item = Figures::of_loss(loss.into_scalar().elem());
+        TrainOutput { grads, item }
+    }
+}
+
+impl<B: Backend> InferenceStep for Trainee<B> {
+    type Input = TokenBatch<B>;
+    type Output = Figures;
+
+    fn step(&self, batch: TokenBatch<B>) -> Figures {
+        let count = batch.count();
+        let sum = self.decoder.loss_sum(batch.tokens, batch.targets);
+        let sum: f64 = sum.into_scalar().elem();
+        Figures::of_loss(sum / count as f64)
+    }
+}

@@ -1,0 +1,204 @@
+//! `cargo xtask bench train`: training steps on a fixed workload, ours and PyTorch's in turns.
+
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use cargo_metadata::Metadata;
+
+use super::{
+    measurement::{Measurement, median},
+    report::Report,
+};
+use crate::{error::Error, workspace};
+
+/// A workload: forward, mean cross-entropy, backward and AdamW in f32 on random token ids.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Preset {
+    /// nanoGPT's CPU Shakespeare model: 4 layers of width 128, sequences of 64.
+    CharNano,
+    /// PocketTransformer at its stated sizes: 48 million parameters, sequences of 256.
+    Pocket,
+}
+
+impl Preset {
+    /// Its name in our binary, and in the PyTorch twin.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CharNano => ("char-nano", "char"),
+            Self::Pocket => ("pocket", "pocket"),
+        }
+    }
+
+    /// Steps that are measured, and sequences per step.
+    fn defaults(self) -> (usize, usize) {
+        match self {
+            Self::CharNano => (100, 12),
+            Self::Pocket => (6, 4),
+        }
+    }
+}
+
+/// Arguments of `cargo xtask bench train`.
+#[derive(Debug, clap::Args)]
+pub struct TrainArgs {
+    /// The workload.
+    #[arg(long, value_enum)]
+    preset: Preset,
+    /// The backend to build and measure.
+    #[arg(long, default_value = "flex")]
+    backend: String,
+    /// Steps to measure after the warm-up; by default 100 of char-nano, 6 of pocket.
+    #[arg(long)]
+    steps: Option<NonZero<usize>>,
+    /// Sequences per step; by default 12 of char-nano, 4 of pocket.
+    #[arg(long)]
+    batch: Option<NonZero<usize>>,
+    /// A Python interpreter with torch, to run the PyTorch twin in turns with ours.
+    #[arg(long, value_name = "PYTHON")]
+    peer: Option<PathBuf>,
+    /// Runs of each program, of which the medians are printed; by default 3 with a peer, else 1.
+    #[arg(long)]
+    rounds: Option<NonZero<usize>>,
+    /// Print one line of JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Builds, measures and prints.
+pub fn run(args: &TrainArgs) -> Result<(), Error> {
+    let metadata = workspace::metadata()?;
+    build(&args.backend)?;
+    let report = measure(args, &metadata)?;
+    if args.json {
+        println!("{}", report.to_json());
+    } else {
+        print!("{}", report.to_table());
+    }
+    Ok(())
+}
+
+fn build(backend: &str) -> Result<(), Error> {
+    let mut command = workspace::cargo();
+    command
+        .args(["build", "--quiet", "--release", "--package=emberlm"])
+        .arg(format!("--features={backend}"));
+    let status = workspace::status(&mut command)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Failed {
+            command: workspace::shown(&command),
+            status,
+        })
+    }
+}
+
+/// Ours and the peer's in turns, so that a change in the machine's load meets both.
+fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<Report, Error> {
+    let rounds = args
+        .rounds
+        .map_or(if args.peer.is_some() { 3 } else { 1 }, NonZero::get);
+    let (first, first_peer) = round(args, metadata)?;
+    let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    for _ in 1..rounds {
+        let (our, peer) = round(args, metadata)?;
+        ours.push(our);
+        peers.extend(peer);
+    }
+    Ok(Report {
+        rounds,
+        ours: median(first, ours),
+        peer: first_peer.map(|first| median(first, peers)),
+    })
+}
+
+fn round(
+    args: &TrainArgs,
+    metadata: &Metadata,
+) -> Result<(Measurement, Option<Measurement>), Error> {
+    let ours = Measurement::take(&mut our_command(args, metadata))?;
+    let python = args.peer.as_deref();
+    let peer = python
+        .map(|python| Measurement::take(&mut peer_command(args, metadata, python)))
+        .transpose()?;
+    Ok((ours, peer))
+}
+
+fn our_command(args: &TrainArgs, metadata: &Metadata) -> Command {
+    let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
+    let mut command = Command::new(metadata.target_directory.join("release").join(binary));
+    command.args([
+        "bench-train",
+        "--preset",
+        args.preset.names().0,
+        "--backend",
+        &args.backend,
+    ]);
+    command.args(workload(args)).arg("--json");
+    command
+}
+
+fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.arg(metadata.workspace_root.join("xtask/peers/torch_train.py"));
+    command.arg(args.preset.names().1).args(workload(args));
+    command
+}
+
+/// Both programs are told the same sizes, so neither's own defaults count.
+fn workload(args: &TrainArgs) -> [String; 4] {
+    let (steps, batch) = args.preset.defaults();
+    let (steps, batch) = (
+        args.steps.map_or(steps, NonZero::get),
+        args.batch.map_or(batch, NonZero::get),
+    );
+    [
+        "--steps".to_owned(),
+        steps.to_string(),
+        "--batch".to_owned(),
+        batch.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        train: TrainArgs,
+    }
+
+    #[test]
+    fn both_programs_get_the_same_workload() {
+        let typed = ["train", "--preset", "char-nano", "--steps", "7"];
+        let args = Wrapper::try_parse_from(typed)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .train;
+        let metadata = workspace::metadata().unwrap();
+        let ours = workspace::shown(&our_command(&args, &metadata));
+        let peer = workspace::shown(&peer_command(&args, &metadata, Path::new("python3")));
+        assert!(
+            ours.ends_with(
+                "bench-train --preset char-nano --backend flex --steps 7 --batch 12 --json"
+            ),
+            "{ours}"
+        );
+        assert!(
+            peer.ends_with("torch_train.py char --steps 7 --batch 12"),
+            "{peer}"
+        );
+    }
+
+    #[test]
+    fn the_peer_is_where_it_is_looked_for() {
+        let root = workspace::metadata().unwrap().workspace_root;
+        assert!(root.join("xtask/peers/torch_train.py").is_file());
+    }
+}

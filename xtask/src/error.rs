@@ -1,0 +1,38 @@
+//! What can go wrong in a task.
+
+use std::path::PathBuf;
+
+/// A task's failure, carrying what was tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `cargo metadata` failed: usually a manifest that does not parse.
+    #[error("cannot read the workspace: {0}")]
+    Metadata(#[from] cargo_metadata::Error),
+    /// A file or folder could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// A program could not be started.
+    #[error("cannot start `{command}`: {source}")]
+    Start {
+        command: String,
+        source: std::io::Error,
+    },
+    /// A program ended with an error; it has said why on stderr.
+    #[error("`{command}` failed: {status}")]
+    Failed {
+        command: String,
+        status: std::process::ExitStatus,
+    },
+    /// A benchmark's output was not the line of JSON it should be.
+    #[error(
+        "`{command}` should end with a line of JSON with the field `{field}`, but printed: {output}"
+    )]
+    Measurement {
+        command: String,
+        field: &'static str,
+        output: String,
+    },
+}

@@ -1,0 +1,43 @@
+//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask bench train`.
+//!
+//! Map: one file per task; `workspace` is what they all know of the workspace, `error` what can go wrong.
+
+mod bench;
+mod error;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run every test of the workspace on the CPU backends.
+    Test(test::TestArgs),
+    /// Check the rules of docs/architecture.md that the compiler does not.
+    Tidy,
+    /// Measure speed and memory.
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Tidy => tidy::run(),
+        Task::Bench(args) => bench::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
