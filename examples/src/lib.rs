@@ -1,1 +1,33 @@
-//! stub
+//! The backend of the examples, chosen by a Cargo feature: `flex` is the default, another takes
+//! `--no-default-features --features vulkan`.
+
+#![recursion_limit = "256"]
+
+use cfg_if::cfg_if;
+
+cfg_if! {
+    if #[cfg(feature = "flex")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::Flex;
+    } else if #[cfg(feature = "ndarray")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::NdArray;
+    } else if #[cfg(feature = "vulkan")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::Vulkan;
+    } else if #[cfg(feature = "wgpu")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::WebGpu;
+    } else if #[cfg(feature = "metal")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::Metal;
+    } else if #[cfg(feature = "cuda")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::Cuda;
+    } else if #[cfg(feature = "rocm")] {
+        /// Where the examples compute.
+        pub type Backend = burn::backend::Rocm;
+    } else {
+        compile_error!("the examples need a backend: --features flex, ndarray, vulkan, …");
+    }
+}

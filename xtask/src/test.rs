@@ -15,6 +15,7 @@ const VULKAN_FEATURE: &str = "vulkan";
 #[derive(Debug, clap::Args)]
 pub struct TestArgs {
     /// Add the tests on Vulkan; they need a Vulkan device, and a software one (Debian: mesa-vulkan-drivers) will do.
+    /// The environment's EMBERLM_TEST_VULKAN=1 says the same.
     #[arg(long)]
     vulkan: bool,
     /// Test only this package (may be repeated).
@@ -38,6 +39,11 @@ pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
     Ok(code
         .and_then(|code| u8::try_from(code).ok())
         .map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// So that the continuous integration can call the very command that a reader of the README calls.
+fn asked_by_environment() -> bool {
+    std::env::var_os("EMBERLM_TEST_VULKAN").is_some_and(|value| value == "1")
 }
 
 fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
@@ -74,7 +80,7 @@ fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
     };
     let wanted = CPU_FEATURES
         .into_iter()
-        .chain(args.vulkan.then_some(VULKAN_FEATURE));
+        .chain((args.vulkan || asked_by_environment()).then_some(VULKAN_FEATURE));
     wanted.filter(known).collect()
 }
 

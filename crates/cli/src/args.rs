@@ -54,7 +54,7 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "NAME", value_parser = tokenizer_parser())]
     pub tokenizer: TokenizerKind,
     /// The part kept for validation, at the end of the text
-    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = val_fraction)]
+    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = val_fraction, allow_negative_numbers = true)]
     pub val_fraction: f64,
     /// The most tokens in one file
     #[arg(
@@ -76,19 +76,19 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
     pub prompt: Option<String>,
     /// The token ids to continue, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
     pub tokens: Option<Vec<u32>>,
     /// How many tokens to make at most
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_new_tokens: usize,
     /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature)]
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature, allow_negative_numbers = true)]
     pub temperature: f64,
     /// Choose among the K likeliest tokens; 0 for all
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
     /// Choose among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value = "1.0", value_parser = top_p)]
+    #[arg(long, value_name = "P", default_value = "1.0", value_parser = top_p, allow_negative_numbers = true)]
     pub top_p: f64,
     /// The same seed makes the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -129,7 +129,7 @@ pub struct LogitsArgs {
     /// A run or checkpoint directory
     pub model: PathBuf,
     /// The token ids, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, required = true)]
     pub tokens: Vec<u32>,
     /// Where to write: tensor `logits`, f32, [seq, vocab]
     #[arg(long, value_name = "FILE.safetensors")]
@@ -189,6 +189,12 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
         Ok(_) => Err(rule.to_owned()),
         Err(_) => Err("it is not a number".to_owned()),
     }
+}
+
+fn token_id(text: &str) -> Result<u32, String> {
+    text.trim()
+        .parse()
+        .map_err(|_| "it is not a token id".to_owned())
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

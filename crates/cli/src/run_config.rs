@@ -129,8 +129,8 @@ mod tests {
 
     fn set(settings: &[&str]) -> Result<RunConfig, String> {
         let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
-        let base = presets::run("char-nano").map_err(|error| error.to_string())?;
-        layered(base, None, &settings).map_err(|error| error.to_string())
+        let base = presets::run("char-nano").map_err(|error| format!("{error:?}"))?;
+        layered(base, None, &settings).map_err(|error| format!("{error:?}"))
     }
 
     #[test]
@@ -183,11 +183,7 @@ mod tests {
                 if let Some((key, _)) = line.split_once(" = ") {
                     let before = text.lines().nth(i - 1).unwrap_or_default();
                     let documented = before.starts_with("# ");
-                    let inner = text
-                        .lines()
-                        .take(i)
-                        .filter(|l| l.starts_with('['))
-                        .next_back();
+                    let inner = text.lines().take(i).filter(|l| l.starts_with('[')).last();
                     let nested = inner.is_some_and(|header| header.contains('.'));
                     assert!(documented || nested, "`{key}` has no comment");
                 }

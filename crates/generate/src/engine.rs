@@ -164,7 +164,11 @@ impl<'a, B: Backend> Generator<'a, B> {
             self.slide();
         }
         let start = self.context.len() - self.unseen;
-        let ids: Vec<i64> = self.context.range(start..).map(|&id| i64::from(id)).collect();
+        let ids: Vec<i64> = self
+            .context
+            .range(start..)
+            .map(|&id| i64::from(id))
+            .collect();
         let shape = [1, ids.len()];
         let device = self.decoder.device();
         let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device); // [1, unseen]
@@ -177,7 +181,8 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// Forgets all but the newest half of the context, which is then read again.
     fn slide(&mut self) {
         let kept = (self.decoder.config().seq_len / 2).max(1);
-        self.context.drain(..self.context.len().saturating_sub(kept));
+        self.context
+            .drain(..self.context.len().saturating_sub(kept));
         self.cache.clear();
         self.unseen = self.context.len();
         self.slides += 1;
@@ -222,7 +227,10 @@ fn check_stop_tokens(config: &DecoderConfig, stop_tokens: &[u32]) -> Result<(), 
     let unknown = |id: &&u32| **id as usize >= config.vocab_size;
     match stop_tokens.iter().find(unknown) {
         Some(id) => {
-            let rule = format!("must be below the vocabulary's size of {}", config.vocab_size);
+            let rule = format!(
+                "must be below the vocabulary's size of {}",
+                config.vocab_size
+            );
             Err(SettingError::new("stop_tokens", id, rule))
         }
         None => Ok(()),

@@ -32,7 +32,9 @@ pub enum LogitsError {
     #[error("there are no logits to choose a token from")]
     Empty,
     /// One is NaN or infinite: the weights are damaged or the training diverged.
-    #[error("the model's logit of token {id} is {value}: its weights are damaged or its training diverged")]
+    #[error(
+        "the model's logit of token {id} is {value}: its weights are damaged or its training diverged"
+    )]
     NotFinite {
         /// The first token whose logit is not a finite number.
         id: usize,

@@ -8,7 +8,7 @@ pub struct AttentionOptions {
     pub scale: f64,
     /// Sees only the `window` newest keys, its own among them.
     pub window: Option<usize>,
-    /// Probability with which a weight is dropped after the softmax, the rest scaled by `1/(1 - p)`. Applied under
-    /// autodiff only.
+    /// Probability with which a weight is dropped after the softmax, the rest scaled by `1/(1 - p)`. Acts in
+    /// [`crate::Backend::attention_training`], and so under autodiff only.
     pub dropout: f64,
 }

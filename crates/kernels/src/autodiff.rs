@@ -1,9 +1,9 @@
 //! The trait for `Autodiff<B, C>`: backwards written by hand over the inner backend's operations.
 //!
-//! Attention and the AdamW update have none: the first is differentiated through its composed body for now, the
-//! second is never differentiated.
+//! The AdamW update has none: it is never differentiated.
 
 mod activation;
+mod attention;
 mod head_loss;
 mod norm;
 mod rotary;
@@ -12,7 +12,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Activation, Backend, HeadLoss, Normalization, RotaryLayout};
+use crate::{Activation, AttentionOptions, Backend, HeadLoss, Normalization, RotaryLayout};
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -30,6 +30,15 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         sin: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         rotary::rotary::<B, C>(layout, x, cos, sin)
+    }
+
+    fn attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self> {
+        attention::attention::<B, C>(q, k, v, options)
     }
 
     fn head_loss(

@@ -5,6 +5,26 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{Activation, AttentionOptions, Normalization, RotaryLayout, reference};
 
+/// What an attention's backward needs of its forward pass.
+#[derive(Clone, Debug)]
+pub struct AttentionState<B: BurnBackend> {
+    /// The softmax's weights, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
+    pub weights: FloatTensor<B>,
+    /// The factors of their dropout, 0 or `1/(1 - p)`, of the same shape; none without dropout.
+    pub kept: Option<FloatTensor<B>>,
+}
+
+/// The gradients of an attention.
+#[derive(Clone, Debug)]
+pub struct AttentionGradients<B: BurnBackend> {
+    /// Of the queries, `[batch, heads, q_len, head_dim]`.
+    pub q: FloatTensor<B>,
+    /// Of the keys, `[batch, kv_heads, k_len, head_dim]`.
+    pub k: FloatTensor<B>,
+    /// Of the values, `[batch, kv_heads, k_len, head_dim]`.
+    pub v: FloatTensor<B>,
+}
+
 /// The loss of a language-model head and what its backward needs.
 #[derive(Clone, Debug)]
 pub struct HeadLoss<B: BurnBackend> {
@@ -85,7 +105,8 @@ pub trait Backend: BurnBackend {
     }
 
     /// Causal attention of `[batch, heads, q_len, head_dim]` queries over `[batch, kv_heads, k_len, head_dim]` keys
-    /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`.
+    /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`. Nothing is
+    /// dropped.
     fn attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -95,6 +116,28 @@ pub trait Backend: BurnBackend {
         reference::attention::<Self>(q, k, v, options)
     }
 
+    /// [`Backend::attention`] with its dropout, and what [`Backend::attention_backward`] needs.
+    fn attention_training(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        reference::attention_training::<Self>(q, k, v, options)
+    }
+
+    /// The gradients of [`Backend::attention_training`] from its inputs, its state and its output's gradient.
+    fn attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        state: AttentionState<Self>,
+        grad: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> AttentionGradients<Self> {
+        reference::attention_backward::<Self>(q, k, v, state, grad, options)
+    }
+
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
     /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`.
     fn head_loss(
@@ -102,7 +145,8 @@ pub trait Backend: BurnBackend {
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
     ) -> HeadLoss<Self> {
-        reference::head_loss::<Self>(hidden, weight, targets)
+        let rows = reference::rows_per_block::<Self>(&weight);
+        reference::head_loss::<Self>(hidden, weight, targets, rows)
     }
 
     /// [`Backend::head_loss`] with its gradients, from the same pass.
@@ -111,7 +155,8 @@ pub trait Backend: BurnBackend {
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
     ) -> HeadLossGradients<Self> {
-        reference::head_loss_gradients::<Self>(hidden, weight, targets)
+        let rows = reference::rows_per_block::<Self>(&weight);
+        reference::head_loss_gradients::<Self>(hidden, weight, targets, rows)
     }
 
     /// One AdamW update: `(parameter, moment1, moment2)` after it.

@@ -20,6 +20,9 @@ mod rotary;
 
 pub use activation::Activation;
 pub use attention::AttentionOptions;
-pub use backend::{AdamWStep, Backend, HeadLoss, HeadLossGradients, TrainingBackend};
+pub use backend::{
+    AdamWStep, AttentionGradients, AttentionState, Backend, HeadLoss, HeadLossGradients,
+    TrainingBackend,
+};
 pub use norm::Normalization;
 pub use rotary::RotaryLayout;

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Int, Tensor, TensorPrimitive};
 
-use crate::{AdamWStep, Activation, AttentionOptions, Backend, Normalization, RotaryLayout};
+use crate::{Activation, AdamWStep, AttentionOptions, Backend, Normalization, RotaryLayout};
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
     tensor.into_primitive().tensor()

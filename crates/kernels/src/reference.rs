@@ -9,8 +9,8 @@ mod rotary;
 
 pub use activation::{activation, activation_backward};
 pub use adamw::adamw;
-pub use attention::attention;
-pub use head_loss::{head_loss, head_loss_gradients};
+pub use attention::{attention, attention_backward, attention_training};
+pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
 pub use norm::{normalize, normalize_backward};
 pub use rotary::rotary;
 

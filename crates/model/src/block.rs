@@ -74,7 +74,9 @@ impl<B: Backend> Block<B> {
                 x.clone() + self.feed(self.second_norm(x))
             }
             Wiring::PostNorm => {
-                let x = self.norm1.forward(x.clone() + self.attend(x, rotary, cache));
+                let x = self
+                    .norm1
+                    .forward(x.clone() + self.attend(x, rotary, cache));
                 self.second_norm(x.clone() + self.feed(x))
             }
             Wiring::Parallel { .. } => {

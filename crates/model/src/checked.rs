@@ -65,10 +65,7 @@ impl DecoderConfig {
                 seq_len: self.seq_len,
             });
         }
-        match tokens
-            .iter()
-            .position(|&id| id as usize >= self.vocab_size)
-        {
+        match tokens.iter().position(|&id| id as usize >= self.vocab_size) {
             Some(position) => Err(InputError::UnknownToken {
                 id: tokens[position],
                 position,
@@ -177,10 +174,7 @@ fn check_scaling(scaling: RotaryScaling) -> Result<(), ConfigError> {
                 let field = "position.scaling.high_frequency_factor";
                 return Err(ConfigError::new(field, high, rule));
             }
-            positive(
-                "position.scaling.original_seq_len",
-                original_seq_len as f64,
-            )
+            positive("position.scaling.original_seq_len", original_seq_len as f64)
         }
     }
 }

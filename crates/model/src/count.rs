@@ -57,7 +57,11 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
     let feed_forward = layers * feed_forward_parameters(config);
     let norms = norm_parameters(config);
     let head = if config.head.tied { 0 } else { embedding }
-        + if config.head.bias { config.vocab_size } else { 0 };
+        + if config.head.bias {
+            config.vocab_size
+        } else {
+            0
+        };
     Parameters {
         total: embedding + positions + attention + feed_forward + norms + head,
         embedding,
@@ -75,8 +79,11 @@ fn qkv_width(config: &DecoderConfig) -> usize {
 
 fn attention_parameters(config: &DecoderConfig) -> usize {
     let (d, mixed) = (config.d_model, config.heads * config.head_dim);
-    let biases = if config.bias.qkv { qkv_width(config) } else { 0 }
-        + if config.bias.attention_out { d } else { 0 };
+    let biases = if config.bias.qkv {
+        qkv_width(config)
+    } else {
+        0
+    } + if config.bias.attention_out { d } else { 0 };
     d * qkv_width(config) + mixed * d + biases
 }
 
@@ -105,7 +112,11 @@ fn norm_parameters(config: &DecoderConfig) -> usize {
         Wiring::PreNorm | Wiring::PostNorm | Wiring::Parallel { .. } => 2,
     };
     let whole = config.n_layers * per_block + 1 + usize::from(config.norm_embedding);
-    let heads = if config.qk_norm { 2 * config.n_layers } else { 0 };
+    let heads = if config.qk_norm {
+        2 * config.n_layers
+    } else {
+        0
+    };
     vectors * (whole * config.d_model + heads * config.head_dim)
 }
 
@@ -117,9 +128,8 @@ pub fn flops_per_token(config: &DecoderConfig) -> Flops {
         FeedForward::Dense { .. } => 2,
         FeedForward::Gated { .. } => 3,
     };
-    let weights_per_block = d * qkv_width(config)
-        + mixed * d
-        + feed_forward_maps * d * config.feed_forward_width();
+    let weights_per_block =
+        d * qkv_width(config) + mixed * d + feed_forward_maps * d * config.feed_forward_width();
     let products = 2 * (config.n_layers * weights_per_block + config.vocab_size * d);
     let forward = products + config.n_layers * 4 * mixed * config.seq_len;
     Flops {
@@ -163,7 +173,10 @@ mod tests {
     #[test]
     fn operations_of_gpt2() {
         let flops = flops_per_token(&preset("gpt2"));
-        assert_eq!(flops.forward, 2 * (144 * 589_824 + 50_257 * 768) + 48 * 786_432);
+        assert_eq!(
+            flops.forward,
+            2 * (144 * 589_824 + 50_257 * 768) + 48 * 786_432
+        );
         assert_eq!(flops.training, 3 * flops.forward);
     }
 }

@@ -109,11 +109,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
-    pub fn loss_sum(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        targets: Tensor<B, 2, Int>,
-    ) -> Tensor<B, 1> {
+    pub fn loss_sum(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
         let [batch, seq] = tokens.dims();
         let hidden = self.hidden(tokens, None);
         let targets = targets.reshape([batch * seq]); // [tokens]

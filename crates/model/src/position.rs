@@ -132,3 +132,46 @@ fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_scaled(scaling: RotaryScaling, frequency: f64, expected: f64) {
+        let found = scaled(frequency, scaling);
+        assert!(
+            (found / expected - 1.0).abs() < 1e-12,
+            "{frequency}: {found}, not {expected}"
+        );
+    }
+
+    #[test]
+    fn linear_scaling_divides_every_frequency() {
+        let scaling = RotaryScaling::Linear { factor: 4.0 };
+        assert_scaled(scaling, 1.0, 0.25);
+        assert_scaled(scaling, 0.01, 0.0025);
+    }
+
+    // LLaMA 3.1's numbers. A pair that makes t turns in 8192 tokens has the frequency 2πt/8192; between 1 and 4 turns
+    // the share (t - 1)/3 is kept and the rest divided by 8.
+    #[test]
+    fn llama3_scaling_by_hand() {
+        let scaling = RotaryScaling::Llama3 {
+            factor: 8.0,
+            low_frequency_factor: 1.0,
+            high_frequency_factor: 4.0,
+            original_seq_len: 8192,
+        };
+        let frequency = |turns: f64| 2.0 * PI * turns / 8192.0;
+        assert_scaled(scaling, 1.0, 1.0);
+        assert_scaled(scaling, frequency(4.0), frequency(4.0));
+        assert_scaled(scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));
+        assert_scaled(
+            scaling,
+            frequency(2.0),
+            frequency(2.0) * (1.0 / 3.0 + 2.0 / 3.0 / 8.0),
+        );
+        assert_scaled(scaling, frequency(1.0), frequency(1.0) / 8.0);
+        assert_scaled(scaling, frequency(0.3), frequency(0.3) / 8.0);
+    }
+}

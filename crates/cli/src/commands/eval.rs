@@ -29,11 +29,12 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
     let manifest = dataset.manifest().split(args.split);
     if manifest.tokens < 2 {
         let (data, split) = (args.data.display(), args.split);
-        return Err(
-            CliError::new(format!("the {split} split of {data} is empty")).hint(
-                "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
-            ),
-        );
+        return Err(CliError::new(format!(
+            "the {split} split of {data} has no token to predict"
+        ))
+        .hint(
+            "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
+        ));
     }
     let seq_len = checkpoint.description.model.seq_len.max(1);
     let evaluation = backend.run(Evaluate {

@@ -34,17 +34,20 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     backend.run(Generate {
         checkpoint: &checkpoint,
         tokenizer: tokenizer.as_ref(),
-        echo: args.prompt.as_deref().unwrap_or_default(),
         prompt,
         options,
         json: args.json,
     })?
 }
 
-/// The prompt's ids: those given, those of the text given, or a document's beginning.
-fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>, CliError> {
+/// What to continue: the ids given, the text given, or a document's beginning.
+fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Prompt, CliError> {
+    let silent = |ids| Prompt {
+        ids,
+        echo: String::new(),
+    };
     if let Some(tokens) = &args.tokens {
-        return Ok(tokens.clone());
+        return Ok(silent(tokens.clone()));
     }
     let tokenizer = tokenizer.ok_or_else(|| {
         let message = format!(
@@ -53,16 +56,20 @@ fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>
         );
         CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
     })?;
-    match (args.prompt.as_deref(), tokenizer.end_of_text()) {
-        (Some(text), _) if !text.is_empty() => Ok(tokenizer.encode(text)?),
-        (_, Some(end_of_text)) => Ok(vec![end_of_text]),
-        (_, None) => tokenizer.encode("\n").map_err(|_| {
-            CliError::new(
-                "without a prompt a line break begins the text, which this model's tokenizer lacks",
-            )
-            .hint("give a prompt: --prompt TEXT")
-        }),
-    }
+    let given = args.prompt.as_deref().filter(|text| !text.is_empty());
+    let (text, ids) = match (given, tokenizer.end_of_text()) {
+        (Some(text), _) => (text, tokenizer.encode(text)?),
+        (None, Some(end_of_text)) => return Ok(silent(vec![end_of_text])),
+        (None, None) => {
+            let no_line_break = |_| {
+                let message = "without a prompt a line break begins the text, which this model's tokenizer lacks";
+                CliError::new(message).hint("give a prompt: --prompt TEXT")
+            };
+            ("\n", tokenizer.encode("\n").map_err(no_line_break)?)
+        }
+    };
+    let echo = text.to_owned();
+    Ok(Prompt { ids, echo })
 }
 
 /// What ends a text; a model smaller than its tokenizer's vocabulary can never choose it.
@@ -75,11 +82,16 @@ fn stop_tokens(checkpoint: &Checkpoint, tokenizer: Option<&Tokenizer>) -> Vec<u3
         .collect()
 }
 
+struct Prompt {
+    ids: Vec<u32>,
+    /// Shown before what is made.
+    echo: String,
+}
+
 struct Generate<'a> {
     checkpoint: &'a Checkpoint,
     tokenizer: Option<&'a Tokenizer>,
-    echo: &'a str,
-    prompt: Vec<u32>,
+    prompt: Prompt,
     options: GenerateOptions,
     json: bool,
 }
@@ -91,10 +103,10 @@ impl Job for Generate<'_> {
         let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
         let mut writer = Writer::new(self.tokenizer, self.json);
         if !self.json {
-            print(self.echo)?;
+            print(&self.prompt.echo)?;
         }
         let mut written = Ok(());
-        let made = generate(&decoder, &self.prompt, &self.options, |id| {
+        let made = generate(&decoder, &self.prompt.ids, &self.options, |id| {
             written = writer.write(id);
             match written {
                 Ok(()) => ControlFlow::Continue(()),

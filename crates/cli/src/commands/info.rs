@@ -8,7 +8,7 @@ use emberlm_tokenizer::TokenizerSpec;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use super::presets;
+use super::preset_list;
 use crate::args::InfoArgs;
 use crate::error::CliError;
 use crate::model_source;
@@ -17,7 +17,7 @@ use crate::output::{Align, Table, operations, print, print_json};
 /// Shows a preset, a trained model, or the list of presets.
 pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let Some(subject) = &args.subject else {
-        return presets::run(args.json);
+        return preset_list::run(args.json);
     };
     let info = match families::preset(subject) {
         Some(preset) => of_preset(&preset, args.vocab_size)?,
@@ -45,7 +45,7 @@ struct Info {
 }
 
 fn of_preset(preset: &families::Preset, vocab_size: Option<usize>) -> Result<Info, CliError> {
-    let config = presets::checked(preset, vocab_size)?;
+    let config = preset_list::checked(preset, vocab_size)?;
     Ok(Info {
         vocab_size_assumed: preset.config.vocab_size == 0 && vocab_size.is_none(),
         ..Info::new(preset.name.to_owned(), preset.about.to_owned(), &config)

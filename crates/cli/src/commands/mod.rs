@@ -6,7 +6,7 @@ mod generate;
 mod info;
 mod logits;
 mod prepare;
-mod presets;
+mod preset_list;
 pub mod train;
 
 use crate::args::{Cli, Command};

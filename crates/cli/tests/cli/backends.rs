@@ -6,7 +6,14 @@ use super::support::Sandbox;
 fn an_unknown_backend_is_refused_with_the_choices() {
     let ran = Sandbox::new().words("generate m --backend tpu");
     assert_eq!(ran.code, Some(2));
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @r"
+    error: invalid value 'tpu' for '--backend <NAME>'
+      [possible values: flex, ndarray, wgpu, vulkan, metal, cuda, rocm]
+
+      tip: a similar value exists: 'wgpu'
+
+    For more information, try '--help'.
+    ");
 }
 
 // No test builds with rocm.

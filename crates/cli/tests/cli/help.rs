@@ -80,6 +80,18 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn a_bad_sampler_value_is_named_with_its_rule() {
     let sandbox = Sandbox::new();
-    insta::assert_snapshot!(sandbox.words("generate m --temperature -1"), @"");
-    insta::assert_snapshot!(sandbox.words("generate m --top-p 1.5"), @"");
+    insta::assert_snapshot!(sandbox.words("generate m --temperature -1"), @r"
+    exit 2
+    --- stderr
+    error: invalid value '-1' for '--temperature <T>': it must be at least 0 and finite
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(sandbox.words("generate m --top-p 1.5"), @r"
+    exit 2
+    --- stderr
+    error: invalid value '1.5' for '--top-p <P>': it must be above 0 and at most 1
+
+    For more information, try '--help'.
+    ");
 }

@@ -26,7 +26,38 @@ fn published_counts() {
 
 #[test]
 fn a_preset_as_text() {
-    insta::assert_snapshot!(Sandbox::new().words("info gpt2"), @"");
+    insta::assert_snapshot!(Sandbox::new().words("info gpt2"), @r"
+    exit 0
+    --- stdout
+    gpt2: GPT-2 small, 124M parameters
+
+    Parameters
+      total         124,439,808
+      embedding      38,597,376
+      positions         786,432
+      attention      28,348,416
+      feed-forward   56,669,184
+      norms              38,400
+      head                    0  tied to the embedding
+
+    Operations per token, at the full 1,024 tokens of context
+      forward   284.8 MFLOP
+      training  854.4 MFLOP
+
+    Memory in f32
+      weights          474.70 MiB
+      training state     1.85 GiB  weights, gradients and AdamW's moments; activations come on top
+      key-value cache   72.00 MiB  one sequence of the full length
+
+    Sizes
+      vocab_size  50257
+      seq_len      1024
+      d_model       768
+      n_layers       12
+      heads          12
+      kv_heads       12
+      head_dim       64
+    ");
 }
 
 #[test]
@@ -50,7 +81,20 @@ fn the_dataset_s_vocabulary_is_assumed_and_said_so_or_given() {
 #[test]
 fn without_a_subject_the_presets_are_listed() {
     let sandbox = Sandbox::new();
-    insta::assert_snapshot!(sandbox.words("info"), @"");
+    insta::assert_snapshot!(sandbox.words("info"), @r"
+    exit 0
+    --- stdout
+    Presets, with their parameters
+      pocket           48,034,560   PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary
+      pocket-tales        442,560*  a PocketTransformer that learns the built-in tales in two minutes on two CPU cores
+      char-nano           828,672*  nanoGPT's CPU model for characters: 4 layers of width 128, no biases
+      gpt2            124,439,808   GPT-2 small, 124M parameters
+      gpt2-medium     354,823,168   GPT-2 medium, 355M parameters
+      gpt2-large      774,030,080   GPT-2 large, 774M parameters
+      gpt2-xl       1,557,611,200   GPT-2 XL, 1.5B parameters
+      * with 257 token ids: the vocabulary is the dataset's
+    More of one: emberlm info PRESET
+    ");
     let presets: Value = sandbox.words("info --json").json();
     assert_eq!(presets[0]["name"], "pocket");
     assert_eq!(presets[0]["parameters"], 48_034_560);
@@ -64,17 +108,31 @@ fn a_trained_model_is_counted_alike() {
     assert_eq!(info["config"]["d_model"], 16);
     assert_eq!(info["about"], "a checkpoint after 3 steps");
     let ran = sandbox.words("info run --vocab-size 5");
-    insta::assert_snapshot!(ran, @"");
+    insta::assert_snapshot!(ran, @r"
+    exit 2
+    --- stderr
+    error: --vocab-size is for presets: a trained model has its own
+    ");
 }
 
 #[test]
 fn an_illegal_vocabulary_is_refused() {
-    insta::assert_snapshot!(Sandbox::new().words("info gpt2 --vocab-size 99999999999"), @"");
+    insta::assert_snapshot!(Sandbox::new().words("info gpt2 --vocab-size 99999999999"), @r"
+    exit 1
+    --- stderr
+    error: model.vocab_size = 99999999999: must be between 1 and 16777216
+    ");
 }
 
 #[test]
 fn what_is_neither_is_refused() {
-    insta::assert_snapshot!(Sandbox::new().words("info gpt7"), @"");
+    insta::assert_snapshot!(Sandbox::new().words("info gpt7"), @r"
+    exit 1
+    --- stderr
+    error: no such preset or model: gpt7
+    hint: list the presets: emberlm info
+    hint: or give a run's or checkpoint's directory
+    ");
 }
 
 #[test]

@@ -9,4 +9,7 @@ mod model;
 mod model_errors;
 mod prepare;
 mod prepare_errors;
+mod readme;
 mod support;
+mod train;
+mod train_errors;

@@ -8,8 +8,18 @@ use super::support::model::{tiny, write_run};
 #[test]
 fn no_such_model() {
     let sandbox = Sandbox::new();
-    insta::assert_snapshot!(sandbox.words("generate nowhere --prompt a"), @"");
-    insta::assert_snapshot!(sandbox.words("generate gpt2 --prompt a"), @"");
+    insta::assert_snapshot!(sandbox.words("generate nowhere --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: no such model: nowhere
+    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    ");
+    insta::assert_snapshot!(sandbox.words("generate gpt2 --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: no such model: gpt2
+    hint: `gpt2` is a preset, which has no weights yet: emberlm train --preset gpt2 --data DATASET --out RUN
+    ");
 }
 
 #[test]
@@ -19,11 +29,36 @@ fn directories_that_are_no_models() {
     sandbox.write("hf/model.safetensors", "");
     sandbox.write("other/notes.md", "");
     sandbox.write("fresh/checkpoints/.step-00000001.partial/model.json", "");
-    insta::assert_snapshot!(sandbox.words("generate hf --prompt a"), @"");
-    insta::assert_snapshot!(sandbox.words("generate other --prompt a"), @"");
-    insta::assert_snapshot!(sandbox.words("generate data --prompt a"), @"");
-    insta::assert_snapshot!(sandbox.words("generate fresh --prompt a"), @"");
-    insta::assert_snapshot!(sandbox.words("generate text.txt --prompt a"), @"");
+    insta::assert_snapshot!(sandbox.words("generate hf --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: hf is a Hugging Face model, which this version does not read yet
+    hint: for now give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    ");
+    insta::assert_snapshot!(sandbox.words("generate other --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: other holds no model
+    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    ");
+    insta::assert_snapshot!(sandbox.words("generate data --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: data is a dataset, not a model
+    hint: train one on it: emberlm train --data data --out RUN
+    ");
+    insta::assert_snapshot!(sandbox.words("generate fresh --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: fresh has no checkpoint yet
+    hint: a run writes them as it goes and when it ends, Ctrl-C included
+    ");
+    insta::assert_snapshot!(sandbox.words("generate text.txt --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: text.txt is a file, not a model's directory
+    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    ");
 }
 
 #[test]
@@ -34,26 +69,51 @@ fn a_damaged_checkpoint() {
     let mut bytes = fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&weights, bytes).unwrap();
-    insta::assert_snapshot!(sandbox.words("generate run --tokens 1"), @"");
+    insta::assert_snapshot!(sandbox.words("generate run --tokens 1"), @r"
+    exit 1
+    --- stderr
+    error: run/checkpoints/step-00000001 is not a whole checkpoint: model.safetensors is not the file that was written
+    hint: use another checkpoint of the run
+    ");
 }
 
 #[test]
 fn tokens_outside_of_the_vocabulary() {
     let sandbox = Sandbox::with_char_model();
-    insta::assert_snapshot!(sandbox.words("generate run --tokens 1,99"), @"");
-    insta::assert_snapshot!(sandbox.words("logits run --tokens 1,99 --out f"), @"");
+    insta::assert_snapshot!(sandbox.words("generate run --tokens 1,99"), @r"
+    exit 1
+    --- stderr
+    error: token 99 at position 1 is outside of the vocabulary of 12
+    hint: this model's ids are 0 to 11
+    ");
+    insta::assert_snapshot!(sandbox.words("logits run --tokens 1,99 --out f"), @r"
+    exit 1
+    --- stderr
+    error: token 99 at position 1 is outside of the vocabulary of 12
+    hint: this model's ids are 0 to 11
+    ");
     assert!(!sandbox.path("f").exists());
 }
 
 #[test]
 fn characters_that_the_tokenizer_lacks() {
-    insta::assert_snapshot!(Sandbox::with_char_model().words("generate run --prompt hello?"), @"");
+    insta::assert_snapshot!(Sandbox::with_char_model().words("generate run --prompt hello?"), @r"
+    exit 1
+    --- stderr
+    error: character '?' at position 5 is not among the 12 characters of this tokenizer
+    hint: a char tokenizer knows the characters of its corpus alone
+    ");
 }
 
 #[test]
 fn more_tokens_than_the_context() {
     let line = "logits run --tokens 1,1,1,1,1,1,1,1,1 --out f";
-    insta::assert_snapshot!(Sandbox::with_char_model().words(line), @"");
+    insta::assert_snapshot!(Sandbox::with_char_model().words(line), @r"
+    exit 1
+    --- stderr
+    error: 9 tokens are more than the model's context of 8
+    hint: give at most 8 tokens
+    ");
 }
 
 #[test]
@@ -73,19 +133,34 @@ fn a_dataset_of_another_tokenizer() {
     sandbox
         .words("prepare text.txt --out bytes --tokenizer byte")
         .ok();
-    insta::assert_snapshot!(sandbox.words("eval run --data bytes"), @"");
+    insta::assert_snapshot!(sandbox.words("eval run --data bytes"), @r"
+    exit 1
+    --- stderr
+    error: bytes was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, char (12 ids, f1c405a7…) in run/checkpoints/step-00000001
+    hint: prepare the text again with --tokenizer char
+    ");
 }
 
 #[test]
 fn a_dataset_of_more_ids_than_the_model_has() {
     let sandbox = Sandbox::with_char_model();
     write_run(&sandbox.path("small"), &tiny(5), None, &[1]);
-    insta::assert_snapshot!(sandbox.words("eval small --data data"), @"");
+    insta::assert_snapshot!(sandbox.words("eval small --data data"), @r"
+    exit 1
+    --- stderr
+    error: data has 12 token ids, but the model in small/checkpoints/step-00000001 knows 5
+    hint: prepare the text again with the model's tokenizer
+    ");
 }
 
 #[test]
 fn no_such_dataset() {
-    insta::assert_snapshot!(Sandbox::with_char_model().words("eval run --data nowhere"), @"");
+    insta::assert_snapshot!(Sandbox::with_char_model().words("eval run --data nowhere"), @r"
+    exit 1
+    --- stderr
+    error: cannot read the dataset's nowhere/dataset.json: No such file or directory (os error 2)
+    hint: make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2
+    ");
 }
 
 #[test]
@@ -94,5 +169,10 @@ fn an_empty_split() {
     sandbox
         .words("prepare text.txt --out all --tokenizer char --val-fraction 0")
         .ok();
-    insta::assert_snapshot!(sandbox.words("eval run --data all"), @"");
+    insta::assert_snapshot!(sandbox.words("eval run --data all"), @r"
+    exit 1
+    --- stderr
+    error: the val split of all has no token to predict
+    hint: evaluate the other one with --split, or prepare the dataset with a --val-fraction
+    ");
 }

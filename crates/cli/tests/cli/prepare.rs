@@ -15,7 +15,15 @@ fn text(dataset: &Dataset, split: Split) -> String {
 fn a_char_dataset() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "to be or not to be\n".repeat(10));
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out data/be --tokenizer char"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare text.txt --out data/be --tokenizer char"), @r"
+    exit 0
+    --- stdout
+    Prepared data/be with the char tokenizer (8 ids)
+      train  171 tokens  1 document  1 shard
+      val     19 tokens  1 document  1 shard
+      1.00 bytes per token
+    Next: emberlm train --data data/be --preset char-nano --out runs/be
+    ");
     let dataset = Dataset::open(&sandbox.path("data/be")).unwrap();
     dataset.verify().unwrap();
     assert_eq!(
@@ -60,7 +68,7 @@ fn shards_have_at_most_so_many_tokens() {
         .words("prepare text.txt --out d --tokenizer byte --shard-tokens 40 --val-fraction 0")
         .ok();
     assert!(
-        summary.contains("101 tokens  1 document  3 shards"),
+        summary.contains("101 tokens   1 document  3 shards"),
         "{summary}"
     );
 }

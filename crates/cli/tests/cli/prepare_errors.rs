@@ -5,7 +5,11 @@ use super::support::Sandbox;
 #[test]
 fn a_missing_file() {
     let sandbox = Sandbox::new();
-    insta::assert_snapshot!(sandbox.words("prepare nowhere.txt --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare nowhere.txt --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: no such file or folder: nowhere.txt
+    ");
     assert!(sandbox.names().is_empty());
 }
 
@@ -13,7 +17,12 @@ fn a_missing_file() {
 fn invalid_utf8() {
     let sandbox = Sandbox::new();
     sandbox.write("latin1.txt", b"caf\xE9 au lait");
-    insta::assert_snapshot!(sandbox.words("prepare latin1.txt --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare latin1.txt --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: latin1.txt is not UTF-8 text: the first wrong byte is at offset 3
+    hint: convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt
+    ");
     assert_eq!(sandbox.names(), ["latin1.txt"]);
 }
 
@@ -22,7 +31,12 @@ fn an_empty_file() {
     let sandbox = Sandbox::new();
     sandbox.write("texts/a.txt", "text");
     sandbox.write("texts/empty.txt", "");
-    insta::assert_snapshot!(sandbox.words("prepare texts --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare texts --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: texts/empty.txt is empty
+    hint: leave it out: a document needs some text
+    ");
     assert_eq!(sandbox.names(), ["texts"]);
 }
 
@@ -30,14 +44,23 @@ fn an_empty_file() {
 fn an_empty_folder() {
     let sandbox = Sandbox::new();
     sandbox.write("texts/.hidden", "text");
-    insta::assert_snapshot!(sandbox.words("prepare texts --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare texts --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: texts holds no text files (hidden files and links are not read)
+    ");
 }
 
 #[test]
 fn a_text_too_short_to_be_split() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "x");
-    insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: the train split would be empty: `val_fraction` 0.1 of 1 characters
+    hint: give more text, or a lower --val-fraction
+    ");
 }
 
 #[test]
@@ -45,7 +68,12 @@ fn an_existing_dataset_without_force() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "some text");
     sandbox.words("prepare a.txt --out d --tokenizer byte").ok();
-    insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: d already exists
+    hint: replace it with --force, or choose another --out
+    ");
 }
 
 #[test]
@@ -53,6 +81,11 @@ fn force_leaves_what_is_no_dataset_alone() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "some text");
     sandbox.write("photos/1.jpg", "");
-    insta::assert_snapshot!(sandbox.words("prepare a.txt --out photos --tokenizer byte --force"), @"");
+    insta::assert_snapshot!(sandbox.words("prepare a.txt --out photos --tokenizer byte --force"), @r"
+    exit 1
+    --- stderr
+    error: photos is not replaced, since it is not an emberlm dataset: cannot read the dataset's [FOLDER]/photos/dataset.json: No such file or directory (os error 2)
+    hint: choose another --out, or move the folder away yourself
+    ");
     assert!(sandbox.path("photos/1.jpg").exists());
 }

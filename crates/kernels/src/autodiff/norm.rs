@@ -37,10 +37,9 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
         .compute_bound()
         .stateful()
     {
-        OpsKind::Tracked(prep) => prep.finish(
-            (kind, x.primitive.clone()),
-            B::normalize(kind, x.primitive),
-        ),
+        OpsKind::Tracked(prep) => {
+            prep.finish((kind, x.primitive.clone()), B::normalize(kind, x.primitive))
+        }
         OpsKind::UnTracked(prep) => prep.finish(B::normalize(kind, x.primitive)),
     }
 }

@@ -28,7 +28,8 @@ fn forward<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
             y.clone() * y
         }
         Activation::Gelu => x.clone() * normal_cdf(x),
-        Activation::GeluTanh => x.clone() * (tanh_argument(x).tanh() + 1.0) * 0.5,
+        // (1 + tanh(u))/2 = σ(2u), which does not cancel left of zero.
+        Activation::GeluTanh => x.clone() * sigmoid(tanh_argument(x) * 2.0),
         Activation::Silu => x.clone() * sigmoid(x),
     }
 }
@@ -53,17 +54,14 @@ fn derivative<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
             let density = (x.clone() * x.clone() * -0.5).exp() / (2.0 * PI).sqrt();
             normal_cdf(x.clone()) + x * density
         }
-        // with t = tanh(u): (1 + t)/2 + x/2 · (1 - t²) · u'
+        // σ(2u) + x · σ(2u) σ(-2u) · 2u'
         Activation::GeluTanh => {
-            let t = tanh_argument(x.clone()).tanh();
-            let slope = (x.clone() * x.clone() * (3.0 * CUBIC) + 1.0) * (2.0 / PI).sqrt();
-            (t.clone() + 1.0) * 0.5 + x * 0.5 * (-(t.clone() * t) + 1.0) * slope
+            let argument = tanh_argument(x.clone()) * 2.0;
+            let slope = (x.clone() * x.clone() * (3.0 * CUBIC) + 1.0) * (8.0 / PI).sqrt();
+            sigmoid(argument.clone()) * (x * sigmoid(-argument) * slope + 1.0)
         }
-        // σ(x) (1 + x (1 - σ(x)))
-        Activation::Silu => {
-            let s = sigmoid(x.clone());
-            s.clone() * (x * (-s + 1.0) + 1.0)
-        }
+        // σ(x) (1 + x σ(-x)): σ(-x) for 1 - σ(x), which cancels
+        Activation::Silu => sigmoid(x.clone()) * (x.clone() * sigmoid(-x) + 1.0),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Causal attention with grouped key-value heads.
+//! Causal attention with grouped key-value heads, and its gradient.
 
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
@@ -6,7 +6,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 use super::{primitive, typed};
-use crate::AttentionOptions;
+use crate::{AttentionGradients, AttentionOptions, AttentionState};
 
 /// See [`crate::Backend::attention`]. The query heads that share a key-value head are stacked along their sequence,
 /// so keys and values are never expanded.
@@ -17,24 +17,88 @@ pub fn attention<B: Backend>(
     options: AttentionOptions,
 ) -> FloatTensor<B> {
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
+    let shape = q.dims();
+    let weights = weights(q, typed(k), options); // [batch, kv_heads, stacked, k_len]
+    primitive(weights.matmul(typed(v)).reshape(shape))
+}
+
+/// See [`crate::Backend::attention_training`].
+pub fn attention_training<B: Backend>(
+    q: FloatTensor<B>,
+    k: FloatTensor<B>,
+    v: FloatTensor<B>,
+    options: AttentionOptions,
+) -> (FloatTensor<B>, AttentionState<B>) {
+    let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
+    let shape = q.dims();
+    let weights = weights(q, typed(k), options); // [batch, kv_heads, stacked, k_len]
+    let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
+    let mixed = dropped(weights.clone(), kept.as_ref()).matmul(typed(v));
+    let state = AttentionState {
+        weights: primitive(weights),
+        kept: kept.map(primitive),
+    };
+    (primitive(mixed.reshape(shape)), state)
+}
+
+/// See [`crate::Backend::attention_backward`].
+///
+/// With `W` the softmax's weights, `M` the dropout's factors and `O = (W ∘ M) V`: `dV = (W ∘ M)ᵀ dO`,
+/// `dW = dO Vᵀ ∘ M`, the scores' gradient `dS = W ∘ (dW - rowsum(dW ∘ W))`, and from it `dQ = dS K · scale`,
+/// `dK = dSᵀ Q · scale`. Nothing is divided: Burn's own backward of a division takes a reciprocal, which on ndarray is
+/// the processor's estimate, good to 12 or 14 bits.
+pub fn attention_backward<B: Backend>(
+    q: FloatTensor<B>,
+    k: FloatTensor<B>,
+    v: FloatTensor<B>,
+    state: AttentionState<B>,
+    grad: FloatTensor<B>,
+    options: AttentionOptions,
+) -> AttentionGradients<B> {
     let k = typed::<B, 4>(k); // [batch, kv_heads, k_len, head_dim]
     let v = typed::<B, 4>(v);
-    let [batch, heads, q_len, head_dim] = q.dims();
-    let [_, kv_heads, k_len, _] = k.dims();
-    let stacked = heads / kv_heads * q_len;
-    let device = q.device();
+    let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
+    let shape = q.dims();
+    let q = stacked(q, k.dims()[1]); // [batch, kv_heads, stacked, head_dim]
+    let grad = stacked(typed::<B, 4>(grad), k.dims()[1]);
+    let weights = typed::<B, 4>(state.weights); // [batch, kv_heads, stacked, k_len]
+    let kept = state.kept.map(typed::<B, 4>);
 
-    let q = q.reshape([batch, kv_heads, stacked, head_dim]);
-    let scores = q.matmul(k.transpose()) * options.scale; // [batch, kv_heads, stacked, k_len]
+    let applied = dropped(weights.clone(), kept.as_ref());
+    let v_grad = applied.transpose().matmul(grad.clone());
+    let weights_grad = dropped(grad.matmul(v.transpose()), kept.as_ref());
+    let along = (weights_grad.clone() * weights.clone()).sum_dim(3); // [batch, kv_heads, stacked, 1]
+    let scores_grad = weights * (weights_grad - along) * options.scale;
+    AttentionGradients {
+        q: primitive(scores_grad.clone().matmul(k).reshape(shape)),
+        k: primitive(scores_grad.transpose().matmul(q)),
+        v: primitive(v_grad),
+    }
+}
+
+/// `softmax(q kᵀ · scale + mask)`, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
+fn weights<B: Backend>(
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    options: AttentionOptions,
+) -> Tensor<B, 4> {
+    let [batch, heads, q_len, _] = q.dims();
+    let [_, kv_heads, k_len, _] = k.dims();
+    let device = q.device();
+    let scores = stacked(q, kv_heads).matmul(k.transpose()) * options.scale;
+    let stacked_shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
     let scores = scores.reshape([batch, heads, q_len, k_len]);
     let scores = match hidden_keys::<B>(q_len, k_len, options.window, &device) {
         Some(mask) => scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY),
         None => scores,
     };
-    let weights = drop_out(softmax(scores, 3), options.dropout);
-    let weights = weights.reshape([batch, kv_heads, stacked, k_len]);
-    let mixed = weights.matmul(v); // [batch, kv_heads, stacked, head_dim]
-    primitive(mixed.reshape([batch, heads, q_len, head_dim]))
+    softmax(scores, 3).reshape(stacked_shape)
+}
+
+/// `[batch, heads, q_len, head_dim]` to `[batch, kv_heads, heads / kv_heads · q_len, head_dim]`.
+fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
+    let [batch, heads, q_len, head_dim] = x.dims();
+    x.reshape([batch, kv_heads, heads / kv_heads * q_len, head_dim])
 }
 
 /// True where query `i` may not see key `j`, `[q_len, k_len]`; none where every query sees every key.
@@ -60,11 +124,14 @@ fn hidden_keys<B: Backend>(
     })
 }
 
-/// Zeroes each element with probability `p` and scales the others by `1/(1 - p)`, under autodiff only.
-fn drop_out<B: Backend>(x: Tensor<B, 4>, p: f64) -> Tensor<B, 4> {
-    if p == 0.0 || !B::ad_enabled(&x.device()) {
-        return x;
+/// 0 with probability `p`, `1/(1 - p)` otherwise.
+fn kept<B: Backend>(x: &Tensor<B, 4>, p: f64) -> Tensor<B, 4> {
+    x.random_like(Distribution::Bernoulli(1.0 - p)) * (1.0 / (1.0 - p))
+}
+
+fn dropped<B: Backend>(x: Tensor<B, 4>, kept: Option<&Tensor<B, 4>>) -> Tensor<B, 4> {
+    match kept {
+        Some(kept) => x * kept.clone(),
+        None => x,
     }
-    let kept = x.random_like(Distribution::Bernoulli(1.0 - p));
-    x * kept * (1.0 / (1.0 - p))
 }

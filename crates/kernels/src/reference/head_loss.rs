@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::{primitive, typed};
 use crate::{HeadLoss, HeadLossGradients};
@@ -10,15 +10,21 @@ use crate::{HeadLoss, HeadLossGradients};
 /// Logits held at once: 64 MiB of f32.
 const BLOCK_ELEMENTS: usize = 1 << 24;
 
-/// See [`crate::Backend::head_loss`].
+/// How many tokens' logits are held at once for a head's weight `[vocab_size, d_model]`.
+pub fn rows_per_block<B: Backend>(weight: &FloatTensor<B>) -> usize {
+    (BLOCK_ELEMENTS / weight.shape()[0].max(1)).max(1)
+}
+
+/// See [`crate::Backend::head_loss`]; the logits of `rows` tokens are held at once.
 pub fn head_loss<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
+    rows: usize,
 ) -> HeadLoss<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let mut loss = Tensor::zeros([1], &weight.device());
-    for block in blocks::<B>(hidden, targets, weight.dims()[0]) {
+    for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.matmul(weight.clone().transpose()); // [rows, vocab_size]
         let target_logits = logits.clone().gather(1, block.targets.unsqueeze_dim(1)); // [rows, 1]
         let (_, log_sum) = exponentials(logits);
@@ -29,7 +35,7 @@ pub fn head_loss<B: Backend>(
     }
 }
 
-/// See [`crate::Backend::head_loss_gradients`].
+/// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
 ///
 /// With `p = softmax(logits)` and `y` the targets' one-hot rows: `dhidden = (p - y) W` and `dW = (p - y)ᵀ hidden`;
 /// `y`'s parts are gathered and scattered rows, so `p` is all that is ever made of `[rows, vocab_size]`.
@@ -37,13 +43,14 @@ pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
+    rows: usize,
 ) -> HeadLossGradients<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let device = weight.device();
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grad: Option<Tensor<B, 2>> = None;
     let mut hidden_grads = Vec::new();
-    for block in blocks::<B>(hidden, targets, weight.dims()[0]) {
+    for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
         let target_logits = logits
             .clone()
@@ -63,9 +70,7 @@ pub fn head_loss_gradients<B: Backend>(
     HeadLossGradients {
         loss: primitive(loss),
         hidden: primitive(Tensor::cat(hidden_grads, 0)),
-        weight: primitive(
-            weight_grad.unwrap_or_else(|| Tensor::zeros(weight.shape(), &device)),
-        ),
+        weight: primitive(weight_grad.unwrap_or_else(|| Tensor::zeros(weight.shape(), &device))),
     }
 }
 
@@ -80,12 +85,11 @@ struct Block<B: Backend> {
 fn blocks<B: Backend>(
     hidden: FloatTensor<B>,
     targets: IntTensor<B>,
-    vocab_size: usize,
+    rows: usize,
 ) -> impl Iterator<Item = Block<B>> {
     let hidden = typed::<B, 2>(hidden);
     let targets = Tensor::<B, 1, Int>::from_primitive(targets);
     let tokens = hidden.dims()[0];
-    let rows = (BLOCK_ELEMENTS / vocab_size.max(1)).max(1);
     (0..tokens).step_by(rows).map(move |start| {
         let rows = rows.min(tokens - start);
         Block {

@@ -46,21 +46,11 @@ pub(super) fn presets() -> Vec<Preset> {
             "GPT-2 large, 774M parameters",
             gpt2(1280, 36, 20),
         ),
-        named(
-            "gpt2-xl",
-            "GPT-2 XL, 1.5B parameters",
-            gpt2(1600, 48, 25),
-        ),
+        named("gpt2-xl", "GPT-2 XL, 1.5B parameters", gpt2(1600, 48, 25)),
     ]
 }
 
-fn sized(
-    seq_len: usize,
-    d_model: usize,
-    n_layers: usize,
-    heads: usize,
-    bias: bool,
-) -> ModelConfig {
+fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize, bias: bool) -> ModelConfig {
     ModelConfig {
         family: Family::Gpt2,
         vocab_size: 0,

@@ -164,7 +164,10 @@ fn values_of(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, WeightsError
         });
     }
     let (chunks, _) = view.data().as_chunks::<4>();
-    Ok(chunks.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
+    Ok(chunks
+        .iter()
+        .map(|&bytes| f32::from_le_bytes(bytes))
+        .collect())
 }
 
 /// Matrices `[out, in]`, transposed and joined to one `[in, all outs]`.

@@ -14,12 +14,12 @@ use emberlm_model::{Decoder, DecoderConfig};
 use crate::fixture::Fixture;
 use crate::optimize::Trainer;
 
-/// Of `‖a - b‖ / ‖b‖`, b being PyTorch's.
-const LOGITS: f64 = 1e-5;
+// Of `‖a - b‖ / ‖b‖`, b being PyTorch's. Measured on flex, ndarray and Vulkan: logits 4e-7, loss 1e-7, gradients 1e-6,
+// the ten steps' losses and norms 7e-6.
+const LOGITS: f64 = 2e-6;
 const LOSS: f64 = 1e-6;
-const GRADIENT: f64 = 1e-4;
-/// Of each of ten steps' loss and gradient norm.
-const STEP: f64 = 1e-4;
+const GRADIENT: f64 = 1e-5;
+const STEP: f64 = 3e-5;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let fixture = Fixture::open(name);
@@ -27,7 +27,11 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let batch = Batch::<Autodiff<B>>::of(&fixture, device);
 
     let logits = host(decoder.forward(batch.input.clone()));
-    within("logits", relative(&logits, &fixture.floats("logits")), LOGITS);
+    within(
+        "logits",
+        relative(&logits, &fixture.floats("logits")),
+        LOGITS,
+    );
 
     let loss = batch.loss(&decoder);
     let error = (f64::from(host(loss.clone())[0]) / fixture.loss() - 1.0).abs();
@@ -155,7 +159,12 @@ fn relative(a: &[f32], b: &[f32]) -> f64 {
 }
 
 pub fn within(what: &str, error: f64, tolerance: f64) {
-    if std::env::var("MEASURE").is_ok() { eprintln!("MEASURE {what} {error:.2e} {}", std::thread::current().name().unwrap()); }
+    if std::env::var("MEASURE").is_ok() {
+        eprintln!(
+            "MEASURE {what} {error:.2e} {}",
+            std::thread::current().name().unwrap()
+        );
+    }
     assert!(
         error <= tolerance,
         "{what}: relative error {error:.2e} is above {tolerance:.0e}"

@@ -80,11 +80,9 @@ impl Fixture {
         raw.heads = size("heads");
         raw.kv_heads = size("kv_heads");
         raw.head_dim = size("head_dim");
-        if let FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. } =
-            &mut raw.feed_forward
-        {
-            *width = size("ffn_hidden");
-        }
+        let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+            &mut raw.feed_forward;
+        *width = size("ffn_hidden");
         if config["bias"] == Value::Bool(false) {
             raw.bias = Biases::all(false);
             if let Norm::Layer { bias, .. } = &mut raw.norm {

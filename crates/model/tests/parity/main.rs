@@ -4,6 +4,9 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[cfg(feature = "vulkan")]
+#[path = "../../../kernels/tests/activations/check.rs"]
+mod activations;
 mod checks;
 mod fixture;
 mod optimize;
@@ -34,6 +37,13 @@ on_backend!(flex, burn_flex::Flex, Default::default());
 on_backend!(ndarray, burn_ndarray::NdArray, Default::default());
 #[cfg(feature = "vulkan")]
 on_backend!(vulkan, burn::backend::Vulkan, crate::vulkan_device());
+
+/// The kernels' own test of the activations on one more backend.
+#[cfg(feature = "vulkan")]
+#[test]
+fn activations_on_vulkan() {
+    activations::check::<burn::backend::Vulkan>(&vulkan_device());
+}
 
 /// The best Vulkan device there is, a software one where there is no other.
 #[cfg(feature = "vulkan")]

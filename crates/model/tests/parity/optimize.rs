@@ -32,20 +32,26 @@ impl<B: Backend> Trainer<B> {
         }
     }
 
-    pub fn check_steps(
-        mut self,
-        fixture: &Fixture,
-        batch: &Batch<Autodiff<B>>,
-        tolerance: f64,
-    ) {
+    pub fn check_steps(mut self, fixture: &Fixture, batch: &Batch<Autodiff<B>>, tolerance: f64) {
         let losses = fixture.floats("adamw_losses");
         let norms = fixture.floats("adamw_grad_norms");
-        assert_eq!(losses.len() as u64, self.settings["steps"].as_u64().unwrap());
+        assert_eq!(
+            losses.len() as u64,
+            self.settings["steps"].as_u64().unwrap()
+        );
         for (step, (expected_loss, expected_norm)) in (1..).zip(losses.iter().zip(&norms)) {
             let (loss, norm) = self.step(step, batch);
             let error = |found: f64, expected: &f32| (found / f64::from(*expected) - 1.0).abs();
-            within(&format!("loss before step {step}"), error(loss, expected_loss), tolerance);
-            within(&format!("gradient norm of step {step}"), error(norm, expected_norm), tolerance);
+            within(
+                &format!("loss before step {step}"),
+                error(loss, expected_loss),
+                tolerance,
+            );
+            within(
+                &format!("gradient norm of step {step}"),
+                error(norm, expected_norm),
+                tolerance,
+            );
         }
     }
 
@@ -105,10 +111,16 @@ impl<B: Backend> ParamMapper<Autodiff<B>> for Update<'_, B> {
         let shape = value.shape();
         let count = shape.num_elements();
         let zeros = || Tensor::zeros([count], &value.device());
-        let moments = self.moments.remove(path).unwrap_or_else(|| (zeros(), zeros()));
+        let moments = self
+            .moments
+            .remove(path)
+            .unwrap_or_else(|| (zeros(), zeros()));
         // Weight decay touches matrices only.
         let decay = if D >= 2 { self.numbers.decay } else { 0.0 };
-        let numbers = AdamWStep { decay, ..self.numbers };
+        let numbers = AdamWStep {
+            decay,
+            ..self.numbers
+        };
         let (flat, grad) = (value.reshape([count]), grad.reshape([count]));
         let (updated, moments) = ops::adamw(flat, grad, moments, numbers);
         self.moments.insert(path.to_owned(), moments);

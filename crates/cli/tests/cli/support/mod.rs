@@ -45,12 +45,18 @@ impl Sandbox {
         command
     }
 
+    /// Runs the binary; `[FOLDER]` stands for this folder where its path is in what it says.
     pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         let output = self.command(args).output().unwrap();
+        let folder = fs::canonicalize(self.folder.path()).unwrap();
+        let text = |bytes| {
+            let text = String::from_utf8(bytes).unwrap();
+            text.replace(folder.to_str().unwrap(), "[FOLDER]")
+        };
         Ran {
             code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
         }
     }
 

@@ -1,0 +1,65 @@
+//! Runs the README's commands, in their order, in one folder.
+
+use super::support::Sandbox;
+
+/// What is put after a `train` of the README, so that a test takes seconds.
+const SHORT: &str = " --renderer plain --steps 2 --set model.n_layers=1 --set train.sample_tokens=5";
+
+fn readme() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The lines of the README's `sh` blocks that call the binary.
+fn commands(readme: &str) -> Vec<String> {
+    let blocks = readme.split("```sh\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    let ours = lines.filter_map(|line| {
+        let by_cargo = line.strip_prefix("cargo run --release -- ");
+        by_cargo.or_else(|| line.strip_prefix("emberlm "))
+    });
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_works_as_written() {
+    let sandbox = Sandbox::new();
+    sandbox.write("book.txt", "The words of a book. The end of it.\n".repeat(200));
+    let commands = commands(&readme());
+    assert!(commands.len() >= 10, "{commands:?}");
+    for command in &commands {
+        let trains = command.starts_with("train");
+        let line = format!("{command}{}", if trains { SHORT } else { "" });
+        // The README's only quoted word.
+        let words = line.replace("\"The \"", "The\u{a0}");
+        let words: Vec<String> = words.split(' ').map(|w| w.replace('\u{a0}', " ")).collect();
+        let ran = sandbox.run(&words);
+        assert_eq!(ran.code, Some(0), "{line}\n{ran}");
+    }
+}
+
+#[test]
+fn every_command_is_listed() {
+    let readme = readme();
+    let help = Sandbox::new().words("--help").ok();
+    let listed = help.split("Commands:").nth(1).unwrap();
+    let names = listed
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|&name| name != "help");
+    for name in names {
+        let row = format!("| `emberlm {name}` |");
+        assert!(readme.contains(&row), "{name} is not in the README");
+    }
+}
+
+#[test]
+fn every_preset_is_listed() {
+    let readme = readme();
+    for preset in emberlm_model::families::presets() {
+        let name = format!("`{}`", preset.name);
+        assert!(readme.contains(&name), "{name} is not in the README");
+    }
+}

@@ -1,0 +1,319 @@
+//! Training, on models that take a moment.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::{Ran, Sandbox};
+
+/// A model of two small layers, on whatever dataset.
+const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
+    --set model.kv_heads=2 --set model.seq_len=32 --set model.feed_forward.width=48 \
+    --set train.micro_batch=4 --set train.log_interval=1 --set train.sample_tokens=20 \
+    --renderer plain";
+
+impl Sandbox {
+    /// A sandbox with a char dataset `data` of a text with something to learn in it.
+    fn with_data() -> Self {
+        let sandbox = Self::new();
+        let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+        sandbox.write("text.txt", lines.collect::<String>());
+        sandbox
+            .words("prepare text.txt --out data --tokenizer char")
+            .ok();
+        sandbox
+    }
+
+    fn train(&self, line: &str) -> Ran {
+        self.words(&format!("train {TINY} {line}"))
+    }
+
+    /// The lines of a run's `events.jsonl` of one kind.
+    fn events(&self, run: &str, kind: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(run).join("events.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter(|event: &Value| event["event"] == kind)
+            .collect()
+    }
+
+    fn losses(&self, run: &str) -> Vec<f64> {
+        let steps = self.events(run, "step");
+        steps.iter().map(|e| e["loss"].as_f64().unwrap()).collect()
+    }
+
+    fn weights(&self, run: &str, step: usize) -> Vec<u8> {
+        let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
+        fs::read(folder.join("model.safetensors")).unwrap()
+    }
+}
+
+#[track_caller]
+fn trained(ran: Ran) -> String {
+    assert_eq!(ran.code, Some(0), "{ran}");
+    ran.stdout
+}
+
+#[test]
+fn with_nothing_given_the_whole_job_is_done() {
+    let sandbox = Sandbox::new();
+    let text = trained(sandbox.train("--steps 4 --eval-interval 2 --set train.eval_tokens=500"));
+    for part in [
+        "Validation loss",
+        "Floor            0.11",
+        "Sample",
+        "Run              runs/pocket-tales-001",
+        "generate runs/pocket-tales-001",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let run = sandbox.path("runs/pocket-tales-001");
+    for file in [
+        "config.toml",
+        "events.jsonl",
+        "samples/step-00000004.txt",
+        "checkpoints/step-00000004/manifest.json",
+    ] {
+        assert!(run.join(file).exists(), "{file}");
+    }
+    let evaluations = sandbox.events("runs/pocket-tales-001", "evaluation");
+    assert_eq!(evaluations.len(), 2);
+    assert_eq!(evaluations[1]["step"], 4);
+    assert_eq!(evaluations[1]["tokens"], 500);
+    let more = trained(sandbox.words("generate runs/pocket-tales-001 --max-new-tokens 5"));
+    assert_eq!(more.chars().count(), 1 + 5 + 1, "{more:?}");
+    // A second run takes the next name.
+    trained(sandbox.train("--steps 1 --set train.eval_tokens=50"));
+    assert!(sandbox.path("runs/pocket-tales-002").exists());
+}
+
+#[test]
+fn plain_lines_say_how_it_goes() {
+    let sandbox = Sandbox::with_data();
+    let ran = sandbox.train("--data data --out run --steps 3");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 4, "{ran}");
+    for name in ["loss", "perplexity", "rate", "gradient norm", "tokens/s"] {
+        assert!(lines[0].contains(name), "{}", lines[0]);
+    }
+    assert!(lines[0].starts_with("step 1/3  loss "), "{}", lines[0]);
+    assert!(
+        lines[3].starts_with("step 3/3  validation loss "),
+        "{}",
+        lines[3]
+    );
+}
+
+#[test]
+fn a_run_is_a_function_of_its_seed() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --steps 5 --set model.dropout=0.1 --seed";
+    for (run, seed) in [("a", 7), ("b", 7), ("c", 8)] {
+        trained(sandbox.train(&format!("{line} {seed} --out {run}")));
+    }
+    assert_eq!(sandbox.losses("a"), sandbox.losses("b"));
+    assert_eq!(sandbox.weights("a", 5), sandbox.weights("b", 5));
+    assert_ne!(sandbox.losses("a"), sandbox.losses("c"));
+}
+
+#[test]
+fn training_lowers_the_loss_and_eval_agrees_with_it() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --steps 60 --set train.learning_rate=1e-2"));
+    let losses = sandbox.losses("run");
+    assert!(
+        losses[0] > 2.5 && losses[59] < 0.8 * losses[0],
+        "{losses:?}"
+    );
+    let last = &sandbox.events("run", "evaluation")[0];
+    let found: Value = sandbox.words("eval run --data data --json").json();
+    let (logged, found_loss) = (last["loss"].as_f64(), found["loss"].as_f64());
+    let difference = (logged.unwrap() - found_loss.unwrap()).abs();
+    assert!(difference < 1e-6, "{last} and {found}");
+    assert_eq!(last["tokens"], found["tokens"]);
+}
+
+#[test]
+fn accumulation_is_the_large_batch() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --steps 6 --set train.micro_batch";
+    trained(sandbox.train(&format!("{line}=6 --out whole")));
+    trained(sandbox.train(&format!("{line}=2 --accumulation 3 --out parts")));
+    let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
+    for (a, b) in whole.iter().zip(&parts) {
+        assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
+    }
+}
+
+#[test]
+fn weight_decay_leaves_vectors_alone() {
+    let sandbox = Sandbox::with_data();
+    // A rate so small that only the decay, rate · decay = 0.1 a step, changes anything.
+    let line = "--data data --steps 1 --preset char-nano --set train.learning_rate=1e-9 \
+        --set train.min_learning_rate=0 --set train.warmup_steps=0 --set train.weight_decay=1e8";
+    trained(sandbox.train(&format!("{line} --out run")));
+    let bytes = sandbox.weights("run", 1);
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let gain = tensors.tensor("norm_final.gain").unwrap();
+    let gain: Vec<f32> = gain
+        .data()
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|&bytes| f32::from_le_bytes(bytes))
+        .collect();
+    assert!(gain.iter().all(|g| (g - 1.0).abs() < 1e-6), "{gain:?}");
+    let table = tensors.tensor("tokens").unwrap();
+    let values = table.data().as_chunks::<4>().0;
+    let squares = values
+        .iter()
+        .map(|&bytes| f64::from(f32::from_le_bytes(bytes)).powi(2));
+    let std = (squares.sum::<f64>() / values.len() as f64).sqrt();
+    // Drawn with 0.02, then shrunk by a tenth.
+    assert!((std - 0.018).abs() < 0.001, "{std}");
+}
+
+#[test]
+fn the_printed_configuration_makes_the_same_run() {
+    let sandbox = Sandbox::with_data();
+    let printed = sandbox.train("--data data --steps 2 --print-config").ok();
+    assert!(
+        printed.contains("# Updates in all.\nsteps = 2\n"),
+        "{printed}"
+    );
+    sandbox.write("run.toml", &printed);
+    let again = sandbox.words("train --config run.toml --print-config").ok();
+    assert_eq!(printed, again);
+    trained(sandbox.words("train --config run.toml --out run --renderer plain"));
+    let kept = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
+    assert_eq!(kept, printed);
+}
+
+#[test]
+fn greedy_generation_takes_the_largest_logit() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --steps 5"));
+    sandbox
+        .words("logits run --tokens 3,1,2 --out logits.safetensors")
+        .ok();
+    let bytes = fs::read(sandbox.path("logits.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let logits = tensors.tensor("logits").unwrap();
+    let vocab_size = logits.shape()[1];
+    let last = &logits.data().as_chunks::<4>().0[2 * vocab_size..];
+    let last: Vec<f32> = last.iter().map(|&b| f32::from_le_bytes(b)).collect();
+    let largest = (0..vocab_size).max_by(|&a, &b| last[a].total_cmp(&last[b]));
+    let line = "generate run --tokens 3,1,2 --temperature 0 --max-new-tokens 1 --json";
+    let made: Value = sandbox.words(line).json();
+    assert_eq!(made["tokens"][0], largest.unwrap());
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn backends_agree_on_a_run() {
+    let sandbox = Sandbox::with_data();
+    for backend in ["flex", "ndarray"] {
+        let line = format!("--data data --steps 4 --out {backend} --backend {backend}");
+        trained(sandbox.train(&line));
+    }
+    let (flex, ndarray) = (sandbox.losses("flex"), sandbox.losses("ndarray"));
+    for (a, b) in flex.iter().zip(&ndarray) {
+        assert!((a - b).abs() < 1e-4, "{flex:?}\n{ndarray:?}");
+    }
+}
+
+/// On a software device where there is no other: `.ci/run` installs one.
+#[cfg(feature = "vulkan")]
+mod vulkan {
+    use super::*;
+
+    #[test]
+    fn a_step_is_trained_as_on_the_cpu() {
+        let sandbox = Sandbox::with_data();
+        for backend in ["flex", "vulkan"] {
+            let line = format!("--data data --steps 2 --out {backend} --backend {backend}");
+            trained(sandbox.train(&line));
+        }
+        let (flex, vulkan) = (sandbox.losses("flex"), sandbox.losses("vulkan"));
+        for (a, b) in flex.iter().zip(&vulkan) {
+            assert!((a - b).abs() < 1e-3, "{flex:?}\n{vulkan:?}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_does_not_grow_with_the_corpus() {
+    let sandbox = Sandbox::new();
+    let mut peaks = Vec::new();
+    for (name, megabytes) in [("small", 1), ("large", 60)] {
+        sandbox.write(
+            "text.txt",
+            "the same words again \n".repeat(megabytes * 47_000),
+        );
+        let line = format!("prepare text.txt --out {name} --tokenizer byte");
+        trained(sandbox.words(&line));
+        let line = format!("train {TINY} --data {name} --out {name}-run --steps 40");
+        let line = format!("{line} --set train.eval_tokens=1000");
+        peaks.push(peak_memory(sandbox.command(line.split_whitespace())));
+    }
+    // 120 MB of shards more.
+    assert!(peaks[1] < peaks[0] + 30, "{peaks:?} MiB");
+}
+
+/// Runs a command and gives the largest resident memory it was seen with, in MiB.
+#[cfg(target_os = "linux")]
+fn peak_memory(mut command: std::process::Command) -> u64 {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0) / 1024);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(peak > 0);
+    peak
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_run_with_a_checkpoint() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let sandbox = Sandbox::with_data();
+    let line = format!("train {TINY} --data data --out run --steps 1000000");
+    let mut command = sandbox.command(line.split_whitespace());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    for _ in 0..5 {
+        lines.next().unwrap().unwrap();
+    }
+    let interrupt = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(child.wait().unwrap().success());
+    let told = rest
+        .iter()
+        .find(|line| line.starts_with("Stopped after step "));
+    let step: usize = told
+        .and_then(|line| line.trim_end_matches('.').rsplit(' ').next()?.parse().ok())
+        .unwrap();
+    assert!(step >= 5);
+    assert!(!sandbox.weights("run", step).is_empty());
+    trained(sandbox.words("generate run --max-new-tokens 3"));
+}

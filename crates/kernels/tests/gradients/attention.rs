@@ -1,0 +1,164 @@
+//! Attention: values against plain loops, gradients against the composed body, dropout against itself.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Tensor, TensorData};
+use emberlm_kernels::{AttentionOptions, Backend, ops, reference};
+
+use crate::compare::{
+    Reference, assert_all_close, assert_close, constant, host, numbers, primitive, tracked, typed,
+    with_gradients,
+};
+
+/// Sizes of one case: `[batch, kv_heads, queries per key-value head, q_len, past, head_dim]`.
+type Sizes = [usize; 6];
+
+struct Case {
+    q: TensorData,
+    k: TensorData,
+    v: TensorData,
+    options: AttentionOptions,
+}
+
+impl Case {
+    fn new(sizes: Sizes, window: usize, seed: u64) -> Self {
+        let [batch, kv_heads, group, q_len, past, head_dim] = sizes;
+        let keys = [batch, kv_heads, past + q_len, head_dim];
+        Self {
+            q: numbers(seed, [batch, kv_heads * group, q_len, head_dim]),
+            k: numbers(seed + 1, keys),
+            v: numbers(seed + 2, keys),
+            options: AttentionOptions {
+                scale: 1.0 / (head_dim as f64).sqrt(),
+                window: (window > 0).then_some(window),
+                dropout: 0.0,
+            },
+        }
+    }
+
+    /// Query by query, head by head, in f64.
+    fn by_loops(&self) -> Vec<f32> {
+        let [batch, heads, q_len, head_dim] = self.q.shape.dims();
+        let [_, kv_heads, k_len, _] = self.k.shape.dims();
+        let (q, k, v) = (values(&self.q), values(&self.k), values(&self.v));
+        let mut output = Vec::new();
+        for (b, h, i) in indices([batch, heads, q_len]) {
+            let position = k_len - q_len + i;
+            let first = match self.options.window {
+                Some(window) => (position + 1).saturating_sub(window),
+                None => 0,
+            };
+            let query = &q[((b * heads + h) * q_len + i) * head_dim..][..head_dim];
+            let group = b * kv_heads + h / (heads / kv_heads);
+            let row =
+                |of: &[f64], j: usize| of[(group * k_len + j) * head_dim..][..head_dim].to_vec();
+            let score = |j| dot(query, &row(&k, j)) * self.options.scale;
+            let weights: Vec<f64> = (first..=position).map(|j| score(j).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            for e in 0..head_dim {
+                let terms = (first..=position).zip(&weights);
+                let sum: f64 = terms.map(|(j, weight)| weight * row(&v, j)[e]).sum();
+                output.push((sum / total) as f32);
+            }
+        }
+        output
+    }
+}
+
+fn values(data: &TensorData) -> Vec<f64> {
+    data.iter::<f64>().collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..a * b * c).map(move |n| (n / (b * c), n / c % b, n % c))
+}
+
+fn values_by_loops<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
+    let case = Case::new(sizes, window, seed);
+    let constant = constant::<B, 4>;
+    let found = ops::attention(
+        constant(&case.q),
+        constant(&case.k),
+        constant(&case.v),
+        case.options,
+    );
+    assert_close("attention", &host(found), &case.by_loops());
+}
+
+fn gradients<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
+    let case = Case::new(sizes, window, seed);
+    let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
+    let [q, k, v] = &inputs;
+    let output = ops::attention(q.clone(), k.clone(), v.clone(), case.options);
+    let found = with_gradients(output, &[q, k, v]);
+
+    let inputs = [&case.q, &case.k, &case.v].map(tracked::<Reference, 4>);
+    let [q, k, v] = &inputs;
+    let [query, key, value] = inputs.clone().map(primitive);
+    let output = reference::attention::<Reference>(query, key, value, case.options);
+    let expected = with_gradients(typed::<Reference, 4>(output), &[q, k, v]);
+    assert_all_close("attention", &found, &expected);
+}
+
+/// With what was dropped known from the state, the same product differentiated by Burn.
+fn dropped_gradients<B: Backend>(sizes: Sizes, seed: u64) {
+    let mut case = Case::new(sizes, 0, seed);
+    case.options.dropout = 0.3;
+    let options = case.options;
+    let [q, k, v] = [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)));
+    let (output, state) = B::attention_training(q.clone(), k.clone(), v.clone(), options);
+    let output = typed::<B, 4>(output);
+    let factors = constant::<B, 4>(&numbers(99, output.dims()));
+    let kept = typed::<B, 4>(state.kept.clone().unwrap()).into_data();
+    let made = B::attention_backward(q, k, v, state, primitive(factors), options);
+    let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
+    let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
+    assert_all_close(
+        "dropped attention",
+        &found,
+        &composed_with_dropout(&case, &kept),
+    );
+}
+
+fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
+    let inputs = [&case.q, &case.k, &case.v].map(tracked::<Reference, 4>);
+    let [q, k, v] = &inputs;
+    let [batch, heads, q_len, head_dim] = q.dims();
+    let [_, kv_heads, k_len, _] = k.dims();
+    let grouped = [batch, kv_heads, heads / kv_heads * q_len];
+    let stacked = q
+        .clone()
+        .reshape([grouped[0], grouped[1], grouped[2], head_dim]);
+    let scores = stacked.matmul(k.clone().transpose()) * case.options.scale;
+    let mask = Tensor::<Reference, 2>::ones([q_len, k_len], &Default::default());
+    let mask = mask
+        .triu((k_len - q_len) as i64 + 1)
+        .bool()
+        .unsqueeze::<4>();
+    let scores = scores.reshape([batch, heads, q_len, k_len]);
+    let scores = scores.mask_fill(mask, f32::NEG_INFINITY);
+    let weights = burn::tensor::activation::softmax(scores, 3);
+    let weights = weights.reshape([grouped[0], grouped[1], grouped[2], k_len]);
+    let weights = weights * constant::<Reference, 4>(kept);
+    let output = weights
+        .matmul(v.clone())
+        .reshape([batch, heads, q_len, head_dim]);
+    with_gradients(output, &[q, k, v])
+}
+
+crate::on_backends! {
+    values_by_loops(
+        sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
+        window in 0_usize..8,
+        seed in 0..u64::MAX - 2,
+    );
+    gradients(
+        sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
+        window in 0_usize..8,
+        seed in 0..u64::MAX - 2,
+    );
+    dropped_gradients(sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9], seed in 0..u64::MAX - 2);
+}

@@ -1,0 +1,108 @@
+//! Random tensors, gradients, and how two are compared.
+
+use burn::backend::Autodiff;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Tensor, TensorData, TensorPrimitive, backend};
+use burn_flex::Flex;
+use emberlm_kernels::Backend;
+use proptest::test_runner::{Config, RngSeed};
+
+/// Where Burn differentiates the composed bodies. On ndarray Burn's backward of a division multiplies by the
+/// processor's estimate of a reciprocal, which is no reference.
+pub type Reference = Autodiff<Flex>;
+
+/// Of `‖a - b‖ / ‖b‖`.
+const TOLERANCE: f64 = 1e-5;
+
+/// The same cases on every run.
+pub fn cases() -> Config {
+    Config {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..Config::with_cases(24)
+    }
+}
+
+/// Uniform in ±2, a function of the seed (splitmix64).
+pub fn numbers<const D: usize>(seed: u64, shape: [usize; D]) -> TensorData {
+    let mut state = seed;
+    let count = shape.iter().product();
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    TensorData::new((0..count).map(|_| next()).collect(), shape)
+}
+
+pub fn constant<B: Backend, const D: usize>(data: &TensorData) -> Tensor<B, D> {
+    Tensor::from_data(data.clone(), &Default::default())
+}
+
+pub fn tracked<B: backend::AutodiffBackend + Backend, const D: usize>(
+    data: &TensorData,
+) -> Tensor<B, D> {
+    constant(data).require_grad()
+}
+
+pub fn primitive<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
+    tensor.into_primitive().tensor()
+}
+
+pub fn typed<B: backend::Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {
+    Tensor::from_primitive(TensorPrimitive::Float(primitive))
+}
+
+/// The output, then the gradient by each input of `Σ output · factors`: another factor for each element, so that no
+/// two mistakes cancel.
+pub fn with_gradients<B, const D: usize, const E: usize>(
+    output: Tensor<B, E>,
+    inputs: &[&Tensor<B, D>],
+) -> Vec<Vec<f32>>
+where
+    B: backend::AutodiffBackend + Backend,
+{
+    let factors = constant::<B, E>(&numbers(99, output.dims()));
+    let grads = (output.clone() * factors).sum().backward();
+    let gradients = inputs.iter().map(|input| host(input.grad(&grads).unwrap()));
+    std::iter::once(host(output.inner()))
+        .chain(gradients)
+        .collect()
+}
+
+pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
+/// Compares the output, then each gradient.
+pub fn assert_all_close(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let part = match place {
+            0 => "output".to_owned(),
+            input => format!("gradient {input}"),
+        };
+        assert_close(&format!("{what}: {part}"), found, expected);
+    }
+}
+
+pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len(), "{what}: elements");
+    let pairs = found.iter().zip(expected);
+    let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
+    // A gradient that cancels to zero is compared with the size of what cancels, which is about one.
+    let error = squared.sqrt() / norm.sqrt().max(1e-2);
+    if std::env::var("MEASURE").is_ok() {
+        eprintln!(
+            "MEASURE {what} {error:.2e} {}",
+            std::thread::current().name().unwrap()
+        );
+    }
+    assert!(
+        error <= TOLERANCE,
+        "{what}: relative error {error:.2e} is above {TOLERANCE:.0e}"
+    );
+}

@@ -1,0 +1,39 @@
+//! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
+//! on flex, over random shapes. Attention's values are compared with plain loops.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod attention;
+mod compare;
+mod elementwise;
+mod head_loss;
+
+/// The properties of each module for each backend.
+macro_rules! on_backends {
+    ($($property:ident($($argument:ident in $strategy:expr),+ $(,)?);)+) => {
+        $(
+            mod $property {
+                use proptest::prelude::*;
+                #[allow(unused_imports)]
+                use super::*;
+
+                proptest! {
+                    #![proptest_config(crate::compare::cases())]
+
+                    #[test]
+                    fn flex($($argument in $strategy),+) {
+                        super::$property::<burn_flex::Flex>($($argument),+);
+                    }
+
+                    #[test]
+                    fn ndarray($($argument in $strategy),+) {
+                        super::$property::<burn_ndarray::NdArray>($($argument),+);
+                    }
+                }
+            }
+        )+
+    };
+}
+
+pub(crate) use on_backends;

@@ -1,0 +1,170 @@
+//! Cached decoding equals the full pass, the fused loss equals the logits' cross-entropy, and no token sees a later
+//! one: for the families and for a spread of every other legal configuration.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod spread;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use emberlm_model::{Decoder, KvCache};
+use spread::{SEQ_LEN, VOCAB_SIZE, spread};
+
+type Device = <Flex as burn::tensor::backend::BackendTypes>::Device;
+
+const BATCH: usize = 2;
+/// Of `‖a - b‖ / ‖b‖` over a position's logits.
+const TOLERANCE: f64 = 1e-5;
+
+#[test]
+fn token_by_token_equals_the_full_pass() {
+    in_chunks(&[1; SEQ_LEN]);
+}
+
+#[test]
+fn uneven_chunks_equal_the_full_pass() {
+    in_chunks(&[3, 1, 5, 2, 1]);
+}
+
+#[test]
+fn the_last_logits_are_those_of_the_full_pass() {
+    for (name, decoder) in decoders() {
+        let tokens = tokens(7);
+        let full = decoder.forward(tokens.clone());
+        let last = full.narrow(1, SEQ_LEN - 1, 1).reshape([BATCH, VOCAB_SIZE]);
+        let mut cache = new_cache(&decoder);
+        let found = decoder.next_logits(tokens, &mut cache);
+        assert_close(&name, &host(found), &host(last));
+    }
+}
+
+#[test]
+fn a_cleared_cache_starts_anew() {
+    for (name, decoder) in decoders() {
+        let mut cache = new_cache(&decoder);
+        decoder.forward_cached(tokens(3), &mut cache);
+        assert_eq!(cache.len(), SEQ_LEN);
+        cache.clear();
+        assert!(cache.is_empty());
+        let found = decoder.forward_cached(tokens(7), &mut cache);
+        assert_close(&name, &host(found), &host(decoder.forward(tokens(7))));
+    }
+}
+
+#[test]
+fn the_loss_is_the_logits_cross_entropy() {
+    for (name, decoder) in decoders() {
+        let logits = host(decoder.forward(tokens(7)));
+        let targets = host_ids(8);
+        let expected: f64 = logits
+            .chunks(VOCAB_SIZE)
+            .zip(targets)
+            .map(|(logits, target)| {
+                let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+                sum.ln() - f64::from(logits[target as usize])
+            })
+            .sum();
+        let found = f64::from(host(decoder.loss_sum(tokens(7), tokens(8)))[0]);
+        let error = (found / expected - 1.0).abs();
+        assert!(
+            error < 1e-6,
+            "{name}: {found}, {expected} by the logits: off by {error:.1e}"
+        );
+    }
+}
+
+#[test]
+fn a_later_token_changes_no_earlier_logits() {
+    for (name, decoder) in decoders() {
+        let before = decoder.forward(tokens(7));
+        for position in [1, SEQ_LEN / 2, SEQ_LEN - 1] {
+            let mut ids = host_ids(7);
+            for sequence in ids.chunks_mut(SEQ_LEN) {
+                sequence[position] = (sequence[position] + 1) % VOCAB_SIZE as i64;
+            }
+            let after = decoder.forward(tensor(ids, SEQ_LEN));
+            let earlier = |logits: &Tensor<Flex, 3>| host(logits.clone().narrow(1, 0, position));
+            assert_eq!(
+                earlier(&before),
+                earlier(&after),
+                "{name}: position {position}"
+            );
+            let own = |logits: &Tensor<Flex, 3>| host(logits.clone().narrow(1, position, 1));
+            assert_ne!(
+                own(&before),
+                own(&after),
+                "{name}: position {position} itself"
+            );
+        }
+    }
+}
+
+fn in_chunks(sizes: &[usize]) {
+    for (name, decoder) in decoders() {
+        let tokens = tokens(7);
+        let full = decoder.forward(tokens.clone());
+        let mut cache = new_cache(&decoder);
+        for &size in sizes {
+            let start = cache.len();
+            let chunk = tokens.clone().narrow(1, start, size);
+            let cached = decoder.forward_cached(chunk, &mut cache);
+            for i in 0..size {
+                let position = start + i;
+                let expected = host(full.clone().narrow(1, position, 1));
+                let found = host(cached.clone().narrow(1, i, 1));
+                assert_close(&format!("{name}: position {position}"), &found, &expected);
+            }
+        }
+        assert_eq!(cache.len(), SEQ_LEN);
+    }
+}
+
+/// The models, with weights large enough that attention and activations are far from trivial.
+fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
+    spread()
+        .into_iter()
+        .map(|(name, config)| (name, config.init(5, &device())))
+}
+
+fn device() -> Device {
+    Default::default()
+}
+
+fn new_cache(decoder: &Decoder<Flex>) -> KvCache<Flex> {
+    KvCache::new(decoder.config(), BATCH, SEQ_LEN, &device())
+}
+
+fn host_ids(factor: usize) -> Vec<i64> {
+    let id = |i: usize| (i * i * factor + 3 * i + factor) % VOCAB_SIZE;
+    (0..BATCH * SEQ_LEN).map(|i| id(i) as i64).collect()
+}
+
+fn tokens(factor: usize) -> Tensor<Flex, 2, Int> {
+    tensor(host_ids(factor), SEQ_LEN)
+}
+
+fn tensor(ids: Vec<i64>, seq: usize) -> Tensor<Flex, 2, Int> {
+    let shape = [ids.len() / seq, seq];
+    Tensor::from_data(TensorData::new(ids, shape), &device())
+}
+
+fn host<const D: usize>(tensor: Tensor<Flex, D>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
+fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let squares = |values: &mut dyn Iterator<Item = f32>| {
+        values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt()
+    };
+    let difference = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    let error = difference / squares(&mut expected.iter().copied());
+    if std::env::var("MEASURE").is_ok() {
+        eprintln!("MEASURE {what} {error:.2e}");
+    }
+    assert!(
+        error <= TOLERANCE,
+        "{what}: relative error {error:.2e} is above {TOLERANCE:.0e}"
+    );
+}

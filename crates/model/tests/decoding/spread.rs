@@ -1,0 +1,139 @@
+//! Tiny models of every position, wiring and norm with each other, the other axes varying along: 80 in all, and the
+//! families as they are.
+
+use emberlm_model::config::{
+    Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+};
+use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
+
+pub const VOCAB_SIZE: usize = 19;
+pub const SEQ_LEN: usize = 12;
+
+pub fn spread() -> Vec<(String, DecoderConfig)> {
+    let mut models: Vec<_> = ["pocket", "gpt2"].map(family).into();
+    for (i, position) in positions().into_iter().enumerate() {
+        for (j, wiring) in wirings().into_iter().enumerate() {
+            for (k, norm) in norms().into_iter().enumerate() {
+                let mut raw = base();
+                raw.position = position;
+                raw.wiring = wiring;
+                raw.norm = norm;
+                vary(&mut raw, 16 * i + 4 * j + k);
+                models.push(checked(raw));
+            }
+        }
+    }
+    models
+}
+
+/// A family's own parts at a tiny size.
+fn family(name: &str) -> (String, DecoderConfig) {
+    let mut raw = families::preset(name).unwrap().config;
+    let sizes = base();
+    raw.vocab_size = sizes.vocab_size;
+    raw.seq_len = sizes.seq_len;
+    raw.d_model = sizes.d_model;
+    raw.n_layers = sizes.n_layers;
+    raw.kv_heads = if raw.kv_heads < raw.heads { 2 } else { 4 };
+    raw.heads = 4;
+    raw.init = sizes.init;
+    checked(raw)
+}
+
+fn checked(raw: ModelConfig) -> (String, DecoderConfig) {
+    let config = DecoderConfig::try_from(raw).unwrap();
+    (format!("{:?}", config.raw()), config)
+}
+
+fn base() -> ModelConfig {
+    ModelConfig {
+        vocab_size: VOCAB_SIZE,
+        seq_len: SEQ_LEN,
+        d_model: 16,
+        n_layers: 2,
+        heads: 4,
+        kv_heads: 4,
+        // Wide enough to be far from uniform attention and from linear activations.
+        init: Init::Normal {
+            std: 0.3,
+            scale_residual: false,
+        },
+        ..families::preset("char-nano").unwrap().config
+    }
+}
+
+/// Sets the other axes by the model's number: each takes its values at a pace of its own.
+fn vary(raw: &mut ModelConfig, n: usize) {
+    // One product of the number's digits in base 4, so that the axes do not move together.
+    let pick = |count: usize, pace: usize| (n * pace + n / 4 + n / 16 * (pace + 1)) % count;
+    raw.kv_heads = [4, 2, 1][pick(3, 1)];
+    raw.head_dim = [0, 6][pick(2, 3)];
+    raw.window = [0, 3, 5, 40][pick(4, 3)];
+    raw.qk_norm = pick(2, 1) == 1;
+    raw.norm_embedding = pick(3, 2) == 1;
+    raw.bias = Biases {
+        qkv: pick(2, 1) == 1,
+        attention_out: pick(3, 1) == 1,
+        feed_forward: pick(5, 2) < 2,
+    };
+    let activation = Activation::ALL[pick(5, 1)];
+    raw.feed_forward = if pick(3, 1) == 1 {
+        let width = 20;
+        FeedForward::Gated { activation, width }
+    } else {
+        FeedForward::Dense {
+            activation,
+            width: 0,
+        }
+    };
+    raw.head = Head {
+        tied: pick(2, 3) == 1,
+        bias: pick(5, 3) == 1,
+        soft_cap: [0.0, 0.0, 3.0][pick(3, 2)],
+    };
+}
+
+fn positions() -> [Position; 5] {
+    [
+        Position::None,
+        Position::Learned,
+        Position::Sinusoidal,
+        Position::Rotary {
+            dims: 0,
+            base: 10_000.0,
+            layout: RotaryLayout::Interleaved,
+            scaling: RotaryScaling::None,
+        },
+        Position::Rotary {
+            dims: 2,
+            base: 100.0,
+            layout: RotaryLayout::HalfSplit,
+            scaling: RotaryScaling::Linear { factor: 2.0 },
+        },
+    ]
+}
+
+fn wirings() -> [Wiring; 4] {
+    [
+        Wiring::PreNorm,
+        Wiring::PostNorm,
+        Wiring::Parallel { shared_norm: true },
+        Wiring::Parallel { shared_norm: false },
+    ]
+}
+
+fn norms() -> [Norm; 4] {
+    let epsilon = 1e-5;
+    [
+        Norm::Layer {
+            bias: true,
+            epsilon,
+        },
+        Norm::Layer {
+            bias: false,
+            epsilon,
+        },
+        Norm::Rms { epsilon },
+        Norm::UnitRms { epsilon },
+    ]
+}

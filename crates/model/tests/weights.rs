@@ -1,0 +1,271 @@
+//! Weights on disk: what is written is read again bit for bit, and a file that is not this model's is refused by name.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use burn_flex::Flex;
+use emberlm_model::weights::{HostTensor, load_family, load_own, named_tensors, save_own};
+use emberlm_model::{Decoder, DecoderConfig, WeightsError, families};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
+    let mut raw = families::preset(preset).unwrap().config;
+    raw.vocab_size = 11;
+    raw.seq_len = 8;
+    raw.d_model = 24;
+    raw.n_layers = 2;
+    DecoderConfig::try_from(raw)
+        .unwrap()
+        .init(seed, &Default::default())
+}
+
+type Named = Vec<(String, HostTensor)>;
+
+/// A file of char-nano's tensors after `change`.
+struct Saved {
+    folder: tempfile::TempDir,
+}
+
+impl Saved {
+    fn new(change: impl FnOnce(&mut Named)) -> Self {
+        let mut tensors = named_tensors::<Flex, _>(&decoder("char-nano", 1));
+        change(&mut tensors);
+        let saved = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        save_own(&tensors, HashMap::new(), &saved.path()).unwrap();
+        saved
+    }
+
+    /// A file of any bytes.
+    fn bytes(bytes: &[u8]) -> Self {
+        let saved = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        std::fs::write(saved.path(), bytes).unwrap();
+        saved
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("model.safetensors")
+    }
+
+    fn error(&self) -> String {
+        error_of(&self.path()).to_string()
+    }
+}
+
+fn error_of(path: &Path) -> WeightsError {
+    match load_own::<Flex, _>(decoder("char-nano", 2), path) {
+        Ok(_) => panic!("{} was accepted", path.display()),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_round_trip_is_bit_exact() {
+    for preset in ["char-nano", "gpt2", "pocket"] {
+        let saved = decoder(preset, 1);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let tensors = named_tensors::<Flex, _>(&saved);
+        save_own(
+            &tensors,
+            HashMap::from([("step".to_owned(), "7".to_owned())]),
+            &path,
+        )
+        .unwrap();
+        let other = decoder(preset, 2);
+        assert_ne!(named_tensors::<Flex, _>(&other), tensors);
+        let loaded = load_own::<Flex, _>(other, &path).unwrap();
+        let bits = |tensors: Named| -> Vec<(String, Vec<usize>, Vec<u32>)> {
+            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
+            let tensors = tensors.into_iter();
+            tensors
+                .map(|(name, t)| (name, t.shape, bits(t.values)))
+                .collect()
+        };
+        assert_eq!(bits(named_tensors::<Flex, _>(&loaded)), bits(tensors));
+    }
+}
+
+#[test]
+fn special_values_survive() {
+    let values = [f32::MIN_POSITIVE / 2.0, -0.0, f32::MAX, f32::NEG_INFINITY];
+    let saved = Saved::new(|tensors| tensors[0].1.values[..4].copy_from_slice(&values));
+    let loaded = load_own::<Flex, _>(decoder("char-nano", 2), &saved.path()).unwrap();
+    let tensors = named_tensors::<Flex, _>(&loaded);
+    let found: Vec<u32> = tensors[0].1.values[..4]
+        .iter()
+        .map(|x| x.to_bits())
+        .collect();
+    assert_eq!(found, values.map(f32::to_bits));
+}
+
+#[test]
+fn a_missing_tensor_is_named() {
+    let saved = Saved::new(|tensors| {
+        tensors.retain(|(name, _)| name != "blocks.1.feed_forward.up.weight");
+    });
+    assert_eq!(
+        saved.error(),
+        "tensor `blocks.1.feed_forward.up.weight` is missing"
+    );
+}
+
+#[test]
+fn tensors_left_over_are_named() {
+    let saved = Saved::new(|tensors| {
+        let one = tensors[0].1.clone();
+        tensors.push(("blocks.2.norm1.gain".to_owned(), one.clone()));
+        tensors.push(("extra".to_owned(), one));
+    });
+    assert_eq!(
+        saved.error(),
+        "tensors left over: blocks.2.norm1.gain, extra"
+    );
+}
+
+#[test]
+fn what_has_another_prefix_is_not_left_over() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let path = folder.join("gpt2.safetensors");
+    let mut raw = families::preset("gpt2").unwrap().config;
+    (raw.vocab_size, raw.seq_len, raw.d_model, raw.n_layers) = (67, 16, 24, 3);
+    (raw.heads, raw.kv_heads) = (4, 4);
+    let decoder = DecoderConfig::try_from(raw)
+        .unwrap()
+        .init(0, &Default::default());
+    let loaded: Result<Decoder<Flex>, _> = load_family(decoder.clone(), &path, "weight.");
+    assert!(loaded.is_ok(), "{loaded:?}");
+    let error = load_family(decoder, &path, "").unwrap_err().to_string();
+    assert_eq!(error, "tensor `transformer.wte.weight` is missing");
+}
+
+#[test]
+fn another_shape_is_named_with_both() {
+    let saved = Saved::new(|tensors| {
+        let (_, tensor) = tensors
+            .iter_mut()
+            .find(|(name, _)| name == "tokens")
+            .unwrap();
+        tensor.shape = vec![24, 11];
+    });
+    let expected = "tensor `tokens` has shape [24, 11], the model needs [11, 24]";
+    assert_eq!(saved.error(), expected);
+}
+
+#[test]
+fn a_published_matrix_of_another_shape_is_named() {
+    let decoder = decoder("pocket", 1);
+    let config = decoder.config().clone();
+    for (wanted, shape) in [
+        ("gqa.Wk", vec![9, 24]),
+        ("gqa.Wv", vec![8, 23]),
+        ("gqa.Wq", vec![24]),
+    ] {
+        let mut tensors = Named::new();
+        for (path, tensor) in named_tensors::<Flex, _>(&decoder) {
+            let source = config.family.source(&config, &path).unwrap();
+            for name in source.names() {
+                let shape = if name.contains(wanted) {
+                    shape.clone()
+                } else if name.contains("Wq") {
+                    vec![24, 24]
+                } else if name.contains("Wk") || name.contains("Wv") {
+                    vec![8, 24]
+                } else {
+                    let turned = tensor.shape.iter().rev().copied().collect();
+                    if name.contains("blocks") {
+                        turned
+                    } else {
+                        tensor.shape.clone()
+                    }
+                };
+                let values = vec![0.5; shape.iter().product()];
+                tensors.push((name.clone(), HostTensor { shape, values }));
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        save_own(&tensors, HashMap::new(), &path).unwrap();
+        let error = load_family(decoder.clone(), &path, "")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("has shape") && error.contains("blocks.0.gqa.W"),
+            "{error}"
+        );
+        assert!(error.contains("24]"), "{error}");
+    }
+}
+
+#[test]
+fn another_type_is_named() {
+    let data = [0_u8; 11 * 24 * 2];
+    let view = TensorView::new(Dtype::F16, vec![11, 24], &data).unwrap();
+    let bytes = safetensors::serialize([("tokens", view)], None).unwrap();
+    let expected = "tensor `tokens` has type F16: only F32 is read here";
+    assert_eq!(Saved::bytes(&bytes).error(), expected);
+}
+
+#[test]
+fn a_damaged_file_is_refused() {
+    let whole = std::fs::read(Saved::new(|_| ()).path()).unwrap();
+    let huge = (1_u64 << 60).to_le_bytes();
+    let ends = [1, 7, 8, 9, 100, whole.len() / 2, whole.len() - 1];
+    let mut damaged: Vec<Vec<u8>> = ends.iter().map(|&end| whole[..end].to_vec()).collect();
+    damaged.push(Vec::new());
+    damaged.push(b"this is no safetensors file, whatever its name says".to_vec());
+    damaged.push([&huge[..], &whole[8..]].concat());
+    damaged.push([&u64::MAX.to_le_bytes()[..], &whole[8..]].concat());
+    damaged.push([&whole[..], &[0]].concat());
+    for bytes in damaged {
+        let saved = Saved::bytes(&bytes);
+        let error = saved.error();
+        let start = format!(
+            "{} is not a whole safetensors file: ",
+            saved.path().display()
+        );
+        assert!(error.starts_with(&start), "{} bytes: {error}", bytes.len());
+    }
+}
+
+#[test]
+fn offsets_beyond_the_file_are_refused() {
+    for (shape, end) in [
+        ("[1152921504606846976]", "4611686018427387904"),
+        ("[4294967296,4294967296,2]", "8"),
+    ] {
+        let header =
+            format!(r#"{{"tokens":{{"dtype":"F32","shape":{shape},"data_offsets":[0,{end}]}}}}"#);
+        let length = (header.len() as u64).to_le_bytes();
+        let bytes = [&length[..], header.as_bytes(), &[0; 8]].concat();
+        let saved = Saved::bytes(&bytes);
+        assert!(
+            saved.error().contains("is not a whole safetensors file"),
+            "{}",
+            saved.error()
+        );
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_read_or_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent.safetensors");
+    for path in [absent.as_path(), folder.path()] {
+        let error = error_of(path).to_string();
+        assert!(error.contains(&path.display().to_string()), "{error}");
+    }
+    let nowhere = folder.path().join("no/such/folder.safetensors");
+    let tensors = named_tensors::<Flex, _>(&decoder("char-nano", 1));
+    let error = save_own(&tensors, HashMap::new(), &nowhere)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no/such/folder.safetensors"), "{error}");
+}

@@ -1,0 +1,45 @@
+//! Samples from a trained model: `cargo run --release -p emberlm-examples --bin sample -- RUN [PROMPT]`.
+
+#![recursion_limit = "256"]
+
+use std::error::Error;
+use std::io::{Write, stdout};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use emberlm_examples::Backend;
+use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
+use emberlm_tokenizer::Tokenizer;
+use emberlm_trainer::checkpoint::Checkpoint;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let run = args.next().ok_or("usage: sample RUN [PROMPT]")?;
+    let prompt = args.next().unwrap_or_else(|| "\n".to_owned());
+
+    let checkpoint = Checkpoint::newest(Path::new(&run))?.ok_or("the run has no checkpoint yet")?;
+    let decoder = checkpoint.decoder::<Backend>(&Default::default())?;
+    let spec = checkpoint.description.tokenizer.as_ref();
+    let tokenizer = Tokenizer::from_spec(spec.ok_or("the model has no tokenizer")?)?;
+
+    let options = GenerateOptions {
+        max_new_tokens: 200,
+        sampler: SamplerConfig {
+            temperature: 0.8,
+            top_k: 20,
+            ..SamplerConfig::default()
+        },
+        ..GenerateOptions::default()
+    };
+    let mut text = tokenizer.stream();
+    generate(&decoder, &tokenizer.encode(&prompt)?, &options, |token| {
+        // The text so far; a token may end within a character, whose rest comes with the next.
+        let piece = text.push(token).unwrap_or_default();
+        match write!(stdout(), "{piece}").and_then(|()| stdout().flush()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    println!();
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Trains a small model in a loop of one's own, over `Autodiff<B>` with Burn's optimizer:
+//! `cargo run --release -p emberlm-examples --bin train-loop -- [STEPS]`.
+
+#![recursion_limit = "256"]
+
+use std::error::Error;
+
+use burn::backend::Autodiff;
+use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
+use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
+use emberlm_data::{Dataset, Split, TalesConfig, TrainBatches, write_tales_dataset};
+use emberlm_examples::Backend;
+use emberlm_model::{DecoderConfig, families};
+
+type Training = Autodiff<Backend>;
+
+const MICRO_BATCH: usize = 8;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let steps: u64 = std::env::args().nth(1).map_or(Ok(20), |n| n.parse())?;
+    let device = Default::default();
+
+    let folder = tempfile::tempdir()?;
+    let tales = folder.path().join("tales");
+    write_tales_dataset(&tales, &TalesConfig { seed: 1, tales: 200 }, false, "train-loop")?;
+    let dataset = Dataset::open(&tales)?;
+
+    let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+    config.vocab_size = dataset.tokenizer().vocab_size();
+    config.seq_len = 64;
+    let config = DecoderConfig::try_from(config)?;
+    let mut model = config.init::<Training>(1, &device);
+    let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
+
+    let batches = TrainBatches::new(dataset.split(Split::Train)?, 1, config.seq_len)?;
+    for step in 0..steps {
+        let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;
+        let shape = [batch.batch, batch.seq];
+        let tensor = |ids: Vec<u32>| {
+            let ids: Vec<i32> = ids.into_iter().map(|id| id as i32).collect();
+            Tensor::<Training, 2, Int>::from_data(TensorData::new(ids, shape), &device)
+        };
+        let tokens = batch.inputs.len() as f64;
+        let loss = model.loss_sum(tensor(batch.inputs), tensor(batch.targets)) / tokens;
+        let value: f64 = loss.clone().into_scalar().elem();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(3e-3, model, gradients);
+        println!("step {:>3}  loss {value:.4}", step + 1);
+    }
+    Ok(())
+}
