@@ -22,10 +22,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let folder = tempfile::tempdir()?;
     let tales = folder.path().join("tales");
-    write_tales_dataset(&tales, &TalesConfig { seed: 1, tales: 200 }, false, "train-loop")?;
+    write_tales_dataset(
+        &tales,
+        &TalesConfig {
+            seed: 1,
+            tales: 200,
+        },
+        false,
+        "train-loop",
+    )?;
     let dataset = Dataset::open(&tales)?;
 
-    let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+    let mut config = families::preset("pocket-tales")
+        .ok_or("no such preset")?
+        .config;
     config.vocab_size = dataset.tokenizer().vocab_size();
     config.seq_len = 64;
     let config = DecoderConfig::try_from(config)?;

@@ -1,14 +1,15 @@
 //! Runs the examples as a reader would.
 
+use std::io;
 use std::process::{Command, Output};
 
-fn run(program: &str, args: &[&str]) -> Output {
-    Command::new(program).args(args).output().unwrap()
+fn run(program: &str, args: &[&str]) -> io::Result<Output> {
+    Command::new(program).args(args).output()
 }
 
 #[test]
 fn a_loop_of_ones_own_lowers_the_loss() {
-    let output = run(env!("CARGO_BIN_EXE_train-loop"), &["25"]);
+    let output = run(env!("CARGO_BIN_EXE_train-loop"), &["25"]).unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let losses: Vec<f64> = text
@@ -23,7 +24,7 @@ fn a_loop_of_ones_own_lowers_the_loss() {
 
 #[test]
 fn sampling_needs_a_run() {
-    let output = run(env!("CARGO_BIN_EXE_sample"), &[]);
+    let output = run(env!("CARGO_BIN_EXE_sample"), &[]).unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("usage: sample RUN"), "{text}");

@@ -12,7 +12,7 @@ const CPU_FEATURES: [&str; 2] = ["flex", "ndarray"];
 const VULKAN_FEATURE: &str = "vulkan";
 
 /// Arguments of `cargo xtask test`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct TestArgs {
     /// Add the tests on Vulkan; they need a Vulkan device, and a software one (Debian: mesa-vulkan-drivers) will do.
     /// The environment's EMBERLM_TEST_VULKAN=1 says the same.
@@ -32,7 +32,9 @@ pub struct TestArgs {
 /// Runs the tests and returns cargo's own exit code.
 pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
     let mut command = workspace::cargo();
-    command.args(cargo_arguments(args, &workspace::metadata()?));
+    let mut args = args.clone();
+    args.vulkan |= asked_by_environment();
+    command.args(cargo_arguments(&args, &workspace::metadata()?));
     eprintln!("running {}", workspace::shown(&command));
     let code = workspace::status(&mut command)?.code();
     // A signal has no code, and cargo's codes fit a byte.
@@ -80,7 +82,7 @@ fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
     };
     let wanted = CPU_FEATURES
         .into_iter()
-        .chain((args.vulkan || asked_by_environment()).then_some(VULKAN_FEATURE));
+        .chain(args.vulkan.then_some(VULKAN_FEATURE));
     wanted.filter(known).collect()
 }
 

@@ -206,6 +206,9 @@ mod device {
     fn reason(payload: &(dyn Any + Send)) -> String {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        text.unwrap_or("its runtime gave no reason").to_owned()
+        let text = text.unwrap_or("its runtime gave no reason");
+        // What follows the first brace is a runtime's own data.
+        let said = text.split('{').next().unwrap_or(text);
+        said.trim_end().to_owned()
     }
 }

@@ -52,3 +52,6 @@ pub use prepare::{Phase, PrepareOptions, Progress, prepare};
 pub use shard::{DEFAULT_SHARD_TOKENS, Shard, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+
+/// What a dataset's ids are read with: part of its interface.
+pub use emberlm_tokenizer::{Tokenizer, TokenizerSpec};

@@ -62,7 +62,7 @@ pub struct AdamWStep {
 
 /// A Burn backend with the language model's operations.
 ///
-/// Each has a body composed of plain tensor operations ([`reference`]): `impl Backend for NdArray {}` is a complete
+/// Each has a body composed of plain tensor operations ([`mod@reference`]): `impl Backend for NdArray {}` is a complete
 /// port. A backend overrides an operation where it can do better, and is then tested against the composed body.
 pub trait Backend: BurnBackend {
     /// `f(x)`, elementwise.

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use emberlm_data::TokenizerSpec;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
-use emberlm_tokenizer::TokenizerSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -247,10 +247,7 @@ fn broken(path: &Path, reason: String) -> TrainError {
     }
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(
-    folder: &Path,
-    name: &str,
-) -> Result<T, TrainError> {
+fn read_json<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<T, TrainError> {
     let text = fs::read_to_string(folder.join(name))
         .map_err(|error| broken(folder, format!("{name}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| broken(folder, format!("{name}: {error}")))

@@ -122,14 +122,24 @@ impl TrainConfig {
             ("weight_decay", self.weight_decay),
             ("clip_norm", self.clip_norm),
         ] {
-            require(field, value, number(value), "must be 0 or above, and finite")?;
+            require(
+                field,
+                value,
+                number(value),
+                "must be 0 or above, and finite",
+            )?;
         }
         for (field, value) in [("beta1", self.beta1), ("beta2", self.beta2)] {
             let rule = "must be at least 0 and below 1";
             require(field, value, (0.0..1.0).contains(&value), rule)?;
         }
         let rule = "must be above 0 and finite";
-        require("epsilon", self.epsilon, number(self.epsilon) && self.epsilon > 0.0, rule)?;
+        require(
+            "epsilon",
+            self.epsilon,
+            number(self.epsilon) && self.epsilon > 0.0,
+            rule,
+        )?;
         let rule = format!("must be at most learning_rate = {}", self.learning_rate);
         let min = self.min_learning_rate;
         require("min_learning_rate", min, min <= self.learning_rate, &rule)
@@ -170,7 +180,9 @@ mod tests {
 
     #[test]
     fn each_rule_names_field_value_and_rule() {
-        TrainConfig::default().check().expect("the defaults are legal");
+        TrainConfig::default()
+            .check()
+            .expect("the defaults are legal");
         let expected = "train.micro_batch = 0: must be at least 1";
         assert_eq!(error_of(|c| c.micro_batch = 0), expected);
         let expected = "train.learning_rate = NaN: must be 0 or above, and finite";

@@ -129,8 +129,7 @@ where
             decay: if D >= 2 { optimizer.decay } else { 0.0 },
             step: optimizer.step,
         };
-        let (updated, (first, second)) =
-            ops::adamw(value.inner(), grad, (first, second), step);
+        let (updated, (first, second)) = ops::adamw(value.inner(), grad, (first, second), step);
         let moments = Moments {
             first: first.into_primitive().tensor(),
             second: second.into_primitive().tensor(),

@@ -49,7 +49,10 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The vocabulary is smaller than the dataset's, or the configuration is no model.
-pub fn resolve_model(config: &mut RunConfig, dataset: &Dataset) -> Result<DecoderConfig, TrainError> {
+pub fn resolve_model(
+    config: &mut RunConfig,
+    dataset: &Dataset,
+) -> Result<DecoderConfig, TrainError> {
     let tokens = dataset.tokenizer().vocab_size();
     let vocab_size = &mut config.model.vocab_size;
     if *vocab_size == 0 {

@@ -1,9 +1,9 @@
 //! A sample of what the model writes by now.
 
+use emberlm_data::Tokenizer;
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
-use emberlm_tokenizer::Tokenizer;
 
 use crate::error::TrainError;
 

@@ -25,8 +25,8 @@ use burn::train::{
     TrainingItem, ValidLoader,
 };
 use emberlm_data::TokenSplit;
+use emberlm_data::Tokenizer;
 use emberlm_kernels::TrainingBackend;
-use emberlm_tokenizer::Tokenizer;
 
 use crate::checkpoint::{self, Best, Contents, Description, State};
 use crate::clip::{clip_factor, global_norm};
@@ -204,9 +204,7 @@ impl<B: TrainingBackend> Training<'_, B> {
         let factor = norm
             .clone()
             .and_then(|norm| clip_factor(norm, config.clip_norm));
-        let model = self
-            .optimizer
-            .update::<B, _>(model, grads, factor, rate);
+        let model = self.optimizer.update::<B, _>(model, grads, factor, rate);
         self.progressed.step += 1;
         self.since_line.tokens += tokens;
         (model, Stepped { loss, norm, rate })
@@ -287,9 +285,18 @@ impl<B: TrainingBackend> Training<'_, B> {
         let model = model.valid();
         if !strategy.validation.is_empty() {
             let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
-            let found = evaluate(&model.decoder, &strategy.validation, config.eval_batch, most)?;
+            let found = evaluate(
+                &model.decoder,
+                &strategy.validation,
+                config.eval_batch,
+                most,
+            )?;
             self.progressed.validation_loss = Some(found.loss);
-            if self.progressed.best.is_none_or(|best| found.loss < best.loss) {
+            if self
+                .progressed
+                .best
+                .is_none_or(|best| found.loss < best.loss)
+            {
                 let loss = found.loss;
                 self.progressed.best = Some(Best { loss, step });
             }

@@ -211,7 +211,7 @@ fn report(outcome: &Outcome) -> Result<(), CliError> {
         text += &format!("Validation loss  {loss:.4} nats per token\n");
         if let Some(floor) = &outcome.floor {
             let (nats, source) = (floor.nats_per_token, &floor.source);
-            text += &format!("Floor            {nats:.4} ({source})\n");
+            text += &format!("Floor            {nats:.4} nats per token: {source}\n");
         }
     }
     if let Some(sample) = &progressed.sample {

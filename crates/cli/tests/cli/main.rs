@@ -1,6 +1,7 @@
 //! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
 
 #![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod backends;
 mod help;

@@ -3,7 +3,8 @@
 use super::support::Sandbox;
 
 /// What is put after a `train` of the README, so that a test takes seconds.
-const SHORT: &str = " --renderer plain --steps 2 --set model.n_layers=1 --set train.sample_tokens=5";
+const SHORT: &str =
+    " --renderer plain --steps 2 --set model.n_layers=1 --set train.sample_tokens=5";
 
 fn readme() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
@@ -24,7 +25,10 @@ fn commands(readme: &str) -> Vec<String> {
 #[test]
 fn every_command_works_as_written() {
     let sandbox = Sandbox::new();
-    sandbox.write("book.txt", "The words of a book. The end of it.\n".repeat(200));
+    sandbox.write(
+        "book.txt",
+        "The words of a book. The end of it.\n".repeat(200),
+    );
     let commands = commands(&readme());
     assert!(commands.len() >= 10, "{commands:?}");
     for command in &commands {

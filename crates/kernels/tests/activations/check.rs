@@ -61,17 +61,6 @@ fn host<B: burn::tensor::backend::Backend>(tensor: Tensor<B, 1>) -> Vec<f32> {
 
 fn compare(what: &str, x: &[f32], found: &[f32], expected: &[f32]) {
     assert_eq!(found.len(), expected.len());
-    if std::env::var("MEASURE").is_ok() {
-        let w = found
-            .iter()
-            .zip(expected)
-            .map(|(f, e)| (f64::from(*f) - f64::from(*e)).abs() / f64::from(e.abs()).max(1.0))
-            .fold(0.0, f64::max);
-        eprintln!(
-            "MEASURE {what} {w:.2e} {}",
-            std::thread::current().name().unwrap()
-        );
-    }
     for ((x, found), expected) in x.iter().zip(found).zip(expected) {
         let scale = f64::from(expected.abs()).max(1.0);
         let error = (f64::from(*found) - f64::from(*expected)).abs() / scale;

@@ -30,7 +30,7 @@ pub(super) fn presets() -> Vec<Preset> {
         Preset {
             name: "pocket-tales",
             about: "a PocketTransformer that learns the built-in tales in two minutes on two CPU cores",
-            config: sized(192, 96, 4, 6, 2),
+            config: sized(256, 96, 4, 6, 2),
         },
     ]
 }

@@ -160,9 +160,6 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     };
     let difference = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
     let error = difference / squares(&mut expected.iter().copied());
-    if std::env::var("MEASURE").is_ok() {
-        eprintln!("MEASURE {what} {error:.2e}");
-    }
     assert!(
         error <= TOLERANCE,
         "{what}: relative error {error:.2e} is above {TOLERANCE:.0e}"

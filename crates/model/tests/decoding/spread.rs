@@ -37,6 +37,9 @@ fn family(name: &str) -> (String, DecoderConfig) {
     raw.kv_heads = if raw.kv_heads < raw.heads { 2 } else { 4 };
     raw.heads = 4;
     raw.init = sizes.init;
+    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+        &mut raw.feed_forward;
+    *width = 64;
     checked(raw)
 }
 

@@ -159,12 +159,6 @@ fn relative(a: &[f32], b: &[f32]) -> f64 {
 }
 
 pub fn within(what: &str, error: f64, tolerance: f64) {
-    if std::env::var("MEASURE").is_ok() {
-        eprintln!(
-            "MEASURE {what} {error:.2e} {}",
-            std::thread::current().name().unwrap()
-        );
-    }
     assert!(
         error <= tolerance,
         "{what}: relative error {error:.2e} is above {tolerance:.0e}"
