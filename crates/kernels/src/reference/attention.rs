@@ -86,13 +86,19 @@ fn weights<B: Backend>(
     let [_, kv_heads, k_len, _] = k.dims();
     let device = q.device();
     let scores = stacked(q, kv_heads).matmul(k.transpose()) * options.scale;
-    let stacked_shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
-    let scores = scores.reshape([batch, heads, q_len, k_len]);
+    let shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
     let scores = match hidden_keys::<B>(q_len, k_len, options.window, &device) {
-        Some(mask) => scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY),
+        // Added as one row to each head's scores as another: filling takes a mask of the scores' full shape, and
+        // making that takes longer than the softmax does.
+        Some(hidden) => {
+            let mask = Tensor::<B, 2>::zeros([q_len, k_len], &device);
+            let mask = mask.mask_fill(hidden, f32::NEG_INFINITY);
+            let rows = scores.reshape([batch * heads, q_len * k_len]);
+            (rows + mask.reshape([1, q_len * k_len])).reshape(shape)
+        }
         None => scores,
     };
-    softmax(scores, 3).reshape(stacked_shape)
+    softmax(scores, 3)
 }
 
 /// `[batch, heads, q_len, head_dim]` to `[batch, kv_heads, heads / kv_heads · q_len, head_dim]`.
