@@ -3,6 +3,11 @@
 use std::io;
 use std::process::{Command, Output};
 
+use emberlm_examples::Backend;
+use emberlm_model::{DecoderConfig, families};
+use emberlm_tokenizer::Tokenizer;
+use emberlm_trainer::checkpoint::{self, Contents, Description, State};
+
 fn run(program: &str, args: &[&str]) -> io::Result<Output> {
     Command::new(program).args(args).output()
 }
@@ -20,6 +25,36 @@ fn a_loop_of_ones_own_lowers_the_loss() {
     // The first is that of a model that knows nothing of 54 characters: ln 54 = 3.99 and a little more.
     assert!((3.8..4.6).contains(&losses[0]), "{}", losses[0]);
     assert!(losses[24] < 2.9, "{}", losses[24]);
+}
+
+#[test]
+fn a_run_is_sampled_from() {
+    let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();
+    let mut model = families::preset("pocket-tales").unwrap().config;
+    model.vocab_size = tokenizer.vocab_size();
+    model.n_layers = 1;
+    let decoder = DecoderConfig::try_from(model.clone()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let contents = Contents {
+        decoder: &decoder.init::<Backend>(1, &Default::default()),
+        optimizer: Vec::new(),
+        description: &Description {
+            model,
+            tokenizer: Some(tokenizer.spec()),
+        },
+        state: &State {
+            step: 1,
+            validation_loss: None,
+            best: None,
+        },
+    };
+    checkpoint::write(folder.path(), contents).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let output = run(env!("CARGO_BIN_EXE_sample"), &[path, "abc"]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // 200 tokens of a character each, and the end of the line.
+    assert_eq!(text.chars().count(), 201, "{text:?}");
 }
 
 #[test]

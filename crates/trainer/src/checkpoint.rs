@@ -230,7 +230,8 @@ impl Checkpoint {
     ) -> Result<Decoder<B>, TrainError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
         let decoder = config.init::<B>(0, device);
-        Ok(weights::load_own(decoder, &self.path.join(MODEL))?)
+        weights::load_own(decoder, &self.path.join(MODEL))
+            .map_err(|error| broken(&self.path, error.to_string()))
     }
 }
 

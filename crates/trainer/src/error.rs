@@ -66,7 +66,7 @@ pub enum TrainError {
         loss: f64,
     },
     /// The run was ended from the dashboard, at once.
-    #[error("the run was killed from the dashboard")]
+    #[error("the run was killed from the dashboard, without a last checkpoint")]
     Killed,
 }
 

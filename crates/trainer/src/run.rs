@@ -1,6 +1,7 @@
 //! A run from its configuration to its result.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -181,12 +182,22 @@ fn launch<B: TrainingBackend>(
         .metric_train_numeric(FigureMetric::gradient_norm())
         .metric_train_numeric(FigureMetric::tokens_per_second())
         .with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
-    let training = match renderer {
-        Renderer::Dashboard => training.renderer(dashboard::start(interrupter)),
-        Renderer::Plain => training.renderer(PlainRenderer::new(steps)),
-    };
     // The renderer closes when the result is dropped.
-    drop(training.launch(learner));
+    match renderer {
+        Renderer::Plain => {
+            let training = training.renderer(PlainRenderer::new(steps));
+            drop(training.launch(learner));
+        }
+        Renderer::Dashboard => {
+            let training = training.renderer(dashboard::start(interrupter));
+            // The dashboard's own way to end a run at once is to panic, on every thread in turn; the missing result
+            // tells the caller.
+            let ended = catch_unwind(AssertUnwindSafe(|| drop(training.launch(learner))));
+            if ended.is_err() {
+                dashboard::restore_terminal();
+            }
+        }
+    }
 }
 
 /// In the place of Burn's own log files: `events.jsonl` has what they would.

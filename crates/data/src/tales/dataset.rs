@@ -77,8 +77,7 @@ fn write_split(
     let mut manifest = writer.finish()?;
     manifest.floor = Some(Floor {
         nats_per_token: nats / manifest.tokens as f64,
-        source: "the entropy of these very tales, which no model can beat"
-            .to_owned(),
+        source: "the entropy of these very tales, which no model can beat".to_owned(),
     });
     Ok(manifest)
 }
