@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use emberlm_kernels::{Activation, RotaryLayout};
 
-use crate::families::Family;
-
 /// A decoder as written in a configuration file, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +49,16 @@ pub struct ModelConfig {
     pub head: Head,
     /// The first weights: kind "normal" { std, scale_residual } or "fan_in" (PyTorch's defaults).
     pub init: Init,
+}
+
+/// A published family of models; [`crate::families`] holds what each is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// PocketTransformer.
+    Pocket,
+    /// GPT-2 as nanoGPT has it.
+    Gpt2,
 }
 
 /// A normalisation with its parameters.

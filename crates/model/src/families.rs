@@ -4,21 +4,10 @@
 mod gpt2;
 mod pocket;
 
-use serde::{Deserialize, Serialize};
-
 use crate::checked::DecoderConfig;
+pub use crate::config::Family;
 use crate::config::ModelConfig;
 use crate::weights::map::Source;
-
-/// A published family of models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// PocketTransformer.
-    Pocket,
-    /// GPT-2 as nanoGPT has it.
-    Gpt2,
-}
 
 /// A named size of a family. Its vocabulary is 0 where it is the dataset's.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
-//! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] is the loop, which asks
-//! [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer: Burn's [`dashboard`] or
-//! [`plain`] lines. [`run`] puts them together.
+//! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
+//! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
+//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
 
 #![recursion_limit = "256"]
 
@@ -24,6 +24,7 @@ mod sample;
 pub mod schedule;
 pub mod strategy;
 mod trainee;
+mod training;
 
 pub use burn::train::Interrupter;
 pub use config::{DataConfig, RunConfig, TrainConfig};
