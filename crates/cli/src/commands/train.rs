@@ -227,10 +227,26 @@ fn report(outcome: &Outcome) -> Result<(), CliError> {
     out.flush().map_err(CliError::stdout)
 }
 
+/// Columns of the sample's text: it is read, not copied.
+const COLUMNS: usize = 78;
+
+/// The text's lines indented, each broken between words where it is long.
 fn indented(text: &str) -> String {
-    let lines = text.trim().lines().filter(|line| !line.is_empty());
-    let lines: Vec<String> = lines.map(|line| format!("  {line}")).collect();
-    lines.join("\n")
+    let mut out = String::new();
+    for line in text.trim().lines().filter(|line| !line.is_empty()) {
+        let mut column = COLUMNS;
+        for word in line.split(' ') {
+            let width = word.chars().count() + 1;
+            if column + width > COLUMNS {
+                out += if out.is_empty() { " " } else { "\n " };
+                column = 0;
+            }
+            out.push(' ');
+            out += word;
+            column += width;
+        }
+    }
+    out
 }
 
 /// How the user can start this program again: by Cargo where Cargo built it.
@@ -243,5 +259,23 @@ fn program() -> &'static str {
         "cargo run --release --"
     } else {
         "emberlm"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::indented;
+
+    #[test]
+    fn a_sample_is_broken_between_words() {
+        assert_eq!(indented("one two\n\nthree\n"), "  one two\n  three");
+        let text = indented(&"word ".repeat(40));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("  word") && line.len() <= 80)
+        );
     }
 }
