@@ -11,7 +11,7 @@ fn refused(sandbox: &Sandbox, line: &str) -> String {
 
 fn with_data() -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "a few words to learn from\n".repeat(10));
+    sandbox.write("text.txt", "a few words to learn from\n".repeat(30));
     sandbox
         .words("prepare text.txt --out data --tokenizer char")
         .ok();
