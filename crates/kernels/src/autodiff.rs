@@ -2,25 +2,25 @@
 //!
 //! The AdamW update has none: it is never differentiated.
 
-mod activation;
 mod attention;
 mod head_loss;
-mod norm;
+mod kept_input;
 mod rotary;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Activation, AttentionOptions, Backend, HeadLoss, Normalization, RotaryLayout};
+use crate::{Activation, AttentionOptions, Backend, Normalization, RotaryLayout};
+use kept_input::kept_input;
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        activation::activation::<B, C>(kind, x)
+        kept_input::<_, B, C>(kind, x, B::activation, B::activation_backward)
     }
 
     fn normalize(kind: Normalization, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        norm::normalize::<B, C>(kind, x)
+        kept_input::<_, B, C>(kind, x, B::normalize, B::normalize_backward)
     }
 
     fn rotary(
@@ -45,7 +45,7 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
-    ) -> HeadLoss<Self> {
+    ) -> FloatTensor<Self> {
         head_loss::head_loss::<B, C>(hidden, weight, targets)
     }
 }

@@ -25,13 +25,6 @@ pub struct AttentionGradients<B: BurnBackend> {
     pub v: FloatTensor<B>,
 }
 
-/// The loss of a language-model head and what its backward needs.
-#[derive(Clone, Debug)]
-pub struct HeadLoss<B: BurnBackend> {
-    /// Sum over the tokens of `-ln softmax(logits)[target]`, `[1]`.
-    pub loss: FloatTensor<B>,
-}
-
 /// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
 #[derive(Clone, Debug)]
 pub struct HeadLossGradients<B: BurnBackend> {
@@ -139,12 +132,12 @@ pub trait Backend: BurnBackend {
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`.
+    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`; the loss is `[1]`.
     fn head_loss(
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
-    ) -> HeadLoss<Self> {
+    ) -> FloatTensor<Self> {
         let rows = reference::rows_per_block::<Self>(&weight);
         reference::head_loss::<Self>(hidden, weight, targets, rows)
     }

@@ -21,8 +21,7 @@ mod rotary;
 pub use activation::Activation;
 pub use attention::AttentionOptions;
 pub use backend::{
-    AdamWStep, AttentionGradients, AttentionState, Backend, HeadLoss, HeadLossGradients,
-    TrainingBackend,
+    AdamWStep, AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
 };
 pub use norm::Normalization;
 pub use rotary::RotaryLayout;

@@ -58,7 +58,11 @@ pub fn head_loss<B: Backend>(
     weight: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
 ) -> Tensor<B, 1> {
-    tensor(B::head_loss(float(hidden), float(weight), targets.into_primitive()).loss)
+    tensor(B::head_loss(
+        float(hidden),
+        float(weight),
+        targets.into_primitive(),
+    ))
 }
 
 /// [`Backend::adamw`]: `(parameter, moment1, moment2)` after the update.

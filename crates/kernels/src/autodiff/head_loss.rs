@@ -9,7 +9,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::Shape;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Backend, HeadLoss};
+use crate::Backend;
 
 #[derive(Debug)]
 struct HeadLossBackward;
@@ -41,8 +41,8 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,
-) -> HeadLoss<Autodiff<B, C>> {
-    let loss = match HeadLossBackward
+) -> FloatTensor<Autodiff<B, C>> {
+    match HeadLossBackward
         .prepare::<C>([hidden.node, weight.node])
         .compute_bound()
         .stateful()
@@ -52,8 +52,7 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
             prep.finish((made.hidden, made.weight), made.loss)
         }
         OpsKind::UnTracked(prep) => {
-            prep.finish(B::head_loss(hidden.primitive, weight.primitive, targets).loss)
+            prep.finish(B::head_loss(hidden.primitive, weight.primitive, targets))
         }
-    };
-    HeadLoss { loss }
+    }
 }

@@ -5,7 +5,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::{primitive, typed};
-use crate::{HeadLoss, HeadLossGradients};
+use crate::HeadLossGradients;
 
 /// Logits held at once: 64 MiB of f32.
 const BLOCK_ELEMENTS: usize = 1 << 24;
@@ -21,18 +21,16 @@ pub fn head_loss<B: Backend>(
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
     rows: usize,
-) -> HeadLoss<B> {
+) -> FloatTensor<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let mut loss = Tensor::zeros([1], &weight.device());
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.matmul(weight.clone().transpose()); // [rows, vocab_size]
         let target_logits = logits.clone().gather(1, block.targets.unsqueeze_dim(1)); // [rows, 1]
-        let (_, log_sum) = exponentials(logits);
+        let log_sum = exponentials(logits).log_sum;
         loss = loss + (log_sum - target_logits).sum();
     }
-    HeadLoss {
-        loss: primitive(loss),
-    }
+    primitive(loss)
 }
 
 /// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
@@ -55,7 +53,8 @@ pub fn head_loss_gradients<B: Backend>(
         let target_logits = logits
             .clone()
             .gather(1, block.targets.clone().unsqueeze_dim(1)); // [rows, 1]
-        let (probabilities, log_sum) = exponentials(logits);
+        let Exponentials { exp, sum, log_sum } = exponentials(logits);
+        let probabilities = exp / sum;
         loss = loss + (log_sum - target_logits).sum();
         let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
         hidden_grads.push(probabilities.clone().matmul(weight.clone()) - target_rows);
@@ -99,10 +98,20 @@ fn blocks<B: Backend>(
     })
 }
 
-/// `softmax(logits)` `[rows, vocab_size]` and `ln Σ exp(logits)` `[rows, 1]`.
-fn exponentials<B: Backend>(logits: Tensor<B, 2>) -> (Tensor<B, 2>, Tensor<B, 2>) {
+/// The pieces of a softmax.
+struct Exponentials<B: Backend> {
+    /// `exp(logits - max)`, `[rows, vocab_size]`.
+    exp: Tensor<B, 2>,
+    /// Its sum over the vocabulary, `[rows, 1]`.
+    sum: Tensor<B, 2>,
+    /// `ln Σ exp(logits)`, `[rows, 1]`.
+    log_sum: Tensor<B, 2>,
+}
+
+fn exponentials<B: Backend>(logits: Tensor<B, 2>) -> Exponentials<B> {
     let max = logits.clone().max_dim(1); // [rows, 1]
     let exp = (logits - max.clone()).exp();
     let sum = exp.clone().sum_dim(1); // [rows, 1]
-    (exp / sum.clone(), sum.log() + max)
+    let log_sum = sum.clone().log() + max;
+    Exponentials { exp, sum, log_sum }
 }

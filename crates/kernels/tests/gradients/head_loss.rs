@@ -41,7 +41,7 @@ impl Case {
             self.targets::<Reference>().into_primitive(),
             usize::MAX,
         );
-        with_gradients(typed::<Reference, 1>(made.loss), &[&hidden, &weight])
+        with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight])
     }
 }
 
@@ -77,7 +77,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, seed: u64) {
         case.targets::<B>().into_primitive(),
         rows,
     );
-    let loss = host(typed::<B, 1>(loss.loss));
+    let loss = host(typed::<B, 1>(loss));
     assert_close("the loss alone, in blocks", &loss, &case.expected()[0]);
 }
 
