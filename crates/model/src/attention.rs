@@ -36,7 +36,8 @@ pub struct Attention<B: BurnBackend> {
 }
 
 impl<B: Backend> Attention<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
+    pub(crate) fn init(from: &Initializer<'_, B>, layer: usize, config: &DecoderConfig) -> Self {
+        let path = format!("blocks.{layer}.attention");
         let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
         let qkv_shape = [config.d_model, (heads + 2 * kv_heads) * head_dim];
         let out_shape = [heads * head_dim, config.d_model];
@@ -67,7 +68,7 @@ impl<B: Backend> Attention<B> {
             head_dim,
             options: AttentionOptions {
                 scale: 1.0 / (head_dim as f64).sqrt(),
-                window: (config.window > 0).then_some(config.window),
+                window: config.window_of(layer),
                 dropout: config.dropout_at(DropoutSite::Attention),
             },
         }

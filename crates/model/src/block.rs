@@ -48,12 +48,13 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
+    pub(crate) fn init(from: &Initializer<'_, B>, layer: usize, config: &DecoderConfig) -> Self {
+        let path = format!("blocks.{layer}");
         let norm = || NormLayer::init(from, config.norm, config.d_model);
         let shared = config.wiring == Wiring::Parallel { shared_norm: true };
         Self {
             norm1: norm(),
-            attention: Attention::init(from, &format!("{path}.attention"), config),
+            attention: Attention::init(from, layer, config),
             norm2: (!shared).then(norm),
             feed_forward: FeedForwardLayer::init(from, &format!("{path}.feed_forward"), config),
             wiring: config.wiring,

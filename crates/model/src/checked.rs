@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use emberlm_kernels::Activation;
+
 use crate::config::{DropoutSite, FeedForward, ModelConfig, Norm, Position, RotaryScaling};
 use crate::error::{ConfigError, InputError};
 
@@ -40,6 +42,35 @@ impl DecoderConfig {
         match self.feed_forward {
             FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. } => width,
         }
+    }
+
+    /// The feed-forward part's activation.
+    pub fn activation(&self) -> Activation {
+        match self.feed_forward {
+            FeedForward::Dense { activation, .. } | FeedForward::Gated { activation, .. } => {
+                activation
+            }
+        }
+    }
+
+    /// The norms' ε.
+    pub fn norm_epsilon(&self) -> f64 {
+        match self.norm {
+            Norm::Layer { epsilon, .. } | Norm::Rms { epsilon } | Norm::UnitRms { epsilon } => {
+                epsilon
+            }
+        }
+    }
+
+    /// How many of the newest tokens the attention of block `layer` sees; none where it sees all.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        let full = self.window == 0 || self.full_attention_layers.contains(&layer);
+        (!full).then_some(self.window)
+    }
+
+    /// What the logits are multiplied by.
+    pub fn logit_scale(&self) -> Option<f64> {
+        self.head.scaled.then(|| 1.0 / (self.d_model as f64).sqrt())
     }
 
     /// The dropout probability at a site: 0 where it does not act.
@@ -119,6 +150,14 @@ fn fill_defaults(raw: &mut ModelConfig) -> Result<(), ConfigError> {
 }
 
 fn check_attention(raw: &ModelConfig) -> Result<(), ConfigError> {
+    if let Some(&layer) = raw
+        .full_attention_layers
+        .iter()
+        .find(|&&l| l >= raw.n_layers)
+    {
+        let rule = format!("must be below n_layers = {}", raw.n_layers);
+        return Err(ConfigError::new("full_attention_layers", layer, rule));
+    }
     if raw.kv_heads > raw.heads || !raw.heads.is_multiple_of(raw.kv_heads) {
         let rule = format!("must divide heads = {}", raw.heads);
         return Err(ConfigError::new("kv_heads", raw.kv_heads, rule));

@@ -9,7 +9,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family it stems from, whose tensor names exchanged weights have: "pocket" or "gpt2".
+    /// The published family it stems from, whose tensor names exchanged weights have: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3" or "palm".
     pub family: Family,
     /// Number of token ids; 0 takes the dataset's.
     pub vocab_size: usize,
@@ -27,12 +27,18 @@ pub struct ModelConfig {
     pub head_dim: usize,
     /// An attention sees only so many of the newest tokens; 0 sees all.
     pub window: usize,
+    /// The blocks, counted from 0, that see all tokens in spite of the window.
+    #[serde(default)]
+    pub full_attention_layers: Vec<usize>,
     /// Normalise queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
     /// Probability of dropping an element while training.
     pub dropout: f64,
     /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (what a sublayer adds).
     pub dropout_sites: Vec<DropoutSite>,
+    /// Multiply the embeddings by √d_model before anything is added to them.
+    #[serde(default)]
+    pub scale_embedding: bool,
     /// Normalise the embeddings before the first block.
     pub norm_embedding: bool,
     /// Which linear maps have a bias.
@@ -45,9 +51,9 @@ pub struct ModelConfig {
     pub feed_forward: FeedForward,
     /// How a block's sublayers and norms are wired: kind "pre_norm", "post_norm" or "parallel" { shared_norm }.
     pub wiring: Wiring,
-    /// The output projection: tied to the embedding or not, with or without bias, soft_cap (0: none).
+    /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (0: none).
     pub head: Head,
-    /// The first weights: kind "normal" { std, scale_residual } or "fan_in" (PyTorch's defaults).
+    /// The first weights: kind "normal" { std, scale_residual }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
 }
 
@@ -57,8 +63,28 @@ pub struct ModelConfig {
 pub enum Family {
     /// PocketTransformer.
     Pocket,
-    /// GPT-2 as nanoGPT has it.
+    /// The decoder of "Attention Is All You Need".
+    Vanilla,
+    /// The same with its norms first, learned positions and GELU.
+    Prenorm,
+    /// Stanford CS336's.
+    Cs336,
+    /// GPT-2.
     Gpt2,
+    /// GPT-J.
+    Gptj,
+    /// GPT-NeoX and Pythia.
+    GptNeox,
+    /// LLaMA, its second and third version too.
+    Llama,
+    /// Mistral 7B.
+    Mistral,
+    /// Qwen2 and Qwen2.5.
+    Qwen2,
+    /// Qwen3's dense models.
+    Qwen3,
+    /// PaLM.
+    Palm,
 }
 
 /// A normalisation with its parameters.
@@ -202,6 +228,9 @@ pub struct Head {
     pub tied: bool,
     /// Whether it has a bias.
     pub bias: bool,
+    /// Whether logits are multiplied by 1/√d_model, before a bias is added.
+    #[serde(default)]
+    pub scaled: bool,
     /// Bounds logits to ±cap by `cap · tanh(logits / cap)`; 0 for no bound.
     #[serde(default)]
     pub soft_cap: f64,
@@ -235,4 +264,12 @@ pub enum Init {
     },
     /// PyTorch's defaults: embeddings `N(0, 1)`, maps and their biases uniform in `±1/√fan_in`.
     FanIn,
+    /// Maps `N(0, 1/fan_in)`, embeddings `N(0, 1)`, biases 0 (Chowdhery et al. 2022, section 5).
+    LeCun,
+    /// Every table and map `N(0, 2/(rows + columns))`, cut at three standard deviations, biases 0 (Glorot and Bengio
+    /// 2010).
+    TruncatedXavier,
+    /// `N(0, 2/(5 · d_model))` (Nguyen and Salazar 2019), maps into the residual stream with the standard deviation
+    /// `2/(n_layers · √d_model)` (Wang and Komatsuzaki 2021), biases 0.
+    Small,
 }

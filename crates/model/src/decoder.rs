@@ -45,25 +45,34 @@ pub struct Decoder<B: BurnBackend> {
 impl DecoderConfig {
     /// A model with its first weights, a function of the configuration and `seed` alone.
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
-        let from = Initializer::new(self, seed, device);
+        self.from_initializer(&Initializer::new(self, Some(seed), device))
+    }
+
+    /// A model whose maps and embeddings are zeros, for weights to be read over them. Zeroed memory is not touched
+    /// before that, so that what is held while reading is the weights alone.
+    pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
+        self.from_initializer(&Initializer::new(self, None, device))
+    }
+
+    fn from_initializer<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
         let table = [self.vocab_size, self.d_model];
         let head = || from.map("head", table, self.d_model, MapInto::Hidden);
         Decoder {
             tokens: from.embedding("tokens", table),
-            positions: AddedPositions::init(&from, self),
+            positions: AddedPositions::init(from, self),
             norm_embedding: self
                 .norm_embedding
-                .then(|| NormLayer::init(&from, self.norm, self.d_model)),
+                .then(|| NormLayer::init(from, self.norm, self.d_model)),
             blocks: (0..self.n_layers)
-                .map(|layer| Block::init(&from, &format!("blocks.{layer}"), self))
+                .map(|layer| Block::init(from, layer, self))
                 .collect(),
-            norm_final: NormLayer::init(&from, self.norm, self.d_model),
+            norm_final: NormLayer::init(from, self.norm, self.d_model),
             head: (!self.head.tied).then(head),
             head_bias: self
                 .head
                 .bias
                 .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
-            rotary: RotaryTable::init(self, device),
+            rotary: RotaryTable::init(self, from.device()),
             config: self.clone(),
         }
     }
@@ -113,20 +122,39 @@ impl<B: Backend> Decoder<B> {
         let [batch, seq] = tokens.dims();
         let hidden = self.hidden(tokens, None);
         let targets = targets.reshape([batch * seq]); // [tokens]
-        if self.head_bias.is_some() || self.config.head.soft_cap > 0.0 {
+        if self.config.head.soft_cap > 0.0 {
             let logits = self.logits(hidden);
             let logits = logits.reshape([batch * seq, self.config.vocab_size]);
             let chosen = log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1)); // [tokens, 1]
             return -chosen.sum();
         }
         let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
-        ops::head_loss(hidden, self.head_weight(), targets)
+        let hidden = self.scaled_hidden(hidden);
+        let Some(bias) = &self.head_bias else {
+            return ops::head_loss(hidden, self.head_weight(), targets);
+        };
+        // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
+        let ones = Tensor::ones([batch * seq, 1], &hidden.device());
+        let weight = Tensor::cat(vec![self.head_weight(), bias.val().unsqueeze_dim(1)], 1);
+        ops::head_loss(Tensor::cat(vec![hidden, ones], 1), weight, targets)
+    }
+
+    /// What the head's weight is multiplied with: the hidden states `[tokens, d_model]`, scaled where the head is.
+    fn scaled_hidden(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        match self.config.logit_scale() {
+            Some(scale) => hidden * scale,
+            None => hidden,
+        }
     }
 
     /// The states before the head, `[batch, seq, d_model]`.
     fn hidden(&self, tokens: Tensor<B, 2, Int>, cache: Option<&mut KvCache<B>>) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
+        let x = match self.config.scale_embedding {
+            true => x * (self.config.d_model as f64).sqrt(),
+            false => x,
+        };
         let x = self.positions.add(x, offset);
         let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
         let mut x = match &self.norm_embedding {
@@ -145,6 +173,7 @@ impl<B: Backend> Decoder<B> {
     fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
         let [batch, seq, width] = hidden.dims();
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
+        let hidden = self.scaled_hidden(hidden);
         let logits = hidden.matmul(self.head_weight().transpose()); // [tokens, vocab_size]
         let logits = match &self.head_bias {
             Some(bias) => logits + bias.val().unsqueeze::<2>(),

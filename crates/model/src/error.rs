@@ -85,17 +85,105 @@ pub enum WeightsError {
         expected: Vec<usize>,
     },
     /// A tensor of a type that is not read.
-    #[error("tensor `{name}` has type {found}: only F32 is read here")]
+    #[error("tensor `{name}` has type {found}: only F32, F16 and BF16 are read")]
     Type {
         /// Its name in the file.
         name: String,
         /// Its type there.
         found: String,
     },
+    /// A head that should be the embedding but is not.
+    #[error("tensor `{name}` is not `{embedding}`, though the configuration ties them")]
+    NotTied {
+        /// The head's name in the file.
+        name: String,
+        /// The embedding's.
+        embedding: String,
+    },
+    /// An index of shards that does not fit them.
+    #[error("{path}: {reason}")]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Tensors that the model has no place for.
     #[error("tensors left over: {}", names.join(", "))]
     LeftOver {
         /// Their names.
         names: Vec<String>,
+    },
+}
+
+/// A Hugging Face model directory that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum HuggingFaceError {
+    /// A file cannot be read or written.
+    #[error("{path}: {reason}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The configuration is no JSON object.
+    #[error("{path} is no JSON object: {reason}")]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A field of the configuration that this project does not compute.
+    #[error("config.json: `{field}` = {value}: {rule}")]
+    Field {
+        /// The field's path.
+        field: String,
+        /// Its value, as JSON.
+        value: String,
+        /// What it must be.
+        rule: String,
+    },
+    /// Weights only in PyTorch's pickle format.
+    #[error(
+        "{path} is a PyTorch pickle, which can run any program when it is opened: it is not read"
+    )]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No weights at all.
+    #[error("{path} has no model.safetensors and no model.safetensors.index.json")]
+    NoWeights {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A family that `transformers` has no type for.
+    #[error("`transformers` has no type for the family `{family}`")]
+    NoType {
+        /// The family's name.
+        family: &'static str,
+    },
+    /// A model that its family's type cannot express.
+    #[error("`transformers`' type `{model_type}` cannot express model.{field} = {value}")]
+    NotExpressible {
+        /// The type.
+        model_type: &'static str,
+        /// The field's path below `model`.
+        field: String,
+        /// Its value.
+        value: String,
+    },
+    /// The configuration describes no model.
+    #[error("config.json describes no model: {0}")]
+    Config(#[from] ConfigError),
+    /// The weights are not the model's.
+    #[error("{path}: {source}")]
+    Weights {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with them.
+        source: WeightsError,
     },
 }

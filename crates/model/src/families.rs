@@ -1,13 +1,28 @@
-//! The published models. To add one: a file here with its equations, sizes and weight map, and a line in each of
-//! [`Family`]'s two tables.
+//! The published models. To add one: a file here with its equations, sizes and weight map, a variant of [`Family`] and
+//! a line in its table below; `docs/families.md` lists them.
 
+mod cs336;
 mod gpt2;
+mod gpt_neox;
+mod gptj;
+mod llama;
+mod mistral;
+mod palm;
 mod pocket;
+mod prenorm;
+mod qwen2;
+mod qwen3;
+mod vanilla;
 
 use crate::checked::DecoderConfig;
 pub use crate::config::Family;
-use crate::config::ModelConfig;
+use crate::config::{
+    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling,
+    Wiring,
+};
+use crate::hugging_face::Exchange;
 use crate::weights::map::Source;
+use emberlm_kernels::{Activation, RotaryLayout};
 
 /// A named size of a family. Its vocabulary is 0 where it is the dataset's.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,24 +35,84 @@ pub struct Preset {
     pub config: ModelConfig,
 }
 
+impl Preset {
+    fn new(name: &'static str, about: &'static str, config: ModelConfig) -> Self {
+        Self {
+            name,
+            about,
+            config,
+        }
+    }
+}
+
+/// What a family is.
+struct Definition {
+    /// As in configuration files.
+    name: &'static str,
+    /// Its sizes; the first is what the family's name stands for.
+    presets: fn() -> Vec<Preset>,
+    /// Where its published checkpoints hold the parameter of a path.
+    source: fn(&DecoderConfig, &str) -> Option<Source>,
+    /// Its Hugging Face type; none where `transformers` has none.
+    exchange: Option<fn() -> Exchange>,
+}
+
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 2] = [Self::Pocket, Self::Gpt2];
+    pub const ALL: [Self; 12] = [
+        Self::Pocket,
+        Self::Vanilla,
+        Self::Prenorm,
+        Self::Cs336,
+        Self::Gpt2,
+        Self::Gptj,
+        Self::GptNeox,
+        Self::Llama,
+        Self::Mistral,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Palm,
+    ];
+
+    fn definition(self) -> Definition {
+        match self {
+            Self::Pocket => pocket::DEFINITION,
+            Self::Vanilla => vanilla::DEFINITION,
+            Self::Prenorm => prenorm::DEFINITION,
+            Self::Cs336 => cs336::DEFINITION,
+            Self::Gpt2 => gpt2::DEFINITION,
+            Self::Gptj => gptj::DEFINITION,
+            Self::GptNeox => gpt_neox::DEFINITION,
+            Self::Llama => llama::DEFINITION,
+            Self::Mistral => mistral::DEFINITION,
+            Self::Qwen2 => qwen2::DEFINITION,
+            Self::Qwen3 => qwen3::DEFINITION,
+            Self::Palm => palm::DEFINITION,
+        }
+    }
+
+    /// Its name in configuration files.
+    pub fn name(self) -> &'static str {
+        self.definition().name
+    }
 
     /// Its named sizes.
     pub fn presets(self) -> Vec<Preset> {
-        match self {
-            Self::Pocket => pocket::presets(),
-            Self::Gpt2 => gpt2::presets(),
-        }
+        (self.definition().presets)()
     }
 
     /// Where the family's published checkpoints hold the parameter of a path; none where they have no such.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
-        match self {
-            Self::Pocket => pocket::source(config, path),
-            Self::Gpt2 => gpt2::source(config, path),
-        }
+        (self.definition().source)(config, path)
+    }
+
+    /// Its Hugging Face type, if `transformers` has one.
+    pub fn model_type(self) -> Option<&'static str> {
+        self.exchange().map(|exchange| exchange.model_type)
+    }
+
+    pub(crate) fn exchange(self) -> Option<Exchange> {
+        self.definition().exchange.map(|exchange| exchange())
     }
 }
 
@@ -46,7 +121,98 @@ pub fn presets() -> Vec<Preset> {
     Family::ALL.into_iter().flat_map(Family::presets).collect()
 }
 
-/// The preset of a name.
+/// The preset of a name; a family's name is its first preset's too.
 pub fn preset(name: &str) -> Option<Preset> {
-    presets().into_iter().find(|preset| preset.name == name)
+    let of_family = || {
+        let family = Family::ALL
+            .into_iter()
+            .find(|family| family.name() == name)?;
+        family.presets().into_iter().next()
+    };
+    presets()
+        .into_iter()
+        .find(|preset| preset.name == name)
+        .or_else(of_family)
+}
+
+/// What most families have in common: norms first, one key-value head per query head, no biases, an untied head. Each
+/// family says where it differs.
+fn common(family: Family) -> ModelConfig {
+    ModelConfig {
+        family,
+        vocab_size: 0,
+        seq_len: 1024,
+        d_model: 768,
+        n_layers: 12,
+        heads: 12,
+        kv_heads: 12,
+        head_dim: 0,
+        window: 0,
+        full_attention_layers: Vec::new(),
+        qk_norm: false,
+        dropout: 0.0,
+        dropout_sites: vec![
+            DropoutSite::Embedding,
+            DropoutSite::Attention,
+            DropoutSite::Residual,
+        ],
+        scale_embedding: false,
+        norm_embedding: false,
+        bias: Biases::all(false),
+        norm: Norm::Rms { epsilon: 1e-5 },
+        position: rotary(0, 10_000.0, RotaryLayout::HalfSplit),
+        feed_forward: FeedForward::Gated {
+            activation: Activation::Silu,
+            width: 0,
+        },
+        wiring: Wiring::PreNorm,
+        head: Head {
+            tied: false,
+            bias: false,
+            scaled: false,
+            soft_cap: 0.0,
+        },
+        init: Init::Normal {
+            std: 0.02,
+            scale_residual: false,
+        },
+    }
+}
+
+fn rotary(dims: usize, base: f64, layout: RotaryLayout) -> Position {
+    Position::Rotary {
+        dims,
+        base,
+        layout,
+        scaling: RotaryScaling::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_written_by_its_name() {
+        for family in Family::ALL {
+            let written = serde_json::to_value(family).expect("JSON");
+            assert_eq!(written, family.name());
+        }
+    }
+
+    #[test]
+    fn presets_have_one_name_each_and_are_models() {
+        let mut names: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{names:?}");
+        for preset in presets() {
+            let mut config = preset.config;
+            config.vocab_size = config.vocab_size.max(1);
+            if let Err(error) = DecoderConfig::try_from(config) {
+                panic!("{}: {error}", preset.name);
+            }
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! The first weights.
 //!
-//! | part | `normal { std }` | `fan_in` |
-//! |---|---|---|
-//! | token and position embeddings | N(0, std²) | N(0, 1) |
-//! | a map `[in, out]` | N(0, std²) | U(±1/√in) |
-//! | a map into the residual stream | N(0, (std/√(2·n_layers))²) with `scale_residual`, else as a map | as a map |
-//! | an untied head | as a map | as a map |
-//! | a map's bias | 0 | U(±1/√in) |
-//! | a norm's gain, its bias | 1, 0 | 1, 0 |
+//! | part | `normal { std }` | `fan_in` | `le_cun` | `truncated_xavier` | `small` |
+//! |---|---|---|---|---|---|
+//! | token and position embeddings | N(0, std²) | N(0, 1) | N(0, 1) | N(0, 2/(rows + d)), cut at 3σ | N(0, 2/(5d)) |
+//! | a map `[in, out]` | N(0, std²) | U(±1/√in) | N(0, 1/in) | N(0, 2/(in + out)), cut at 3σ | N(0, 2/(5d)) |
+//! | a map into the residual stream | with `scale_residual` N(0, std²/(2·n_layers)), else as a map | as a map | as a map | as a map | N(0, 4/(n_layers²·d)) |
+//! | an untied head | as a map | as a map | as a map | as a map | as a map |
+//! | a map's bias | 0 | U(±1/√in) | 0 | 0 | 0 |
+//! | a norm's gain, its bias | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
+//!
+//! `d` is `d_model`.
 //!
 //! Numbers are drawn on the host, each parameter from a stream of its own that depends on the seed and the parameter's
 //! path alone: the same model on every backend, whatever else is in it.
@@ -36,15 +38,18 @@ pub(crate) enum MapInto {
 pub(crate) struct Initializer<'a, B: Backend> {
     init: Init,
     n_layers: usize,
-    seed: u64,
+    d_model: usize,
+    /// None leaves zeros, for weights that are read over them.
+    seed: Option<u64>,
     device: &'a Device<B>,
 }
 
 impl<'a, B: Backend> Initializer<'a, B> {
-    pub(crate) fn new(config: &DecoderConfig, seed: u64, device: &'a Device<B>) -> Self {
+    pub(crate) fn new(config: &DecoderConfig, seed: Option<u64>, device: &'a Device<B>) -> Self {
         Self {
             init: config.init,
             n_layers: config.n_layers,
+            d_model: config.d_model,
             seed,
             device,
         }
@@ -56,11 +61,16 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// An embedding's rows, `[count, d_model]`.
     pub(crate) fn embedding(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
-        let std = match self.init {
-            Init::Normal { std, .. } => std,
-            Init::FanIn => 1.0,
-        };
-        self.param(self.normal(path, shape.iter().product(), std), shape)
+        self.drawn(
+            path,
+            shape,
+            match self.init {
+                Init::Normal { std, .. } => Drawn::Normal(std),
+                Init::FanIn | Init::LeCun => Drawn::Normal(1.0),
+                Init::TruncatedXavier => xavier(shape),
+                Init::Small => self.small(),
+            },
+        )
     }
 
     /// A map's weight of `fan_in` inputs, of any layout.
@@ -71,32 +81,39 @@ impl<'a, B: Backend> Initializer<'a, B> {
         fan_in: usize,
         into: MapInto,
     ) -> Param<Tensor<B, 2>> {
-        let count = shape.iter().product();
-        let values = match self.init {
-            Init::Normal {
-                std,
-                scale_residual,
-            } => {
-                let residual = scale_residual && into == MapInto::Residual;
-                let scale = if residual {
-                    (2.0 * self.n_layers as f64).sqrt()
-                } else {
-                    1.0
-                };
-                self.normal(path, count, std / scale)
-            }
-            Init::FanIn => self.uniform(path, count, 1.0 / (fan_in as f64).sqrt()),
-        };
-        self.param(values, shape)
+        let (residual, layers) = (into == MapInto::Residual, self.n_layers as f64);
+        let fan_in = fan_in as f64;
+        self.drawn(
+            path,
+            shape,
+            match self.init {
+                Init::Normal {
+                    std,
+                    scale_residual,
+                } if residual && scale_residual => Drawn::Normal(std / (2.0 * layers).sqrt()),
+                Init::Normal { std, .. } => Drawn::Normal(std),
+                Init::FanIn => Drawn::Uniform(1.0 / fan_in.sqrt()),
+                Init::LeCun => Drawn::Normal(1.0 / fan_in.sqrt()),
+                Init::TruncatedXavier => xavier(shape),
+                Init::Small if residual => {
+                    Drawn::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
+                }
+                Init::Small => self.small(),
+            },
+        )
     }
 
     /// A map's bias, `[width]`.
     pub(crate) fn bias(&self, path: &str, width: usize, fan_in: usize) -> Param<Tensor<B, 1>> {
-        let values = match self.init {
-            Init::Normal { .. } => vec![0.0; width],
-            Init::FanIn => self.uniform(path, width, 1.0 / (fan_in as f64).sqrt()),
-        };
-        self.param(values, [width])
+        match self.init {
+            Init::FanIn => {
+                let bound = 1.0 / (fan_in as f64).sqrt();
+                self.drawn(path, [width], Drawn::Uniform(bound))
+            }
+            Init::Normal { .. } | Init::LeCun | Init::TruncatedXavier | Init::Small => {
+                self.constant(0.0, width)
+            }
+        }
     }
 
     /// The same number everywhere, `[width]`.
@@ -104,34 +121,68 @@ impl<'a, B: Backend> Initializer<'a, B> {
         self.param(vec![value; width], [width])
     }
 
-    fn normal(&self, path: &str, count: usize, std: f64) -> Vec<f32> {
-        let rng = self.stream(path);
-        let std = std as f32;
-        Distribution::<f32>::sample_iter(StandardNormal, rng)
-            .take(count)
-            .map(|z| z * std)
-            .collect()
+    fn small(&self) -> Drawn {
+        Drawn::Normal((2.0 / (5.0 * self.d_model as f64)).sqrt())
     }
 
-    fn uniform(&self, path: &str, count: usize, bound: f64) -> Vec<f32> {
-        let rng = self.stream(path);
-        let bound = bound as f32;
-        match Uniform::new_inclusive(-bound, bound) {
-            Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
-            // Only a bound that is not finite ends here, which a fan-in of at least 1 cannot give.
-            Err(_) => vec![0.0; count],
-        }
-    }
-
-    fn stream(&self, path: &str) -> ChaCha8Rng {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+    fn drawn<const D: usize>(
+        &self,
+        path: &str,
+        shape: [usize; D],
+        from: Drawn,
+    ) -> Param<Tensor<B, D>> {
+        let Some(seed) = self.seed else {
+            return Param::from_tensor(Tensor::zeros(shape, self.device));
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(fnv1a(path));
-        rng
+        self.param(from.sample(rng, shape.iter().product()), shape)
     }
 
     fn param<const D: usize>(&self, values: Vec<f32>, shape: [usize; D]) -> Param<Tensor<B, D>> {
         let data = TensorData::new(values, shape);
         Param::from_tensor(Tensor::from_data(data, self.device))
+    }
+}
+
+/// `N(0, 2/(rows + columns))` cut at three standard deviations; a table's sum is the same either way round.
+fn xavier(shape: [usize; 2]) -> Drawn {
+    Drawn::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
+}
+
+/// A distribution around 0.
+#[derive(Clone, Copy, Debug)]
+enum Drawn {
+    /// By its standard deviation.
+    Normal(f64),
+    /// A normal one by its standard deviation; what lies beyond three of them is drawn again.
+    Truncated(f64),
+    /// By its bound.
+    Uniform(f64),
+}
+
+impl Drawn {
+    fn sample(self, rng: ChaCha8Rng, count: usize) -> Vec<f32> {
+        let normal = |std: f64, cut: f32| {
+            let std = std as f32;
+            Distribution::<f32>::sample_iter(StandardNormal, rng.clone())
+                .filter(move |z: &f32| z.abs() <= cut)
+                .take(count)
+                .map(move |z| z * std)
+                .collect()
+        };
+        match self {
+            Self::Normal(std) => normal(std, f32::INFINITY),
+            Self::Truncated(std) => normal(std, 3.0),
+            Self::Uniform(bound) => {
+                let bound = bound as f32;
+                match Uniform::new_inclusive(-bound, bound) {
+                    Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
+                    // Only a bound that is not finite ends here, which a fan-in of at least 1 cannot give.
+                    Err(_) => vec![0.0; count],
+                }
+            }
+        }
     }
 }
 

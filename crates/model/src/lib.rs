@@ -3,7 +3,8 @@
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s) and projects; [`kv_cache`] lets it go on where it stopped; [`count`] says how large it is;
-//! [`weights`] reads and writes it; [`families`] are the published models, one declarative file each.
+//! [`weights`] reads and writes it; [`families`] are the published models, one declarative file each, and
+//! [`hugging_face`] the directories that they are exchanged in.
 
 #![recursion_limit = "256"]
 
@@ -17,6 +18,7 @@ mod dropout;
 pub mod error;
 pub mod families;
 mod feed_forward;
+pub mod hugging_face;
 mod init;
 pub mod kv_cache;
 mod linear;
@@ -28,6 +30,6 @@ pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, RotaryLayout};
-pub use error::{ConfigError, InputError, WeightsError};
+pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;

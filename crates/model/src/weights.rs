@@ -1,11 +1,17 @@
 //! Weights on disk: safetensors files, with the decoder's own paths as names or a family's published ones.
 
+mod element;
 mod load;
 pub mod map;
 mod save;
+mod store;
 
-pub use load::{load_family, load_own};
-pub use save::{HostTensor, named_tensors, save_own};
+pub use element::Element;
+pub(crate) use load::{Naming, load};
+pub use load::{load_named, load_own};
+pub(crate) use save::write;
+pub use save::{HostTensor, Published, named_tensors, published, save_own};
+pub use store::TensorStore;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;

@@ -4,7 +4,7 @@ use std::io;
 
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::GenerateError;
-use emberlm_model::{ConfigError, InputError, WeightsError};
+use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
 use emberlm_tokenizer::TokenizerError;
 use emberlm_trainer::TrainError;
 
@@ -48,15 +48,50 @@ impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
             WeightsError::Io { .. } => None,
+            WeightsError::Index { .. } => {
+                Some("copy the model's directory again, with all its shards")
+            }
             WeightsError::Format { .. } => Some("the file is damaged: use another checkpoint"),
             WeightsError::Missing { .. }
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }
+            | WeightsError::NotTied { .. }
             | WeightsError::LeftOver { .. } => {
                 Some("these weights are not of the model beside them")
             }
         };
         with(&error, hint.map(str::to_owned))
+    }
+}
+
+impl From<HuggingFaceError> for CliError {
+    fn from(error: HuggingFaceError) -> Self {
+        let hint = match &error {
+            HuggingFaceError::Weights { source, .. } => {
+                let hint = match source {
+                    WeightsError::Index { .. } | WeightsError::Format { .. } => {
+                        "copy the model's directory again, with all its files"
+                    }
+                    _ => "these weights are not of the config.json beside them",
+                };
+                Some(hint.to_owned())
+            }
+            HuggingFaceError::Pickle { .. } => Some(
+                "save it as safetensors where you trust it: in Python, \
+                 AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"
+                    .to_owned(),
+            ),
+            HuggingFaceError::NoType { .. } => {
+                let types = Family::ALL.into_iter().filter_map(Family::model_type);
+                let types: Vec<&str> = types.collect();
+                Some(format!(
+                    "it has types for {}; this model's own checkpoint is a safetensors file already",
+                    types.join(", ")
+                ))
+            }
+            _ => None,
+        };
+        with(&error, hint)
     }
 }
 

@@ -1,77 +1,81 @@
-//! GPT-2 (Radford et al. 2019) as nanoGPT has it.
+//! GPT-2 (Radford et al. 2019).
 //!
 //! ```text
 //! x = E[token] + P[position]
-//! x = x + Wo · attention(W · ln₁(x))                ln: LayerNorm, ε 1e-5, with a bias or without
-//! x = x + W₂ · gelu(W₁ · ln₂(x))
+//! x = x + Wo · attention(W · ln₁(x))                ln: LayerNorm, ε 1e-5
+//! x = x + W₂ · gelu(W₁ · ln₂(x))                    biases throughout
 //! logits = E · ln_f(x)                              tied to the embedding
 //! ```
 //!
-//! GELU is the error function's, as in nanoGPT; OpenAI's own weights were trained with its tanh approximation, which is
-//! `model.feed_forward.activation = "gelu_tanh"`.
+//! OpenAI's weights, and so Hugging Face's type, take GELU's tanh approximation; nanoGPT trains with the error
+//! function's, and can do without biases. The presets are nanoGPT's; a `config.json` says which it means.
 
 use emberlm_kernels::Activation;
+use serde_json::{Map, Value, json};
 
-use super::{Family, Preset};
+use super::{Definition, Family, Preset, common};
 use crate::checked::DecoderConfig;
-use crate::config::{
-    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, Wiring,
-};
+use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
+use crate::error::HuggingFaceError;
+use crate::hugging_face::Exchange;
+use crate::hugging_face::fields::Fields;
+use crate::hugging_face::names::{activation, activation_name};
 use crate::weights::map::{Source, block_path};
 
-pub(super) fn presets() -> Vec<Preset> {
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gpt2",
+    presets,
+    source,
+    exchange: Some(exchange),
+};
+
+fn presets() -> Vec<Preset> {
     let gpt2 = |d_model, n_layers, heads| ModelConfig {
         vocab_size: 50_257,
-        ..sized(1024, d_model, n_layers, heads, true)
-    };
-    let named = |name, about, config| Preset {
-        name,
-        about,
-        config,
+        ..sized(1024, d_model, n_layers, heads)
     };
     vec![
-        named(
-            "char-nano",
-            "nanoGPT's CPU model for characters: 4 layers of width 128, no biases",
-            sized(64, 128, 4, 4, false),
+        Preset::new(
+            "gpt2-small",
+            "GPT-2 small, 124M parameters",
+            gpt2(768, 12, 12),
         ),
-        named("gpt2", "GPT-2 small, 124M parameters", gpt2(768, 12, 12)),
-        named(
+        Preset::new(
             "gpt2-medium",
             "GPT-2 medium, 355M parameters",
             gpt2(1024, 24, 16),
         ),
-        named(
+        Preset::new(
             "gpt2-large",
             "GPT-2 large, 774M parameters",
             gpt2(1280, 36, 20),
         ),
-        named("gpt2-xl", "GPT-2 XL, 1.5B parameters", gpt2(1600, 48, 25)),
+        Preset::new("gpt2-xl", "GPT-2 XL, 1.5B parameters", gpt2(1600, 48, 25)),
+        Preset::new(
+            "char-nano",
+            "nanoGPT's CPU model for characters: 4 layers of width 128, no biases",
+            ModelConfig {
+                bias: Biases::all(false),
+                norm: Norm::Layer {
+                    bias: false,
+                    epsilon: 1e-5,
+                },
+                ..sized(64, 128, 4, 4)
+            },
+        ),
     ]
 }
 
-fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize, bias: bool) -> ModelConfig {
+fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
     ModelConfig {
-        family: Family::Gpt2,
-        vocab_size: 0,
         seq_len,
         d_model,
         n_layers,
         heads,
         kv_heads: heads,
-        head_dim: 0,
-        window: 0,
-        qk_norm: false,
-        dropout: 0.0,
-        dropout_sites: vec![
-            DropoutSite::Embedding,
-            DropoutSite::Attention,
-            DropoutSite::Residual,
-        ],
-        norm_embedding: false,
-        bias: Biases::all(bias),
+        bias: Biases::all(true),
         norm: Norm::Layer {
-            bias,
+            bias: true,
             epsilon: 1e-5,
         },
         position: Position::Learned,
@@ -79,44 +83,125 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize, bias: bo
             activation: Activation::Gelu,
             width: 0,
         },
-        wiring: Wiring::PreNorm,
         head: Head {
             tied: true,
-            bias: false,
-            soft_cap: 0.0,
+            ..common(Family::Gpt2).head
         },
         init: Init::Normal {
             std: 0.02,
             scale_residual: true,
         },
+        ..common(Family::Gpt2)
     }
 }
 
-/// The names of nanoGPT's `state_dict`.
-pub(super) fn source(_config: &DecoderConfig, path: &str) -> Option<Source> {
+fn exchange() -> Exchange {
+    Exchange {
+        model_type: "gpt2",
+        architecture: "GPT2LMHeadModel",
+        prefix: "transformer.",
+        embedding: "transformer.wte.weight",
+        head: "lm_head.weight",
+        constant: |name| name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
+        read,
+        write,
+        complete: |raw| {
+            raw.bias = Biases::all(true);
+            if let Norm::Layer { bias, .. } = &mut raw.norm {
+                *bias = true;
+            }
+        },
+    }
+}
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    fields.only(
+        "scale_attn_weights",
+        true,
+        "unscaled attention is not computed",
+    )?;
+    fields.only(
+        "scale_attn_by_inverse_layer_idx",
+        false,
+        "attention scaled by its layer is not computed",
+    )?;
+    fields.only(
+        "add_cross_attention",
+        false,
+        "cross-attention is not computed",
+    )?;
+    let raw = sized(
+        fields.size("n_positions", 1024)?,
+        fields.size("n_embd", 768)?,
+        fields.size("n_layer", 12)?,
+        fields.size("n_head", 12)?,
+    );
+    Ok(ModelConfig {
+        vocab_size: fields.size("vocab_size", 50_257)?,
+        norm: Norm::Layer {
+            bias: true,
+            epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
+        },
+        feed_forward: FeedForward::Dense {
+            activation: activation(fields, "activation_function", Activation::GeluTanh)?,
+            width: fields.optional_size("n_inner")?.unwrap_or(4 * raw.d_model),
+        },
+        head: Head {
+            tied: fields.flag("tie_word_embeddings", true)?,
+            ..raw.head
+        },
+        init: Init::Normal {
+            std: fields.number("initializer_range", 0.02)?,
+            scale_residual: true,
+        },
+        ..raw
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("n_positions", json!(config.seq_len));
+    set("n_embd", json!(config.d_model));
+    set("n_layer", json!(config.n_layers));
+    set("n_head", json!(config.heads));
+    set("n_inner", json!(config.feed_forward_width()));
+    set(
+        "activation_function",
+        json!(activation_name(config.activation())),
+    );
+    set("layer_norm_epsilon", json!(config.norm_epsilon()));
+    fields
+}
+
+/// Hugging Face's names; the maps are `Conv1D`'s, stored `[in, out]`.
+fn source(_config: &DecoderConfig, path: &str) -> Option<Source> {
     let Some((layer, rest)) = block_path(path) else {
         return match path {
             "tokens" => Some(Source::as_is("transformer.wte.weight")),
             "positions.weight" => Some(Source::as_is("transformer.wpe.weight")),
             "norm_final.gain" => Some(Source::as_is("transformer.ln_f.weight")),
             "norm_final.bias" => Some(Source::as_is("transformer.ln_f.bias")),
+            "head" => Some(Source::as_is("lm_head.weight")),
             _ => None,
         };
     };
-    let at = |name: &str| format!("transformer.h.{layer}.{name}");
-    match rest {
-        "norm1.gain" => Some(Source::as_is(at("ln_1.weight"))),
-        "norm1.bias" => Some(Source::as_is(at("ln_1.bias"))),
-        "norm2.gain" => Some(Source::as_is(at("ln_2.weight"))),
-        "norm2.bias" => Some(Source::as_is(at("ln_2.bias"))),
-        "attention.qkv.weight" => Some(Source::transposed(at("attn.c_attn.weight"))),
-        "attention.qkv.bias" => Some(Source::as_is(at("attn.c_attn.bias"))),
-        "attention.out.weight" => Some(Source::transposed(at("attn.c_proj.weight"))),
-        "attention.out.bias" => Some(Source::as_is(at("attn.c_proj.bias"))),
-        "feed_forward.up.weight" => Some(Source::transposed(at("mlp.c_fc.weight"))),
-        "feed_forward.up.bias" => Some(Source::as_is(at("mlp.c_fc.bias"))),
-        "feed_forward.down.weight" => Some(Source::transposed(at("mlp.c_proj.weight"))),
-        "feed_forward.down.bias" => Some(Source::as_is(at("mlp.c_proj.bias"))),
-        _ => None,
-    }
+    let (part, parameter) = rest.rsplit_once('.')?;
+    let name = match part {
+        "norm1" => "ln_1",
+        "norm2" => "ln_2",
+        "attention.qkv" => "attn.c_attn",
+        "attention.out" => "attn.c_proj",
+        "feed_forward.up" => "mlp.c_fc",
+        "feed_forward.down" => "mlp.c_proj",
+        _ => return None,
+    };
+    let parameter = if parameter == "gain" {
+        "weight"
+    } else {
+        parameter
+    };
+    Some(Source::as_is(format!(
+        "transformer.h.{layer}.{name}.{parameter}"
+    )))
 }

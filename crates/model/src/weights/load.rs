@@ -6,92 +6,77 @@ use std::path::Path;
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
-use mmap_io::MemoryMappedFile;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 
 use super::map::Source;
-use super::save::HostTensor;
+use super::store::TensorStore;
 use super::{ParamMapper, map_params};
-use crate::checked::DecoderConfig;
-use crate::decoder::Decoder;
 use crate::error::WeightsError;
+
+/// How the tensors of a store are named.
+pub(crate) struct Naming<S> {
+    /// Where a parameter of a path is.
+    pub(crate) source: S,
+    /// A beginning that all names have or none has.
+    pub(crate) optional_prefix: &'static str,
+    /// Whether a tensor holds no weights: a mask or a table that older programs kept beside them.
+    pub(crate) constant: fn(&str) -> bool,
+    /// The tensor of a tied head, which may be there as a copy of the embedding, and the embedding's.
+    pub(crate) tied: Option<(&'static str, &'static str)>,
+}
 
 /// Loads a file that this project wrote: each parameter under its own path.
 ///
 /// # Errors
 /// The file cannot be read or is damaged; a tensor is missing, left over, or of another shape or type.
 pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, WeightsError> {
-    load(module, file, "", |path| Some(Source::as_is(path)))
-}
-
-/// Loads a file in the names of the model's family. `prefix` stands before each name in the file.
-///
-/// # Errors
-/// As [`load_own`].
-pub fn load_family<B: emberlm_kernels::Backend>(
-    decoder: Decoder<B>,
-    file: &Path,
-    prefix: &str,
-) -> Result<Decoder<B>, WeightsError> {
-    let config: DecoderConfig = decoder.config().clone();
-    load(decoder, file, prefix, |path| {
-        config.family.source(&config, path)
+    load_named(module, &TensorStore::open(file)?, |path| {
+        Some(Source::as_is(path))
     })
 }
 
-fn load<B: Backend, M: Module<B>>(
+/// Loads tensors of any names: `source` says where a parameter of a path is.
+///
+/// # Errors
+/// As [`load_own`].
+pub fn load_named<B: Backend, M: Module<B>>(
     module: M,
-    file: &Path,
-    prefix: &str,
+    store: &TensorStore,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Result<M, WeightsError> {
-    let io = |reason: String| WeightsError::Io {
-        path: file.to_owned(),
-        reason,
-    };
-    let format = |reason: String| WeightsError::Format {
-        path: file.to_owned(),
-        reason,
-    };
-    let size = std::fs::metadata(file)
-        .map_err(|error| io(error.to_string()))?
-        .len();
-    if size == 0 {
-        return Err(format("it is empty".to_owned()));
-    }
-    let mapped = MemoryMappedFile::open_ro(file).map_err(|error| io(error.to_string()))?;
-    let bytes = mapped
-        .as_slice_bytes(0, size)
-        .map_err(|error| io(error.to_string()))?;
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| format(error.to_string()))?;
-    let unused = tensors
-        .names()
-        .into_iter()
-        .filter_map(|name| name.strip_prefix(prefix))
-        .map(str::to_owned)
-        .collect();
+    load(
+        module,
+        store,
+        Naming {
+            source,
+            optional_prefix: "",
+            constant: |_| false,
+            tied: None,
+        },
+    )
+}
+
+pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
+    module: M,
+    store: &TensorStore,
+    naming: Naming<S>,
+) -> Result<M, WeightsError> {
     let mut loader = Loader {
-        tensors,
-        prefix,
-        source,
-        unused,
+        unused: store.names().map(str::to_owned).collect(),
+        store,
+        naming,
         error: None,
     };
     let module = map_params(module, &mut loader);
-    match loader.error {
-        Some(error) => Err(error),
-        None if loader.unused.is_empty() => Ok(module),
-        None => Err(WeightsError::LeftOver {
-            names: loader.unused.into_iter().collect(),
-        }),
+    if let Some(error) = loader.error.take() {
+        return Err(error);
     }
+    loader.finish()?;
+    Ok(module)
 }
 
 struct Loader<'a, S> {
-    tensors: SafeTensors<'a>,
-    prefix: &'a str,
-    source: S,
+    store: &'a TensorStore,
+    naming: Naming<S>,
     unused: BTreeSet<String>,
     /// The first error: the walk over the module cannot be stopped.
     error: Option<WeightsError>,
@@ -107,12 +92,13 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
         if self.error.is_some() {
             return value;
         }
-        let expected = value.dims().to_vec();
-        match self.find(path, &expected) {
-            Ok(found) => {
-                let tracked = value.is_require_grad();
-                let data = TensorData::new(found.values, found.shape);
-                Tensor::from_data(data, &value.device()).set_require_grad(tracked)
+        let shape = value.dims();
+        match self.values(path, &shape) {
+            Ok(values) => {
+                let (tracked, device) = (value.is_require_grad(), value.device());
+                drop(value);
+                let data = TensorData::new(values, shape);
+                Tensor::from_data(data, &device).set_require_grad(tracked)
             }
             Err(error) => {
                 self.error = Some(error);
@@ -123,105 +109,60 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
 }
 
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
-    /// The tensor of a parameter, in the decoder's layout.
-    fn find(&mut self, path: &str, expected: &[usize]) -> Result<HostTensor, WeightsError> {
-        let source = (self.source)(path).ok_or_else(|| WeightsError::Missing {
+    /// A parameter's elements, in the decoder's layout.
+    fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
+        let missing = || WeightsError::Missing {
             name: path.to_owned(),
-        })?;
-        let mut parts = Vec::new();
-        for name in source.names() {
-            parts.push((name.clone(), self.read(name)?));
-        }
-        match &source {
-            Source::AsIs(_) => {
-                let (name, tensor) = parts.swap_remove(0);
-                shaped(&name, &tensor.shape, expected)?;
-                Ok(tensor)
-            }
-            Source::Transposed(_) => joined(parts, expected),
-        }
-    }
-
-    fn read(&mut self, name: &str) -> Result<HostTensor, WeightsError> {
-        let full = format!("{}{name}", self.prefix);
-        let view = self
-            .tensors
-            .tensor(&full)
-            .map_err(|_| WeightsError::Missing { name: full.clone() })?;
-        self.unused.remove(name);
-        Ok(HostTensor {
-            shape: view.shape().to_vec(),
-            values: values_of(&full, &view)?,
-        })
-    }
-}
-
-fn values_of(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, WeightsError> {
-    if view.dtype() != Dtype::F32 {
-        return Err(WeightsError::Type {
-            name: name.to_owned(),
-            found: format!("{:?}", view.dtype()),
-        });
-    }
-    let (chunks, _) = view.data().as_chunks::<4>();
-    Ok(chunks
-        .iter()
-        .map(|&bytes| f32::from_le_bytes(bytes))
-        .collect())
-}
-
-/// Matrices `[out, in]`, transposed and joined to one `[in, all outs]`.
-fn joined(
-    parts: Vec<(String, HostTensor)>,
-    expected: &[usize],
-) -> Result<HostTensor, WeightsError> {
-    let [fan_in, width] = *expected else {
-        let (name, tensor) = parts.into_iter().next().unwrap_or_else(no_part);
-        return Err(shape_error(&name, &tensor.shape, expected));
-    };
-    let mut values = vec![0.0; fan_in * width];
-    let mut start = 0;
-    for (name, tensor) in &parts {
-        let &[out, inner] = tensor.shape.as_slice() else {
-            return Err(shape_error(name, &tensor.shape, &[width, fan_in]));
         };
-        if inner != fan_in || start + out > width {
-            return Err(shape_error(name, &tensor.shape, &[width - start, fan_in]));
+        let source = (self.naming.source)(path).ok_or_else(missing)?;
+        let mut values = vec![0.0; shape.iter().product()];
+        for stored in source.stored(shape) {
+            let name = self.name_in_file(&stored.name);
+            let [_, row] = stored.file_rows();
+            self.store
+                .read(&name, &stored.shape(), row, |element, rows, bytes| {
+                    let first = rows.start * row;
+                    stored.places(rows, |own, place| {
+                        values[own] = element.read(bytes, place - first);
+                    });
+                })?;
+            self.unused.remove(&name);
         }
-        for (o, row) in tensor.values.chunks_exact(fan_in.max(1)).enumerate() {
-            for (i, value) in row.iter().enumerate() {
-                values[i * width + start + o] = *value;
+        Ok(values)
+    }
+
+    fn name_in_file(&self, name: &str) -> String {
+        if self.store.contains(name) {
+            return name.to_owned();
+        }
+        match name.strip_prefix(self.naming.optional_prefix) {
+            Some(short) if self.store.contains(short) => short.to_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// What is left must be known to hold no weights.
+    fn finish(mut self) -> Result<(), WeightsError> {
+        if let Some((head, embedding)) = self.naming.tied
+            && self.unused.contains(head)
+        {
+            if !self.store.equal(head, &self.name_in_file(embedding))? {
+                return Err(WeightsError::NotTied {
+                    name: head.to_owned(),
+                    embedding: embedding.to_owned(),
+                });
             }
+            self.unused.remove(head);
         }
-        start += out;
-    }
-    if start != width {
-        let (name, tensor) = parts.into_iter().next_back().unwrap_or_else(no_part);
-        return Err(shape_error(&name, &tensor.shape, &[width, fan_in]));
-    }
-    Ok(HostTensor {
-        shape: expected.to_vec(),
-        values,
-    })
-}
-
-fn no_part() -> (String, HostTensor) {
-    let (shape, values) = (Vec::new(), Vec::new());
-    (String::new(), HostTensor { shape, values })
-}
-
-fn shaped(name: &str, found: &[usize], expected: &[usize]) -> Result<(), WeightsError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(shape_error(name, found, expected))
-    }
-}
-
-fn shape_error(name: &str, found: &[usize], expected: &[usize]) -> WeightsError {
-    WeightsError::Shape {
-        name: name.to_owned(),
-        found: found.to_vec(),
-        expected: expected.to_vec(),
+        let constant = self.naming.constant;
+        let names: Vec<String> = self
+            .unused
+            .into_iter()
+            .filter(|name| !constant(name))
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(WeightsError::LeftOver { names })
     }
 }

@@ -1,35 +1,193 @@
 //! Where a published checkpoint holds a parameter, and how it is laid out there.
+//!
+//! A map's weight is `[in, out]` here. Reading and writing walk the same pairs of places, so that each is the other's
+//! inverse by construction.
 
-/// Where to find a parameter: the tensors of these names, put together.
+use std::ops::Range;
+
+use crate::checked::DecoderConfig;
+
+/// Where to find a parameter: tensors put side by side along its last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// One tensor as it is.
-    AsIs(String),
-    /// Matrices stored `[out, in]`, as PyTorch's `Linear` does: each transposed, then joined along `out`.
-    Transposed(Vec<String>),
+pub struct Source {
+    parts: Vec<Part>,
+    layout: Layout,
+}
+
+/// One tensor of a [`Source`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    name: String,
+    /// How much of the parameter's last dimension it covers; none for all of it.
+    width: Option<usize>,
+}
+
+/// How a tensor holds its part of a matrix; vectors have one layout but for [`Layout::FusedPerHead`]'s order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// Row by row as here.
+    AsIs,
+    /// `[out, in]`, as PyTorch's `Linear` keeps its weight.
+    Transposed,
+    /// `[out, in]`, its rows in the order head by head: a head's queries, keys and values; here all queries come first,
+    /// then all keys, then all values.
+    FusedPerHead { heads: usize },
 }
 
 impl Source {
     /// One tensor as it is.
     pub fn as_is(name: impl Into<String>) -> Self {
-        Self::AsIs(name.into())
+        Self::whole(name.into(), Layout::AsIs)
     }
 
-    /// One matrix stored `[out, in]`.
+    /// One matrix stored `[out, in]`, or a vector.
     pub fn transposed(name: impl Into<String>) -> Self {
-        Self::Transposed(vec![name.into()])
+        Self::whole(name.into(), Layout::Transposed)
     }
 
-    /// Several matrices stored `[out, in]`, joined along `out`.
-    pub fn transposed_each(names: impl IntoIterator<Item = String>) -> Self {
-        Self::Transposed(names.into_iter().collect())
+    /// Queries, keys and values in three tensors, stored `[out, in]`, or their vectors.
+    pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
+        let heads = [config.heads, config.kv_heads, config.kv_heads];
+        let parts = names.into_iter().zip(heads);
+        Self {
+            parts: parts
+                .map(|(name, heads)| Part {
+                    name,
+                    width: Some(heads * config.head_dim),
+                })
+                .collect(),
+            layout: Layout::Transposed,
+        }
+    }
+
+    /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
+    /// key-value heads as query heads.
+    pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
+        let heads = config.heads;
+        Self::whole(name.into(), Layout::FusedPerHead { heads })
+    }
+
+    fn whole(name: String, layout: Layout) -> Self {
+        let parts = vec![Part { name, width: None }];
+        Self { parts, layout }
     }
 
     /// The names of the tensors it is made of.
-    pub fn names(&self) -> &[String] {
-        match self {
-            Self::AsIs(name) => std::slice::from_ref(name),
-            Self::Transposed(names) => names,
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// Its tensors, for a parameter of `shape`.
+    pub(crate) fn stored(&self, shape: &[usize]) -> Vec<Stored> {
+        let (rows, columns) = match *shape {
+            [columns] => (None, columns),
+            [rows, columns] => (Some(rows), columns),
+            _ => (None, shape.iter().product()),
+        };
+        let mut start = 0;
+        let stored = self.parts.iter().map(|part| {
+            let width = part.width.unwrap_or(columns);
+            let stored = Stored {
+                name: part.name.clone(),
+                rows,
+                columns,
+                start,
+                width,
+                layout: self.layout,
+            };
+            start += width;
+            stored
+        });
+        stored.collect()
+    }
+}
+
+/// A tensor of a file and the places that its elements have in the parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    /// The parameter's rows; none for a vector.
+    rows: Option<usize>,
+    /// The parameter's last dimension.
+    columns: usize,
+    /// Where this tensor's part begins in it.
+    start: usize,
+    width: usize,
+    layout: Layout,
+}
+
+/// How many rows are walked side by side where one side is transposed: enough for whole cache lines of f32.
+const ROWS_TOGETHER: usize = 16;
+
+impl Stored {
+    /// The shape of the tensor in the file.
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        match (self.rows, self.layout) {
+            (None, _) => vec![self.width],
+            (Some(rows), Layout::AsIs) => vec![rows, self.width],
+            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => {
+                vec![self.width, rows]
+            }
+        }
+    }
+
+    /// Elements in the tensor.
+    pub(crate) fn len(&self) -> usize {
+        self.width * self.rows.unwrap_or(1)
+    }
+
+    /// Rows of the tensor in the file and the elements of each; a vector's rows are its elements.
+    pub(crate) fn file_rows(&self) -> [usize; 2] {
+        match (self.rows, self.layout) {
+            (None, _) => [self.width, 1],
+            (Some(rows), Layout::AsIs) => [rows, self.width],
+            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => [self.width, rows],
+        }
+    }
+
+    /// Calls `visit(place in the parameter, place in the tensor)` for every element of some of the tensor's rows.
+    pub(crate) fn places(&self, file_rows: Range<usize>, mut visit: impl FnMut(usize, usize)) {
+        let turned = self.rows.filter(|_| self.layout != Layout::AsIs);
+        match (self.rows, turned) {
+            (None, _) => {
+                for place in file_rows {
+                    visit(self.start + self.own_column(place), place);
+                }
+            }
+            (Some(_), None) => {
+                for row in file_rows {
+                    let (own, stored) = (row * self.columns + self.start, row * self.width);
+                    for column in 0..self.width {
+                        visit(own + column, stored + column);
+                    }
+                }
+            }
+            (Some(_), Some(fan_in)) => {
+                let mut first = file_rows.start;
+                while first < file_rows.end {
+                    let last = file_rows.end.min(first + ROWS_TOGETHER);
+                    for i in 0..fan_in {
+                        let own = i * self.columns + self.start;
+                        for row in first..last {
+                            visit(own + self.own_column(row), row * fan_in + i);
+                        }
+                    }
+                    first = last;
+                }
+            }
+        }
+    }
+
+    /// The column here, within this tensor's part, of an output's place in the file.
+    fn own_column(&self, output: usize) -> usize {
+        match self.layout {
+            Layout::AsIs | Layout::Transposed => output,
+            Layout::FusedPerHead { heads } => {
+                let head_dim = self.width / (3 * heads);
+                let (head, within) = (output / (3 * head_dim), output % (3 * head_dim));
+                let (part, element) = (within / head_dim, within % head_dim);
+                (part * heads + head) * head_dim + element
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Writing weights.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -7,8 +8,9 @@ use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use safetensors::{Dtype, View};
-use std::borrow::Cow;
 
+use super::element::Element;
+use super::map::{Source, Stored};
 use super::{ParamVisitor, visit_params};
 use crate::error::WeightsError;
 
@@ -70,9 +72,115 @@ pub fn save_own(
     metadata: HashMap<String, String>,
     file: &Path,
 ) -> Result<(), WeightsError> {
-    let views = tensors.iter().map(|(name, tensor)| (name, tensor));
+    write(
+        tensors.iter().map(|(name, tensor)| (name, tensor)),
+        metadata,
+        file,
+    )
+}
+
+pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
+    views: impl IntoIterator<Item = (S, V)>,
+    metadata: HashMap<String, String>,
+    file: &Path,
+) -> Result<(), WeightsError> {
     safetensors::serialize_to_file(views, Some(metadata), file).map_err(|error| WeightsError::Io {
         path: file.to_owned(),
         reason: error.to_string(),
     })
+}
+
+/// A tensor as a published checkpoint has it, made of a parameter when it is written and not before.
+#[derive(Clone, Debug)]
+pub struct Published<B: Backend> {
+    stored: Stored,
+    shape: Vec<usize>,
+    parameter: Tensor<B, 1>,
+    element: Element,
+}
+
+impl<B: Backend> Published<B> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.stored.name
+    }
+
+    /// Its elements.
+    pub fn values(&self) -> HostTensor {
+        let own: Vec<f32> = self.parameter.to_data().iter::<f32>().collect();
+        let mut values = vec![0.0; self.stored.len()];
+        self.walk(|from, to| values[to] = own[from]);
+        HostTensor {
+            shape: self.shape.clone(),
+            values,
+        }
+    }
+
+    fn walk(&self, visit: impl FnMut(usize, usize)) {
+        let [rows, _] = self.stored.file_rows();
+        self.stored.places(0..rows, visit);
+    }
+}
+
+impl<B: Backend> View for &Published<B> {
+    fn dtype(&self) -> Dtype {
+        self.element.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let data = self.parameter.to_data();
+        let own: Cow<'_, [f32]> = match data.as_slice::<f32>() {
+            Ok(values) => Cow::Borrowed(values),
+            Err(_) => Cow::Owned(data.iter::<f32>().collect()),
+        };
+        let mut bytes = vec![0; self.data_len()];
+        self.walk(|from, to| self.element.write(own[from], &mut bytes, to));
+        Cow::Owned(bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.stored.len() * self.element.size()
+    }
+}
+
+/// A module's parameters as the tensors of a published checkpoint, in the module's order. A parameter without a source
+/// is left out.
+pub fn published<B: Backend, M: Module<B>>(
+    module: &M,
+    element: Element,
+    source: impl Fn(&str) -> Option<Source>,
+) -> Vec<Published<B>> {
+    let mut made = Publish {
+        source,
+        element,
+        made: Vec::new(),
+    };
+    visit_params(module, &mut made);
+    made.made
+}
+
+struct Publish<B: Backend, S> {
+    source: S,
+    element: Element,
+    made: Vec<Published<B>>,
+}
+
+impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamVisitor<B> for Publish<B, S> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let shape = value.dims();
+        let parameter = value.reshape([shape.iter().product::<usize>()]);
+        let stored = (self.source)(path).map(|source| source.stored(&shape));
+        for stored in stored.unwrap_or_default() {
+            self.made.push(Published {
+                shape: stored.shape(),
+                stored,
+                parameter: parameter.clone(),
+                element: self.element,
+            });
+        }
+    }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use burn::backend::Autodiff;
-use burn::module::ParamId;
+use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::weights::map::Source;
-use emberlm_model::weights::{HostTensor, ParamVisitor, load_family, visit_params};
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::weights::{
+    Element, HostTensor, ParamMapper, TensorStore, load_named, map_params, published,
+};
+use emberlm_model::{Decoder, DecoderConfig, Family, KvCache};
 
 use crate::fixture::Fixture;
 use crate::optimize::Trainer;
@@ -17,9 +19,9 @@ use crate::optimize::Trainer;
 // Of `‖a - b‖ / ‖b‖`, b being PyTorch's. Measured on flex, ndarray and Vulkan: logits 4e-7, loss 1e-7, gradients 1e-6,
 // the ten steps' losses and norms 7e-6.
 const LOGITS: f64 = 2e-6;
-const LOSS: f64 = 1e-6;
-const GRADIENT: f64 = 1e-5;
-const STEP: f64 = 3e-5;
+pub const LOSS: f64 = 1e-6;
+pub const GRADIENT: f64 = 1e-5;
+pub const STEP: f64 = 3e-5;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let fixture = Fixture::open(name);
@@ -36,25 +38,60 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let loss = batch.loss(&decoder);
     let error = (f64::from(host(loss.clone())[0]) / fixture.loss() - 1.0).abs();
     within("loss", error, LOSS);
-    check_gradients(&fixture, &decoder, &loss.backward());
+    let config = decoder.config().clone();
+    let source = |path: &str| source(&config, path);
+    check_gradients(&fixture, &decoder, &loss.backward(), source, GRADIENT);
+    check_greedy(&fixture, &decoder.valid());
 
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
 }
 
+/// The likeliest tokens after the prompt, one by one through the cache.
+pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
+    let (prompt, expected) = (fixture.list("prompt"), fixture.list("greedy"));
+    let device = decoder.device();
+    let capacity = prompt.len() + expected.len();
+    let mut cache = KvCache::new(decoder.config(), 1, capacity, &device);
+    let mut next = prompt;
+    let mut found = Vec::new();
+    for _ in &expected {
+        let shape = [1, next.len()];
+        let tokens = Tensor::from_data(TensorData::new(next, shape), &device);
+        let logits = host(decoder.next_logits(tokens, &mut cache));
+        let best = (0..logits.len())
+            .max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
+            .unwrap();
+        found.push(best as i64);
+        next = vec![best as i64];
+    }
+    assert_eq!(found, expected, "the greedy continuation");
+}
+
 fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
-    let decoder = fixture.config().init(0, device);
-    // The file holds gradients and results beside `weight.…`: only what has the prefix must be used up.
-    load_family(decoder, &fixture.path, "weight.").unwrap()
+    let config = fixture.config();
+    // The file holds gradients and results beside `weight.…`.
+    let store = TensorStore::open(&fixture.path).unwrap().below("weight.");
+    load_named(config.init(0, device), &store, |path| source(&config, path)).unwrap()
+}
+
+/// Where a fixture has a parameter: the family's names, but nanoGPT keeps GPT-2's maps as PyTorch's `Linear` does.
+fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
+    let source = config.family.source(config, path)?;
+    let map = path.ends_with(".weight") && path.starts_with("blocks.");
+    match config.family {
+        Family::Gpt2 if map => Some(Source::transposed(source.names().next()?)),
+        _ => Some(source),
+    }
 }
 
 /// The fixture's tokens and targets.
 pub struct Batch<B: Backend> {
-    input: Tensor<B, 2, Int>,
+    pub input: Tensor<B, 2, Int>,
     target: Tensor<B, 2, Int>,
 }
 
 impl<B: Backend> Batch<B> {
-    fn of(fixture: &Fixture, device: &Device<B>) -> Self {
+    pub fn of(fixture: &Fixture, device: &Device<B>) -> Self {
         let ids = |name| {
             let (ids, shape) = fixture.ids(name);
             Tensor::from_data(TensorData::new(ids, shape), device) // [batch, seq]
@@ -72,78 +109,42 @@ impl<B: Backend> Batch<B> {
     }
 }
 
-fn check_gradients<B: Backend>(
+pub fn check_gradients<B: Backend>(
     fixture: &Fixture,
     decoder: &Decoder<Autodiff<B>>,
     grads: &<Autodiff<B> as AutodiffBackend>::Gradients,
+    source: impl Fn(&str) -> Option<Source>,
+    tolerance: f64,
 ) {
-    let mut collected = Collect::<'_, Autodiff<B>> {
-        config: decoder.config(),
-        grads,
-        by_name: BTreeMap::new(),
-    };
-    visit_params(decoder, &mut collected);
+    // The model with each parameter's gradient in its place, under the published names.
+    let mut gradients = Gradients::<'_, Autodiff<B>>(grads);
+    let gradients = map_params(decoder.clone(), &mut gradients);
+    let found: BTreeMap<String, HostTensor> = published(&gradients, Element::F32, source)
+        .iter()
+        .map(|tensor| (tensor.name().to_owned(), tensor.values()))
+        .collect();
     let mut expected = fixture.names("grad.");
     expected.sort();
-    let found: Vec<_> = collected.by_name.keys().cloned().collect();
-    assert_eq!(found, expected, "the parameters that have a gradient");
-    for (name, values) in &collected.by_name {
-        let error = relative(values, &fixture.floats(&format!("grad.{name}")));
-        within(&format!("gradient of {name}"), error, GRADIENT);
+    let names: Vec<_> = found.keys().cloned().collect();
+    assert_eq!(names, expected, "the parameters that have a gradient");
+    for (name, tensor) in &found {
+        let expected = fixture.floats(&format!("grad.{name}"));
+        let error = relative(&tensor.values, &expected);
+        within(&format!("gradient of {name}"), error, tolerance);
     }
 }
 
-/// Gradients under the published names, in the published layouts.
-struct Collect<'a, B: AutodiffBackend> {
-    config: &'a DecoderConfig,
-    grads: &'a B::Gradients,
-    by_name: BTreeMap<String, Vec<f32>>,
-}
+struct Gradients<'a, B: AutodiffBackend>(&'a B::Gradients);
 
-impl<B: AutodiffBackend> ParamVisitor<B> for Collect<'_, B> {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let grad = value.grad(self.grads).expect(path);
-        let tensor = HostTensor {
-            shape: grad.dims().to_vec(),
-            values: host(grad),
-        };
-        let source = self.config.family.source(self.config, path).expect(path);
-        self.by_name.extend(published(&source, tensor));
+impl<B: AutodiffBackend> ParamMapper<B> for Gradients<'_, B> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        Tensor::from_inner(value.grad(self.0).expect(path))
     }
-}
-
-/// The tensors that a published checkpoint has in place of one of ours.
-fn published(source: &Source, tensor: HostTensor) -> Vec<(String, Vec<f32>)> {
-    let names = match source {
-        Source::AsIs(name) => return vec![(name.clone(), tensor.values)],
-        Source::Transposed(names) => names,
-    };
-    let [fan_in, width] = tensor.shape[..] else {
-        panic!("{names:?} of shape {:?}", tensor.shape)
-    };
-    let mut rows: Vec<f32> = Vec::with_capacity(tensor.values.len()); // [width, fan_in]
-    for out in 0..width {
-        rows.extend((0..fan_in).map(|i| tensor.values[i * width + out]));
-    }
-    cut(names, &rows, fan_in)
-}
-
-/// Cuts joined rows apart: keys and values are of one height, and what is left before them are the queries.
-fn cut(names: &[String], rows: &[f32], fan_in: usize) -> Vec<(String, Vec<f32>)> {
-    let total = rows.len() / fan_in;
-    let heights = match names.len() {
-        1 => vec![total],
-        // PocketTransformer's 6 query heads on 2 key-value heads.
-        3 => vec![total * 6 / 10, total * 2 / 10, total * 2 / 10],
-        other => panic!("{other} joined tensors"),
-    };
-    let mut start = 0;
-    let parts = names.iter().zip(heights).map(|(name, height)| {
-        let part = rows[start * fan_in..(start + height) * fan_in].to_vec();
-        start += height;
-        (name.clone(), part)
-    });
-    parts.collect()
 }
 
 pub fn host<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
@@ -151,7 +152,7 @@ pub fn host<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B,
 }
 
 /// `‖a - b‖ / ‖b‖`.
-fn relative(a: &[f32], b: &[f32]) -> f64 {
+pub fn relative(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len(), "elements");
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let pairs = || a.iter().zip(b).map(|(a, b)| (f64::from(*a), f64::from(*b)));

@@ -16,7 +16,10 @@ pub struct Fixture {
 impl Fixture {
     pub fn open(name: &str) -> Self {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        let path = folder.join(format!("{name}.safetensors"));
+        Self::read(folder.join(format!("{name}.safetensors")))
+    }
+
+    pub fn read(path: PathBuf) -> Self {
         let bytes = std::fs::read(&path).unwrap();
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let metadata = header.metadata().clone().unwrap();
@@ -50,6 +53,20 @@ impl Fixture {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
         let shape = tensors.tensor(name).unwrap().shape().to_vec();
         (ids.collect(), shape.try_into().unwrap())
+    }
+
+    /// A list of token ids.
+    pub fn list(&self, name: &str) -> Vec<i64> {
+        self.chunks::<8>(name)
+            .map(|bytes| i64::from_le_bytes(*bytes))
+            .collect()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.bytes)
+            .unwrap()
+            .tensor(name)
+            .is_ok()
     }
 
     pub fn names(&self, prefix: &str) -> Vec<String> {

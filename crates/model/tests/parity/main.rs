@@ -1,5 +1,5 @@
-//! The model against PyTorch: logits, loss, every parameter's gradient and ten AdamW steps, for each family's fixture
-//! on each backend. `fixtures/make.py` wrote what PyTorch computes in float64.
+//! The model against PyTorch and `transformers`: logits, loss, every parameter's gradient, ten AdamW steps and greedy
+//! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -8,35 +8,93 @@
 #[path = "../../../kernels/tests/activations/check.rs"]
 mod activations;
 mod checks;
+mod families;
 mod fixture;
 mod optimize;
 
-/// Every check of every fixture on one backend.
+/// Every check of some fixtures on one backend.
 macro_rules! on_backend {
-    ($module:ident, $backend:ty, $device:expr) => {
+    ($module:ident, $backend:ty, $device:expr, $check:ident, [$($name:ident = $fixture:literal,)*]) => {
         mod $module {
-            #[test]
-            fn pocket() {
-                crate::checks::check::<$backend>("pocket", &$device);
-            }
-
-            #[test]
-            fn gpt2() {
-                crate::checks::check::<$backend>("gpt2", &$device);
-            }
-
-            #[test]
-            fn gpt2_without_biases() {
-                crate::checks::check::<$backend>("gpt2_nobias", &$device);
-            }
+            $(
+                #[test]
+                fn $name() {
+                    crate::$check::check::<$backend>($fixture, &$device);
+                }
+            )*
         }
     };
 }
 
-on_backend!(flex, burn_flex::Flex, Default::default());
-on_backend!(ndarray, burn_ndarray::NdArray, Default::default());
+/// The references written from equations.
+macro_rules! equations {
+    ($module:ident, $backend:ty, $device:expr) => {
+        on_backend!(
+            $module,
+            $backend,
+            $device,
+            checks,
+            [
+                pocket = "pocket",
+                gpt2 = "gpt2",
+                gpt2_without_biases = "gpt2_nobias",
+                vanilla = "vanilla",
+                prenorm = "prenorm",
+                cs336 = "cs336",
+                palm = "palm",
+            ]
+        );
+    };
+}
+
+/// The directories that `transformers` wrote, one of each type with its gradients first.
+macro_rules! transformers {
+    ($module:ident, $backend:ty, $device:expr) => {
+        on_backend!(
+            $module,
+            $backend,
+            $device,
+            families,
+            [
+                gpt2_tied = "gpt2-tied",
+                gptj_partial = "gptj-partial",
+                gpt_neox_parallel = "gpt_neox-parallel",
+                llama_gqa = "llama-gqa",
+                mistral_window = "mistral-window",
+                qwen2_tied = "qwen2-tied",
+                qwen3_tied = "qwen3-tied",
+                gpt2_untied = "gpt2-untied",
+                gpt2_hub = "gpt2-hub",
+                gptj_whole = "gptj-whole",
+                gpt_neox_sequential = "gpt_neox-sequential",
+                gpt_neox_nobias = "gpt_neox-nobias",
+                llama_scaled = "llama-scaled",
+                llama_bias = "llama-bias",
+                llama_oldconfig = "llama-oldconfig",
+                mistral_full = "mistral-full",
+                qwen2_mixed = "qwen2-mixed",
+                qwen3_bias = "qwen3-bias",
+            ]
+        );
+    };
+}
+
+equations!(flex, burn_flex::Flex, Default::default());
+equations!(ndarray, burn_ndarray::NdArray, Default::default());
+transformers!(flex_transformers, burn_flex::Flex, Default::default());
+transformers!(
+    ndarray_transformers,
+    burn_ndarray::NdArray,
+    Default::default()
+);
 #[cfg(feature = "vulkan")]
-on_backend!(vulkan, burn::backend::Vulkan, crate::vulkan_device());
+equations!(vulkan, burn::backend::Vulkan, crate::vulkan_device());
+#[cfg(feature = "vulkan")]
+transformers!(
+    vulkan_transformers,
+    burn::backend::Vulkan,
+    crate::vulkan_device()
+);
 
 /// The kernels' own test of the activations on one more backend.
 #[cfg(feature = "vulkan")]

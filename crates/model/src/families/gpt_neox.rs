@@ -1,0 +1,242 @@
+//! GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023).
+//!
+//! ```text
+//! x = x + Wo · attention(rope(q), rope(k), v) + W₂ · gelu(W₁ · ln₂(x))  parallel, a norm for each branch
+//! q, k, v = W · ln₁(x)                              a quarter of each head turns, its halves in pairs
+//! logits = H · ln_f(x)                              LayerNorm, ε 1e-5; biases in the blocks; H untied
+//! ```
+//!
+//! Without `use_parallel_residual` the branches follow one another. W is stored head by head: a head's queries, keys
+//! and values.
+
+use emberlm_kernels::{Activation, RotaryLayout};
+use serde_json::{Map, Value, json};
+
+use super::{Definition, Family, Preset, common, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
+use crate::error::HuggingFaceError;
+use crate::hugging_face::Exchange;
+use crate::hugging_face::fields::Fields;
+use crate::hugging_face::names::{activation, activation_name};
+use crate::hugging_face::rope::{self, RopeFields};
+use crate::weights::map::{Source, block_path};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gpt_neox",
+    presets,
+    source,
+    exchange: Some(exchange),
+};
+
+fn presets() -> Vec<Preset> {
+    let of = |name, about, vocab_size, d_model, n_layers, heads| {
+        let config = ModelConfig {
+            vocab_size,
+            ..sized(2048, d_model, n_layers, heads)
+        };
+        Preset::new(name, about, config)
+    };
+    vec![
+        of("pythia-70m", "Pythia, 70M parameters", 50_304, 512, 6, 8),
+        of(
+            "pythia-160m",
+            "Pythia, 160M parameters",
+            50_304,
+            768,
+            12,
+            12,
+        ),
+        of(
+            "pythia-410m",
+            "Pythia, 410M parameters",
+            50_304,
+            1024,
+            24,
+            16,
+        ),
+        of("pythia-1b", "Pythia, 1B parameters", 50_304, 2048, 16, 8),
+        of(
+            "pythia-1.4b",
+            "Pythia, 1.4B parameters",
+            50_304,
+            2048,
+            24,
+            16,
+        ),
+        of(
+            "pythia-2.8b",
+            "Pythia, 2.8B parameters",
+            50_304,
+            2560,
+            32,
+            32,
+        ),
+        of(
+            "pythia-6.9b",
+            "Pythia, 6.9B parameters",
+            50_432,
+            4096,
+            32,
+            32,
+        ),
+        of("pythia-12b", "Pythia, 12B parameters", 50_688, 5120, 36, 40),
+        of(
+            "gpt-neox-20b",
+            "GPT-NeoX, 20B parameters",
+            50_432,
+            6144,
+            44,
+            64,
+        ),
+    ]
+}
+
+fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
+    ModelConfig {
+        seq_len,
+        d_model,
+        n_layers,
+        heads,
+        kv_heads: heads,
+        bias: Biases::all(true),
+        norm: Norm::Layer {
+            bias: true,
+            epsilon: 1e-5,
+        },
+        position: rotary(
+            d_model / heads.max(1) / 4,
+            10_000.0,
+            RotaryLayout::HalfSplit,
+        ),
+        feed_forward: FeedForward::Dense {
+            activation: Activation::Gelu,
+            width: 0,
+        },
+        wiring: Wiring::Parallel { shared_norm: false },
+        init: Init::Small,
+        ..common(Family::GptNeox)
+    }
+}
+
+fn exchange() -> Exchange {
+    Exchange {
+        model_type: "gpt_neox",
+        architecture: "GPTNeoXForCausalLM",
+        prefix: "gpt_neox.",
+        embedding: "gpt_neox.embed_in.weight",
+        head: "embed_out.weight",
+        constant: |name| {
+            let constants = [
+                ".attention.bias",
+                ".attention.masked_bias",
+                ".rotary_emb.inv_freq",
+            ];
+            constants.iter().any(|end| name.ends_with(end))
+        },
+        read,
+        write,
+        complete: |raw| {
+            raw.bias.feed_forward = true;
+            if let Norm::Layer { bias, .. } = &mut raw.norm {
+                *bias = true;
+            }
+        },
+    }
+}
+
+const ROPE: RopeFields = RopeFields {
+    base: "rotary_emb_base",
+    part: "rotary_pct",
+    default_part: 0.25,
+    partial: true,
+};
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = sized(
+        fields.size("max_position_embeddings", 2048)?,
+        fields.size("hidden_size", 6144)?,
+        fields.size("num_hidden_layers", 44)?,
+        fields.size("num_attention_heads", 64)?,
+    );
+    let biased = fields.flag("attention_bias", true)?;
+    Ok(ModelConfig {
+        vocab_size: fields.size("vocab_size", 50_432)?,
+        bias: Biases {
+            feed_forward: true,
+            ..Biases::all(biased)
+        },
+        norm: Norm::Layer {
+            bias: true,
+            epsilon: fields.number("layer_norm_eps", 1e-5)?,
+        },
+        position: rope::read(fields, &ROPE, raw.d_model / raw.heads, raw.seq_len)?,
+        feed_forward: FeedForward::Dense {
+            activation: activation(fields, "hidden_act", Activation::Gelu)?,
+            width: fields.size("intermediate_size", 24_576)?,
+        },
+        wiring: match fields.flag("use_parallel_residual", true)? {
+            true => Wiring::Parallel { shared_norm: false },
+            false => Wiring::PreNorm,
+        },
+        head: Head {
+            tied: fields.flag("tie_word_embeddings", false)?,
+            ..raw.head
+        },
+        ..raw
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("max_position_embeddings", json!(config.seq_len));
+    set("hidden_size", json!(config.d_model));
+    set("num_hidden_layers", json!(config.n_layers));
+    set("num_attention_heads", json!(config.heads));
+    set("intermediate_size", json!(config.feed_forward_width()));
+    set("hidden_act", json!(activation_name(config.activation())));
+    set("layer_norm_eps", json!(config.norm_epsilon()));
+    set("attention_bias", json!(config.bias.qkv));
+    set(
+        "use_parallel_residual",
+        json!(config.wiring != Wiring::PreNorm),
+    );
+    if let Some(rope) = rope::write(config.position, config.head_dim) {
+        set("rope_parameters", rope);
+    }
+    fields
+}
+
+/// Hugging Face's names.
+fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
+    let Some((layer, rest)) = block_path(path) else {
+        return match path {
+            "tokens" => Some(Source::as_is("gpt_neox.embed_in.weight")),
+            "norm_final.gain" => Some(Source::as_is("gpt_neox.final_layer_norm.weight")),
+            "norm_final.bias" => Some(Source::as_is("gpt_neox.final_layer_norm.bias")),
+            "head" => Some(Source::as_is("embed_out.weight")),
+            _ => None,
+        };
+    };
+    let (part, parameter) = rest.rsplit_once('.')?;
+    let name = match part {
+        "norm1" => "input_layernorm",
+        "norm2" => "post_attention_layernorm",
+        "attention.qkv" => "attention.query_key_value",
+        "attention.out" => "attention.dense",
+        "feed_forward.up" => "mlp.dense_h_to_4h",
+        "feed_forward.down" => "mlp.dense_4h_to_h",
+        _ => return None,
+    };
+    let parameter = if parameter == "gain" {
+        "weight"
+    } else {
+        parameter
+    };
+    let name = format!("gpt_neox.layers.{layer}.{name}.{parameter}");
+    Some(match part {
+        "attention.qkv" => Source::fused_per_head(config, name),
+        _ => Source::transposed(name),
+    })
+}

@@ -1,0 +1,307 @@
+//! LLaMA (Touvron et al. 2023), LLaMA 2, and LLaMA 3 (Dubey et al. 2024).
+//!
+//! ```text
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x); the halves of a head turn in pairs
+//! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))  ⅔ · 4 · d_model wide, rounded up to a multiple
+//! logits = H · rms(x)                               no biases; grouped queries, tied heads and scaled frequencies
+//! ```
+//!
+//! Mistral's and Qwen's checkpoints have the same names and fields but for what their own files say.
+
+use emberlm_kernels::{Activation, RotaryLayout};
+use serde_json::{Map, Value, json};
+
+use super::{Definition, Family, Preset, common, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling};
+use crate::error::HuggingFaceError;
+use crate::hugging_face::Exchange;
+use crate::hugging_face::fields::Fields;
+use crate::hugging_face::names::{activation, activation_name};
+use crate::hugging_face::rope;
+use crate::weights::map::{Source, block_path};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "llama",
+    presets,
+    source,
+    exchange: Some(|| exchange("llama", "LlamaForCausalLM", read, write)),
+};
+
+fn presets() -> Vec<Preset> {
+    let small = Sizes {
+        vocab_size: 32_000,
+        seq_len: 2048,
+        d_model: 2048,
+        n_layers: 22,
+        heads: 32,
+        kv_heads: 4,
+        width: 5632,
+    };
+    let seven = Sizes {
+        seq_len: 4096,
+        d_model: 4096,
+        n_layers: 32,
+        kv_heads: 32,
+        width: rounded_width(4096, 256),
+        ..small
+    };
+    let eight = Sizes {
+        vocab_size: 128_256,
+        seq_len: 8192,
+        kv_heads: 8,
+        width: 14_336,
+        ..seven
+    };
+    let one = Sizes {
+        vocab_size: 128_256,
+        seq_len: 131_072,
+        d_model: 2048,
+        n_layers: 16,
+        kv_heads: 8,
+        width: 8192,
+        ..small
+    };
+    let model = |sizes: Sizes, base| ModelConfig {
+        position: rotary(0, base, RotaryLayout::HalfSplit),
+        ..sizes.config(Family::Llama)
+    };
+    vec![
+        Preset::new(
+            "tinyllama-1.1b",
+            "TinyLlama, 1.1B parameters",
+            model(small, 10_000.0),
+        ),
+        Preset::new(
+            "llama-2-7b",
+            "LLaMA 2, 7B parameters",
+            model(seven, 10_000.0),
+        ),
+        Preset::new(
+            "llama-3-8b",
+            "LLaMA 3, 8B parameters",
+            model(eight, 500_000.0),
+        ),
+        Preset::new(
+            "llama-3.2-1b",
+            "LLaMA 3.2, 1B parameters, tied",
+            ModelConfig {
+                position: Position::Rotary {
+                    dims: 0,
+                    base: 500_000.0,
+                    layout: RotaryLayout::HalfSplit,
+                    scaling: RotaryScaling::Llama3 {
+                        factor: 32.0,
+                        low_frequency_factor: 1.0,
+                        high_frequency_factor: 4.0,
+                        original_seq_len: 8192,
+                    },
+                },
+                head: Head {
+                    tied: true,
+                    ..common(Family::Llama).head
+                },
+                ..model(one, 500_000.0)
+            },
+        ),
+    ]
+}
+
+/// ⅔ · 4 · d_model rounded up to a multiple.
+fn rounded_width(d_model: usize, multiple: usize) -> usize {
+    (2 * 4 * d_model / 3).next_multiple_of(multiple)
+}
+
+/// The sizes of a model of this kind.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) vocab_size: usize,
+    pub(super) seq_len: usize,
+    pub(super) d_model: usize,
+    pub(super) n_layers: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) width: usize,
+}
+
+impl Sizes {
+    pub(super) fn config(self, family: Family) -> ModelConfig {
+        ModelConfig {
+            vocab_size: self.vocab_size,
+            seq_len: self.seq_len,
+            d_model: self.d_model,
+            n_layers: self.n_layers,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            feed_forward: FeedForward::Gated {
+                activation: Activation::Silu,
+                width: self.width,
+            },
+            ..common(family)
+        }
+    }
+}
+
+/// A type with LLaMA's names.
+pub(super) fn exchange(
+    model_type: &'static str,
+    architecture: &'static str,
+    read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
+    write: fn(&DecoderConfig) -> Map<String, Value>,
+) -> Exchange {
+    Exchange {
+        model_type,
+        architecture,
+        prefix: "model.",
+        embedding: "model.embed_tokens.weight",
+        head: "lm_head.weight",
+        constant: |name| name.ends_with("rotary_emb.inv_freq"),
+        read,
+        write,
+        complete: |_| {},
+    }
+}
+
+/// The fields that the types share, with their defaults for the sizes; biases, windows and the rest are each type's
+/// own.
+pub(super) fn read_common(
+    fields: &Fields<'_>,
+    family: Family,
+    defaults: Sizes,
+    head_dim: Option<usize>,
+) -> Result<ModelConfig, HuggingFaceError> {
+    let heads = fields.size("num_attention_heads", defaults.heads)?;
+    let d_model = fields.size("hidden_size", defaults.d_model)?;
+    let seq_len = fields.size("max_position_embeddings", defaults.seq_len)?;
+    // Given as null, it is the number of query heads.
+    let kv_heads = match fields.has("num_key_value_heads") {
+        true => fields.size("num_key_value_heads", heads)?,
+        false if defaults.kv_heads == 0 => heads,
+        false => defaults.kv_heads,
+    };
+    let head_dim = match (fields.optional_size("head_dim")?, head_dim) {
+        (Some(head_dim), _) | (None, Some(head_dim)) => head_dim,
+        (None, None) if d_model.is_multiple_of(heads) => d_model / heads,
+        (None, None) => {
+            let rule = format!("must divide hidden_size = {d_model}");
+            return Err(fields.error("num_attention_heads", rule));
+        }
+    };
+    Ok(ModelConfig {
+        vocab_size: fields.size("vocab_size", defaults.vocab_size)?,
+        seq_len,
+        d_model,
+        n_layers: fields.size("num_hidden_layers", defaults.n_layers)?,
+        heads,
+        kv_heads,
+        head_dim,
+        norm: Norm::Rms {
+            epsilon: fields.number("rms_norm_eps", 1e-6)?,
+        },
+        position: rope::read(fields, &rope::WHOLE_HEAD, head_dim, seq_len)?,
+        feed_forward: FeedForward::Gated {
+            activation: activation(fields, "hidden_act", Activation::Silu)?,
+            width: fields.size("intermediate_size", defaults.width)?,
+        },
+        head: Head {
+            tied: fields.flag("tie_word_embeddings", false)?,
+            ..common(family).head
+        },
+        init: Init::Normal {
+            std: fields.number("initializer_range", 0.02)?,
+            scale_residual: false,
+        },
+        ..common(family)
+    })
+}
+
+/// The fields for [`read_common`].
+pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("max_position_embeddings", json!(config.seq_len));
+    set("hidden_size", json!(config.d_model));
+    set("num_hidden_layers", json!(config.n_layers));
+    set("num_attention_heads", json!(config.heads));
+    set("num_key_value_heads", json!(config.kv_heads));
+    set("head_dim", json!(config.head_dim));
+    set("intermediate_size", json!(config.feed_forward_width()));
+    set("hidden_act", json!(activation_name(config.activation())));
+    set("rms_norm_eps", json!(config.norm_epsilon()));
+    if let Some(rope) = rope::write(config.position, config.head_dim) {
+        set("rope_parameters", rope);
+    }
+    fields
+}
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let defaults = Sizes {
+        vocab_size: 32_000,
+        seq_len: 2048,
+        d_model: 4096,
+        n_layers: 32,
+        heads: 32,
+        kv_heads: 0,
+        width: 11_008,
+    };
+    Ok(ModelConfig {
+        bias: Biases {
+            feed_forward: fields.flag("mlp_bias", false)?,
+            ..Biases::all(fields.flag("attention_bias", false)?)
+        },
+        ..read_common(fields, Family::Llama, defaults, None)?
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_common(config);
+    fields.insert("attention_bias".to_owned(), json!(config.bias.qkv));
+    fields.insert("mlp_bias".to_owned(), json!(config.bias.feed_forward));
+    fields
+}
+
+/// Hugging Face's names.
+pub(super) fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
+    let Some((layer, rest)) = block_path(path) else {
+        return match path {
+            "tokens" => Some(Source::as_is("model.embed_tokens.weight")),
+            "norm_final.gain" => Some(Source::as_is("model.norm.weight")),
+            "head" => Some(Source::as_is("lm_head.weight")),
+            _ => None,
+        };
+    };
+    let at = |name: String| format!("model.layers.{layer}.{name}");
+    let (part, parameter) = rest.rsplit_once('.')?;
+    let name = match (part, parameter) {
+        ("norm1", "gain") => return Some(Source::as_is(at("input_layernorm.weight".to_owned()))),
+        ("norm2", "gain") => "post_attention_layernorm.weight",
+        ("attention.q_norm", "gain") => "self_attn.q_norm.weight",
+        ("attention.k_norm", "gain") => "self_attn.k_norm.weight",
+        ("attention.qkv", _) => {
+            let names = ["q", "k", "v"].map(|n| at(format!("self_attn.{n}_proj.{parameter}")));
+            return Some(Source::query_key_value(config, names));
+        }
+        (_, "weight" | "bias") => {
+            let name = match part {
+                "attention.out" => "self_attn.o_proj",
+                "feed_forward.gate" => "mlp.gate_proj",
+                "feed_forward.up" => "mlp.up_proj",
+                "feed_forward.down" => "mlp.down_proj",
+                _ => return None,
+            };
+            return Some(Source::transposed(at(format!("{name}.{parameter}"))));
+        }
+        _ => return None,
+    };
+    Some(Source::as_is(at(name.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    // Meta's own numbers: 11,008 of LLaMA 7B, 13,824 of 13B.
+    #[test]
+    fn widths_are_rounded_up() {
+        assert_eq!(super::rounded_width(4096, 256), 11_008);
+        assert_eq!(super::rounded_width(5120, 256), 13_824);
+    }
+}

@@ -1,0 +1,98 @@
+//! Qwen2 and Qwen2.5 (Yang et al. 2024): LLaMA's block with biases on queries, keys and values.
+//!
+//! ```text
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x) + b; the upper layers may see a window
+//! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))
+//! logits = H · rms(x)                               ε 1e-6; H tied in the small sizes
+//! ```
+
+use emberlm_kernels::RotaryLayout;
+use serde_json::{Map, Value};
+
+use super::llama::{Sizes, exchange, read_common, source, write_common};
+use super::{Definition, Family, Preset, common, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{Biases, Head, ModelConfig, Norm};
+use crate::error::HuggingFaceError;
+use crate::hugging_face::fields::Fields;
+use crate::hugging_face::layers;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "qwen2",
+    presets,
+    source,
+    exchange: Some(|| exchange("qwen2", "Qwen2ForCausalLM", read, write)),
+};
+
+const BIASES: Biases = Biases {
+    qkv: true,
+    attention_out: false,
+    feed_forward: false,
+};
+
+fn presets() -> Vec<Preset> {
+    let half = Sizes {
+        vocab_size: 151_936,
+        seq_len: 131_072,
+        d_model: 896,
+        n_layers: 24,
+        heads: 14,
+        kv_heads: 2,
+        width: 4864,
+    };
+    let seven = Sizes {
+        vocab_size: 152_064,
+        d_model: 3584,
+        n_layers: 28,
+        heads: 28,
+        kv_heads: 4,
+        width: 18_944,
+        ..half
+    };
+    let model = |sizes: Sizes, tied| ModelConfig {
+        bias: BIASES,
+        norm: Norm::Rms { epsilon: 1e-6 },
+        position: rotary(0, 1_000_000.0, RotaryLayout::HalfSplit),
+        head: Head {
+            tied,
+            ..common(Family::Qwen2).head
+        },
+        ..sizes.config(Family::Qwen2)
+    };
+    vec![
+        Preset::new(
+            "qwen2-0.5b",
+            "Qwen2, 0.5B parameters, tied",
+            model(half, true),
+        ),
+        Preset::new("qwen2-7b", "Qwen2, 7B parameters", model(seven, false)),
+    ]
+}
+
+/// The defaults of the types `qwen2` and `qwen3`.
+pub(super) const DEFAULTS: Sizes = Sizes {
+    vocab_size: 151_936,
+    seq_len: 32_768,
+    d_model: 4096,
+    n_layers: 32,
+    heads: 32,
+    kv_heads: 32,
+    width: 22_016,
+};
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = read_common(fields, Family::Qwen2, DEFAULTS, None)?;
+    let (window, full_attention_layers) = layers::read(fields, raw.n_layers)?;
+    Ok(ModelConfig {
+        bias: BIASES,
+        window,
+        full_attention_layers,
+        ..raw
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_common(config);
+    layers::write(config, &mut fields);
+    fields
+}

@@ -1,0 +1,86 @@
+//! Qwen3's dense models (Yang et al. 2025): LLaMA's block, each head's queries and keys normalised before they turn.
+//!
+//! ```text
+//! x = x + Wo · attention(rope(rms(q)), rope(rms(k)), v)      q, k, v = W · rms₁(x); a norm of a head's width each
+//! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))
+//! logits = H · rms(x)                               ε 1e-6; heads of 128 whatever d_model is; H tied in small sizes
+//! ```
+
+use emberlm_kernels::RotaryLayout;
+use serde_json::{Map, Value, json};
+
+use super::llama::{Sizes, exchange, read_common, source, write_common};
+use super::qwen2::DEFAULTS;
+use super::{Definition, Family, Preset, common, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{Biases, Head, ModelConfig, Norm};
+use crate::error::HuggingFaceError;
+use crate::hugging_face::fields::Fields;
+use crate::hugging_face::layers;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "qwen3",
+    presets,
+    source,
+    exchange: Some(|| exchange("qwen3", "Qwen3ForCausalLM", read, write)),
+};
+
+fn presets() -> Vec<Preset> {
+    let small = Sizes {
+        vocab_size: 151_936,
+        seq_len: 40_960,
+        d_model: 1024,
+        n_layers: 28,
+        heads: 16,
+        kv_heads: 8,
+        width: 3072,
+    };
+    let eight = Sizes {
+        d_model: 4096,
+        n_layers: 36,
+        heads: 32,
+        width: 12_288,
+        ..small
+    };
+    let model = |sizes: Sizes, tied| ModelConfig {
+        head_dim: 128,
+        qk_norm: true,
+        norm: Norm::Rms { epsilon: 1e-6 },
+        position: rotary(0, 1_000_000.0, RotaryLayout::HalfSplit),
+        head: Head {
+            tied,
+            ..common(Family::Qwen3).head
+        },
+        ..sizes.config(Family::Qwen3)
+    };
+    vec![
+        Preset::new(
+            "qwen3-0.6b",
+            "Qwen3, 0.6B parameters, tied",
+            model(small, true),
+        ),
+        Preset::new("qwen3-8b", "Qwen3, 8B parameters", model(eight, false)),
+    ]
+}
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = read_common(fields, Family::Qwen3, DEFAULTS, Some(128))?;
+    let (window, full_attention_layers) = layers::read(fields, raw.n_layers)?;
+    Ok(ModelConfig {
+        bias: Biases {
+            feed_forward: false,
+            ..Biases::all(fields.flag("attention_bias", false)?)
+        },
+        qk_norm: true,
+        window,
+        full_attention_layers,
+        ..raw
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_common(config);
+    fields.insert("attention_bias".to_owned(), json!(config.bias.qkv));
+    layers::write(config, &mut fields);
+    fields
+}

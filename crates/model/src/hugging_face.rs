@@ -1,0 +1,197 @@
+//! Hugging Face model directories, read as they are and written so that `transformers` loads them.
+//!
+//! `fields` reads a `config.json` by its type's rules, `rope`, `layers` and `names` what several types share; `export`
+//! writes. What each type's fields are called is in the family's own file.
+
+mod export;
+pub(crate) mod fields;
+pub(crate) mod layers;
+pub(crate) mod names;
+pub(crate) mod rope;
+
+pub use export::{ExportOptions, Exported, export};
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use serde_json::{Map, Value};
+
+use emberlm_kernels::Backend;
+
+use self::fields::Fields;
+use crate::checked::DecoderConfig;
+use crate::config::ModelConfig;
+use crate::decoder::Decoder;
+use crate::error::HuggingFaceError;
+use crate::families::Family;
+use crate::weights::{Element, Naming, TensorStore, load};
+
+/// The file that makes a directory a Hugging Face model.
+pub const CONFIG_FILE: &str = "config.json";
+/// Weights in one file.
+pub const WEIGHTS_FILE: &str = "model.safetensors";
+/// The index of weights in several files.
+pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// How a family's models look in a Hugging Face directory.
+pub(crate) struct Exchange {
+    /// The value of `model_type`.
+    pub(crate) model_type: &'static str,
+    /// The class that `transformers` loads it with.
+    pub(crate) architecture: &'static str,
+    /// What the names of all but the head begin with; files of the bare model lack it.
+    pub(crate) prefix: &'static str,
+    /// The embedding's tensor.
+    pub(crate) embedding: &'static str,
+    /// The untied head's tensor.
+    pub(crate) head: &'static str,
+    /// Whether a tensor is a mask or a table of angles that older versions kept beside the weights.
+    pub(crate) constant: fn(&str) -> bool,
+    /// The model that a `config.json` describes.
+    pub(crate) read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
+    /// The fields that describe a model; what they cannot say is found by reading them again.
+    pub(crate) write: fn(&DecoderConfig) -> Map<String, Value>,
+    /// Gives a model the parameters that the type always has; new ones are zeros, which changes nothing it computes.
+    pub(crate) complete: fn(&mut ModelConfig),
+}
+
+/// A Hugging Face directory whose configuration has been read.
+#[derive(Debug)]
+pub struct HuggingFaceModel {
+    path: PathBuf,
+    fields: Map<String, Value>,
+    config: DecoderConfig,
+}
+
+impl HuggingFaceModel {
+    /// Reads a directory's `config.json`.
+    ///
+    /// # Errors
+    /// It cannot be read, is of another type than [`Family::ALL`]'s, or asks for something that is not computed here:
+    /// the error names the field.
+    pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
+        let file = path.join(CONFIG_FILE);
+        let text = fs::read_to_string(&file).map_err(|error| HuggingFaceError::Io {
+            path: file.clone(),
+            reason: error.to_string(),
+        })?;
+        let fields: Map<String, Value> =
+            serde_json::from_str(&text).map_err(|error| HuggingFaceError::Json {
+                path: file,
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            config: read_config(&fields)?,
+            fields,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the model is.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// The configuration's fields as they were found.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// The weights, mapped into memory.
+    ///
+    /// # Errors
+    /// There are none, only pickled ones, or damaged ones.
+    pub fn tensors(&self) -> Result<TensorStore, HuggingFaceError> {
+        let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
+        let store = if index.exists() {
+            TensorStore::open_index(&index)
+        } else if whole.exists() {
+            TensorStore::open(&whole)
+        } else {
+            return Err(self.no_weights());
+        };
+        store.map_err(self.weights_error())
+    }
+
+    fn no_weights(&self) -> HuggingFaceError {
+        let pickles = [
+            "pytorch_model.bin",
+            "pytorch_model.bin.index.json",
+            "model.pt",
+            "ckpt.pt",
+        ];
+        let pickle = pickles
+            .map(|name| self.path.join(name))
+            .into_iter()
+            .find(|p| p.exists());
+        match pickle {
+            Some(path) => HuggingFaceError::Pickle { path },
+            None => HuggingFaceError::NoWeights {
+                path: self.path.clone(),
+            },
+        }
+    }
+
+    /// The model with its weights.
+    ///
+    /// # Errors
+    /// As [`HuggingFaceModel::tensors`]; a tensor is missing, left over, or of another shape or type.
+    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
+        let store = self.tensors()?;
+        let exchange = exchange_of(self.config.family)?;
+        let naming = Naming {
+            source: |path: &str| self.config.family.source(&self.config, path),
+            optional_prefix: exchange.prefix,
+            constant: exchange.constant,
+            tied: self
+                .config
+                .head
+                .tied
+                .then_some((exchange.head, exchange.embedding)),
+        };
+        load(self.config.blank::<B>(device), &store, naming).map_err(self.weights_error())
+    }
+
+    /// The type that most of the weights are stored in.
+    ///
+    /// # Errors
+    /// As [`HuggingFaceModel::tensors`].
+    pub fn element(&self) -> Result<Element, HuggingFaceError> {
+        Ok(self.tensors()?.element().unwrap_or(Element::F32))
+    }
+
+    fn weights_error(&self) -> impl Fn(crate::WeightsError) -> HuggingFaceError + '_ {
+        |source| HuggingFaceError::Weights {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// The model that the fields of a `config.json` describe.
+///
+/// # Errors
+/// As [`HuggingFaceModel::open`].
+pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
+    let fields = Fields::new(fields);
+    fields.refuse("quantization_config", "quantised weights are not read")?;
+    let model_type = fields.text("model_type")?;
+    let exchanges = || Family::ALL.into_iter().filter_map(Family::exchange);
+    let Some(exchange) = exchanges().find(|exchange| exchange.model_type == model_type) else {
+        let known: Vec<&str> = exchanges().map(|exchange| exchange.model_type).collect();
+        return Err(fields.error("model_type", format!("must be one of {}", known.join(", "))));
+    };
+    Ok(DecoderConfig::try_from((exchange.read)(&fields)?)?)
+}
+
+fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {
+    family.exchange().ok_or(HuggingFaceError::NoType {
+        family: family.name(),
+    })
+}

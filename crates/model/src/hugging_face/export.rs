@@ -1,0 +1,211 @@
+//! Writing a Hugging Face directory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use serde_json::{Map, Value, json};
+
+use emberlm_kernels::Backend;
+
+use super::{CONFIG_FILE, Exchange, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
+use crate::checked::DecoderConfig;
+use crate::config::ModelConfig;
+use crate::decoder::Decoder;
+use crate::error::{HuggingFaceError, WeightsError};
+use crate::weights::{
+    Element, ParamMapper, ParamVisitor, Published, map_params, published, visit_params, write,
+};
+
+/// How a model is written.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The type of the numbers.
+    pub element: Element,
+    /// The most bytes of tensors in a file; a larger tensor has a file of its own.
+    pub shard_bytes: u64,
+    /// Fields of the `config.json` that say nothing about what is computed, such as token ids.
+    pub fields: Map<String, Value>,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The weights' files, in order.
+    pub files: Vec<PathBuf>,
+    /// Tensors in them.
+    pub tensors: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Writes `config.json` and the weights of a model into an existing directory.
+///
+/// # Errors
+/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
+pub fn export<B: Backend>(
+    decoder: &Decoder<B>,
+    folder: &Path,
+    options: &ExportOptions,
+) -> Result<Exported, HuggingFaceError> {
+    let exchange = exchange_of(decoder.config().family)?;
+    let config = completed(decoder.config(), &exchange)?;
+    let fields = described(&config, &exchange, options)?;
+    let whole = if config.raw() == decoder.config().raw() {
+        decoder.clone()
+    } else {
+        with_new_zeros(decoder, &config)
+    };
+    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
+    let file = folder.join(CONFIG_FILE);
+    fs::write(&file, text).map_err(io(&file))?;
+    let source = |path: &str| config.family.source(&config, path);
+    let tensors = published(&whole, options.element, source);
+    write_shards(&tensors, folder, options.shard_bytes)
+}
+
+/// The model with what its type always has.
+fn completed(
+    config: &DecoderConfig,
+    exchange: &Exchange,
+) -> Result<DecoderConfig, HuggingFaceError> {
+    let mut raw = config.raw().clone();
+    (exchange.complete)(&mut raw);
+    Ok(DecoderConfig::try_from(raw)?)
+}
+
+/// The `config.json` of a model, proven by reading it again.
+fn described(
+    config: &DecoderConfig,
+    exchange: &Exchange,
+    options: &ExportOptions,
+) -> Result<Map<String, Value>, HuggingFaceError> {
+    let mut fields = options.fields.clone();
+    fields.insert("architectures".to_owned(), json!([exchange.architecture]));
+    fields.insert("model_type".to_owned(), json!(exchange.model_type));
+    fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
+    fields.insert("tie_word_embeddings".to_owned(), json!(config.head.tied));
+    fields.insert("vocab_size".to_owned(), json!(config.vocab_size));
+    fields.extend((exchange.write)(config));
+    let refused = |field: String, value: String| HuggingFaceError::NotExpressible {
+        model_type: exchange.model_type,
+        field,
+        value,
+    };
+    let again = read_config(&fields).map_err(|error| match error {
+        HuggingFaceError::Field { field, value, .. } => refused(field, value),
+        other => other,
+    })?;
+    match first_difference(config.raw(), again.raw()) {
+        Some((field, value)) => Err(refused(field, value)),
+        None => Ok(fields),
+    }
+}
+
+/// The first field that changes what is computed in which two models differ, and its value in the first.
+fn first_difference(one: &ModelConfig, other: &ModelConfig) -> Option<(String, String)> {
+    const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
+    let object = |config: &ModelConfig| match serde_json::to_value(config) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let (one, other) = (object(one), object(other));
+    one.into_iter()
+        .filter(|(field, _)| !NOT_COMPUTED.contains(&field.as_str()))
+        .find(|(field, value)| other.get(field) != Some(value))
+        .map(|(field, value)| (field, value.to_string()))
+}
+
+/// The same model with parameters that it lacked, all zero.
+fn with_new_zeros<B: Backend>(decoder: &Decoder<B>, config: &DecoderConfig) -> Decoder<B> {
+    let mut held = Held(HashMap::new());
+    visit_params(decoder, &mut held);
+    map_params(config.blank(&decoder.device()), &mut held)
+}
+
+struct Held<B: Backend>(HashMap<String, Tensor<B, 1>>);
+
+impl<B: Backend> ParamVisitor<B> for Held<B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let elements = value.shape().num_elements();
+        self.0.insert(path.to_owned(), value.reshape([elements]));
+    }
+}
+
+impl<B: Backend> ParamMapper<B> for Held<B> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        match self.0.remove(path) {
+            Some(held) => held.reshape(value.shape()),
+            None => value,
+        }
+    }
+}
+
+fn write_shards<B: Backend>(
+    tensors: &[Published<B>],
+    folder: &Path,
+    shard_bytes: u64,
+) -> Result<Exported, HuggingFaceError> {
+    let size = |tensor: &&Published<B>| safetensors::View::data_len(tensor) as u64;
+    let mut shards: Vec<Vec<&Published<B>>> = vec![Vec::new()];
+    let mut held = 0;
+    for tensor in tensors {
+        let bytes = size(&tensor);
+        if held > 0 && held + bytes > shard_bytes {
+            shards.push(Vec::new());
+            held = 0;
+        }
+        held += bytes;
+        if let Some(shard) = shards.last_mut() {
+            shard.push(tensor);
+        }
+    }
+    let bytes = tensors.iter().map(|tensor| size(&tensor)).sum();
+    let count = shards.len();
+    let mut places = BTreeMap::new();
+    let mut files = Vec::new();
+    for (number, shard) in shards.iter().enumerate() {
+        let name = match count {
+            1 => WEIGHTS_FILE.to_owned(),
+            _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
+        };
+        let file = folder.join(&name);
+        let views = shard.iter().map(|tensor| (tensor.name(), *tensor));
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        write(views, metadata, &file).map_err(weights(folder))?;
+        places.extend(shard.iter().map(|tensor| (tensor.name(), name.clone())));
+        files.push(file);
+    }
+    if count > 1 {
+        let index = json!({"metadata": {"total_size": bytes}, "weight_map": places});
+        let file = folder.join(INDEX_FILE);
+        let text = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
+        fs::write(&file, text).map_err(io(&file))?;
+    }
+    Ok(Exported {
+        files,
+        tensors: tensors.len(),
+        bytes,
+    })
+}
+
+fn io(path: &Path) -> impl Fn(std::io::Error) -> HuggingFaceError + '_ {
+    move |error| HuggingFaceError::Io {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+fn weights(path: &Path) -> impl Fn(WeightsError) -> HuggingFaceError + '_ {
+    move |source| HuggingFaceError::Weights {
+        path: path.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,51 @@
+//! The activations' names.
+
+use emberlm_kernels::Activation;
+
+use super::fields::Fields;
+use crate::error::HuggingFaceError;
+
+/// The names that stand for each activation, the one that is written first. Several are one function computed
+/// differently.
+const NAMES: [(Activation, &[&str]); 5] = [
+    (Activation::Gelu, &["gelu", "gelu_python"]),
+    (
+        Activation::GeluTanh,
+        &[
+            "gelu_new",
+            "gelu_pytorch_tanh",
+            "gelu_python_tanh",
+            "gelu_fast",
+            "gelu_accurate",
+        ],
+    ),
+    (Activation::Relu, &["relu"]),
+    (Activation::ReluSquared, &["relu2"]),
+    (Activation::Silu, &["silu", "swish"]),
+];
+
+/// The activation that a field names.
+pub(crate) fn activation(
+    fields: &Fields<'_>,
+    field: &str,
+    default: Activation,
+) -> Result<Activation, HuggingFaceError> {
+    let Some(name) = fields.optional_text(field)? else {
+        return Ok(default);
+    };
+    let found = NAMES.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(activation, _)| *activation).ok_or_else(|| {
+        let known: Vec<&str> = NAMES
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        fields.error(field, format!("must be one of {}", known.join(", ")))
+    })
+}
+
+/// The name of an activation.
+pub(crate) fn activation_name(activation: Activation) -> &'static str {
+    let found = NAMES.iter().find(|(known, _)| *known == activation);
+    found.map_or("", |(_, names)| names[0])
+}

@@ -1,0 +1,141 @@
+//! The rotary positions' fields: `rope_parameters` since `transformers` 5, `rope_scaling` and fields of the
+//! configuration itself before.
+
+use serde_json::{Map, Value, json};
+
+use emberlm_kernels::RotaryLayout;
+
+use super::fields::Fields;
+use crate::config::{Position, RotaryScaling};
+use crate::error::HuggingFaceError;
+
+/// What older configurations call the fields, and how much of a head is turned by default.
+pub(crate) struct RopeFields {
+    pub(crate) base: &'static str,
+    pub(crate) part: &'static str,
+    pub(crate) default_part: f64,
+    /// Whether the type can turn a part of the head at all.
+    pub(crate) partial: bool,
+}
+
+/// LLaMA's and its descendants'.
+pub(crate) const WHOLE_HEAD: RopeFields = RopeFields {
+    base: "rope_theta",
+    part: "partial_rotary_factor",
+    default_part: 1.0,
+    partial: false,
+};
+
+/// The half-split rotary positions that the fields describe.
+pub(crate) fn read(
+    fields: &Fields<'_>,
+    names: &RopeFields,
+    head_dim: usize,
+    seq_len: usize,
+) -> Result<Position, HuggingFaceError> {
+    let parameters = match fields.object("rope_scaling")? {
+        Some(parameters) => Some(parameters),
+        None => fields.object("rope_parameters")?,
+    };
+    let empty = Map::new();
+    let parameters = parameters.unwrap_or_else(|| Fields::new(&empty));
+    for nested in ["full_attention", "sliding_attention"] {
+        parameters.refuse(
+            nested,
+            "positions that differ between layers are not computed",
+        )?;
+    }
+    let base = match parameters.optional_number("rope_theta")? {
+        Some(base) => base,
+        None => fields.number(names.base, 10_000.0)?,
+    };
+    let part = match parameters.optional_number("partial_rotary_factor")? {
+        Some(part) => part,
+        None => fields.number(names.part, names.default_part)?,
+    };
+    let legal = part > 0.0 && (part == 1.0 || (names.partial && part < 1.0));
+    if !legal {
+        let rule = if names.partial {
+            "must be above 0 and at most 1"
+        } else {
+            "must be 1 for this type"
+        };
+        return Err(match parameters.has("partial_rotary_factor") {
+            true => parameters.error("partial_rotary_factor", rule),
+            false => fields.error(names.part, rule),
+        });
+    }
+    let dims = (head_dim as f64 * part) as usize;
+    if dims == 0 {
+        return Err(fields.error(names.part, format!("turns nothing of a head of {head_dim}")));
+    }
+    Ok(Position::Rotary {
+        dims,
+        base,
+        layout: RotaryLayout::HalfSplit,
+        scaling: scaling(&parameters, seq_len)?,
+    })
+}
+
+fn scaling(parameters: &Fields<'_>, seq_len: usize) -> Result<RotaryScaling, HuggingFaceError> {
+    let (field, kind) = match parameters.optional_text("rope_type")? {
+        Some(kind) => ("rope_type", kind),
+        None => (
+            "type",
+            parameters.optional_text("type")?.unwrap_or("default"),
+        ),
+    };
+    let number = |name: &str| {
+        let number = parameters.optional_number(name)?;
+        number.ok_or_else(|| parameters.error(name, format!("must be given with {kind}")))
+    };
+    match kind {
+        "default" => Ok(RotaryScaling::None),
+        "linear" => Ok(RotaryScaling::Linear {
+            factor: number("factor")?,
+        }),
+        "llama3" => Ok(RotaryScaling::Llama3 {
+            factor: number("factor")?,
+            low_frequency_factor: number("low_freq_factor")?,
+            high_frequency_factor: number("high_freq_factor")?,
+            original_seq_len: parameters.size("original_max_position_embeddings", seq_len)?,
+        }),
+        _ => Err(parameters.error(field, "must be one of default, linear, llama3")),
+    }
+}
+
+/// The fields of rotary positions; nothing for others.
+pub(crate) fn write(position: Position, head_dim: usize) -> Option<Value> {
+    let Position::Rotary {
+        dims,
+        base,
+        scaling,
+        ..
+    } = position
+    else {
+        return None;
+    };
+    let mut fields = match scaling {
+        RotaryScaling::None => json!({"rope_type": "default"}),
+        RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
+        RotaryScaling::Llama3 {
+            factor,
+            low_frequency_factor,
+            high_frequency_factor,
+            original_seq_len,
+        } => json!({
+            "rope_type": "llama3",
+            "factor": factor,
+            "low_freq_factor": low_frequency_factor,
+            "high_freq_factor": high_frequency_factor,
+            "original_max_position_embeddings": original_seq_len,
+        }),
+    };
+    fields["rope_theta"] = json!(base);
+    if dims != head_dim {
+        let part = dims as f64 / head_dim as f64;
+        let falls_short = ((head_dim as f64 * part) as usize) < dims;
+        fields["partial_rotary_factor"] = json!(if falls_short { part.next_up() } else { part });
+    }
+    Some(fields)
+}

@@ -1,0 +1,47 @@
+//! Hugging Face directories as `transformers` wrote them, against what it computes: logits, loss, the greedy
+//! continuation, and for one of each type every gradient; `fixtures/make_families.py` made them.
+
+use std::path::PathBuf;
+
+use burn::backend::Autodiff;
+use burn::module::AutodiffModule;
+use burn::tensor::Device;
+use emberlm_kernels::Backend;
+use emberlm_model::hugging_face::HuggingFaceModel;
+
+use crate::checks::{
+    Batch, GRADIENT, LOSS, STEP, check_gradients, check_greedy, host, relative, within,
+};
+use crate::fixture::Fixture;
+use crate::optimize::Trainer;
+
+// Measured: see docs/results.md. `transformers` takes its norms and angles in float32.
+const LOGITS: f64 = 3e-6;
+
+pub fn check<B: Backend>(name: &str, device: &Device<B>) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/families");
+    let folder = folder.join(name);
+    let fixture = Fixture::read(folder.join("expected.safetensors"));
+    let model = HuggingFaceModel::open(&folder).unwrap();
+    let decoder = model.decoder::<Autodiff<B>>(device).unwrap();
+    let batch = Batch::<Autodiff<B>>::of(&fixture, device);
+
+    let logits = host(decoder.forward(batch.input.clone()));
+    let error = relative(&logits, &fixture.floats("logits"));
+    println!("{name}: logits {error:.1e}");
+    within("logits", error, LOGITS);
+    check_greedy(&fixture, &decoder.valid());
+
+    let loss = batch.loss(&decoder);
+    let error = host(loss.clone())[0] / fixture.floats("loss")[0] - 1.0;
+    within("loss", f64::from(error.abs()), LOSS);
+    if fixture.names("grad.").is_empty() {
+        return;
+    }
+    let config = model.config();
+    let source = |path: &str| config.family.source(config, path);
+    check_gradients(&fixture, &decoder, &loss.backward(), source, GRADIENT);
+    if fixture.has("adamw_losses") {
+        Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
+    }
+}
