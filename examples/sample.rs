@@ -9,7 +9,6 @@ use std::path::Path;
 
 use emberlm_examples::Backend;
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
-use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::checkpoint::Checkpoint;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -19,8 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let checkpoint = Checkpoint::newest(Path::new(&run))?.ok_or("the run has no checkpoint yet")?;
     let decoder = checkpoint.decoder::<Backend>(&Default::default())?;
-    let spec = checkpoint.description.tokenizer.as_ref();
-    let tokenizer = Tokenizer::from_spec(spec.ok_or("the model has no tokenizer")?)?;
+    let tokenizer = checkpoint
+        .tokenizer()?
+        .ok_or("the model has no tokenizer")?;
 
     let options = GenerateOptions {
         max_new_tokens: 200,

@@ -42,6 +42,7 @@ fn a_run_is_sampled_from() {
             model,
             tokenizer: Some(tokenizer.spec()),
         },
+        tokenizer: Some(&tokenizer),
         state: &State {
             step: 1,
             validation_loss: None,

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use emberlm_data::{DEFAULT_SHARD_TOKENS, Split};
-use emberlm_tokenizer::TokenizerKind;
+use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 use crate::backend::BackendArg;
 use crate::commands::bench_train::BenchTrainArgs;
@@ -50,9 +50,9 @@ pub struct PrepareArgs {
     /// The dataset's folder
     #[arg(long, value_name = "DATASET")]
     pub out: PathBuf,
-    /// How text becomes tokens
-    #[arg(long, value_name = "NAME", value_parser = tokenizer_parser())]
-    pub tokenizer: TokenizerKind,
+    /// How text becomes tokens: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
+    #[arg(long, value_name = "NAME|PATH", value_parser = tokenizer)]
+    pub tokenizer: TokenizerChoice,
     /// The part kept for validation, at the end of the text
     #[arg(long, value_name = "PART", default_value = "0.1", value_parser = val_fraction, allow_negative_numbers = true)]
     pub val_fraction: f64,
@@ -153,9 +153,8 @@ pub struct InfoArgs {
     pub json: bool,
 }
 
-fn tokenizer_parser() -> impl TypedValueParser<Value = TokenizerKind> {
-    PossibleValuesParser::new(TokenizerKind::ALL.map(TokenizerKind::name))
-        .try_map(|name| name.parse::<TokenizerKind>())
+fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
+    text.parse()
 }
 
 fn split_parser() -> impl TypedValueParser<Value = Split> {

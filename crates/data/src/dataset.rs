@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
 use crate::{DataError, MANIFEST_FILE, Manifest, Shard, Split};
 
@@ -18,12 +18,18 @@ impl Dataset {
     /// Opens the dataset in `folder`. Its shards are opened by [`Dataset::split`].
     ///
     /// # Errors
-    /// Where the manifest cannot be read or used, or where its tokenizer is not one of this program's.
+    /// Where the manifest cannot be read or used, or where its tokenizer is not one of this program's and not in the
+    /// directory either.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
         let manifest = Manifest::read(folder)?;
-        let tokenizer = Tokenizer::from_spec(&manifest.tokenizer).map_err(|source| {
-            let path = folder.join(MANIFEST_FILE);
-            DataError::ManifestTokenizer { path, source }
+        let tokenizer = Tokenizer::open(&manifest.tokenizer, folder);
+        let tokenizer = tokenizer.map_err(|source| match source {
+            // It names the tokenizer's own file.
+            TokenizerError::File { .. } => DataError::Tokenizer(source),
+            source => DataError::ManifestTokenizer {
+                path: folder.join(MANIFEST_FILE),
+                source,
+            },
         })?;
         Ok(Self {
             folder: folder.to_owned(),

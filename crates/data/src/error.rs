@@ -113,6 +113,9 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A tokenizer, or the file that holds it, cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// The tokenizer that a manifest describes is not one of this program's.
     #[error("{}: {source}", path.display())]
     ManifestTokenizer {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use emberlm_tokenizer::{Tokenizer, TokenizerError, TokenizerKind};
+use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind};
 use rayon::prelude::*;
 
 use crate::corpus::expand;
@@ -23,7 +23,7 @@ const WAVE_BYTES: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrepareOptions {
     /// Which tokenizer; [`TokenizerKind::Char`] takes its alphabet from all the documents.
-    pub kind: TokenizerKind,
+    pub tokenizer: TokenizerChoice,
     /// The part of all characters that is kept for validation, at the end: at least 0 and below 1.
     pub val_fraction: f64,
     /// The most tokens in a shard: 1 to 2,147,483,647.
@@ -37,7 +37,7 @@ pub struct PrepareOptions {
 impl Default for PrepareOptions {
     fn default() -> Self {
         Self {
-            kind: TokenizerKind::Gpt2,
+            tokenizer: TokenizerKind::Gpt2.into(),
             val_fraction: 0.1,
             shard_tokens: DEFAULT_SHARD_TOKENS,
             force: false,
@@ -76,10 +76,11 @@ pub enum Progress {
 ///
 /// Each document begins with the end-of-text token where the tokenizer has one. The validation split is the end of the
 /// documents put together: of `n` characters, the first `n * (1 - val_fraction)`, rounded down, are for training, and a
-/// document that the border cuts begins anew after it. The directory appears whole or not at all.
+/// document that the border cuts begins anew after it. A tokenizer that is not built in lies in the directory as
+/// `tokenizer.json`. The directory appears whole or not at all.
 ///
 /// # Errors
-/// Where an option is out of range; where an input is missing, empty or not UTF-8; where a split would be empty although
+/// Where an option is out of range; where a tokenizer's file cannot be read or used; where an input is missing, empty or not UTF-8; where a split would be empty although
 /// it should not; where the output exists and may not be replaced, or is not a dataset; and where a file cannot be read
 /// or written, as on a full disk. The output is then as it was.
 pub fn prepare(
@@ -90,6 +91,11 @@ pub fn prepare(
 ) -> Result<Manifest, DataError> {
     check_options(options)?;
     let documents = expand(inputs)?;
+    let known = match &options.tokenizer {
+        TokenizerChoice::Named(TokenizerKind::Char) => None,
+        TokenizerChoice::Named(kind) => Some(Tokenizer::builtin(*kind)?),
+        TokenizerChoice::File(path) => Some(Tokenizer::from_file(path)?),
+    };
     // Before the long work, not after it.
     let staging = Staging::begin(out, options.force)?;
     let report = |phase| {
@@ -98,13 +104,12 @@ pub fn prepare(
     };
 
     report(Phase::Scan);
-    let scan = scan(&documents, options.kind, progress)?;
+    let scan = scan(&documents, known.is_none(), progress)?;
     let border = border(&scan, options.val_fraction)?;
-    let tokenizer = match options.kind {
-        TokenizerKind::Char => Tokenizer::char_from_alphabet(scan.alphabet),
-        kind => Tokenizer::builtin(kind),
+    let tokenizer = match known {
+        Some(tokenizer) => tokenizer,
+        None => Tokenizer::char_from_alphabet(scan.alphabet)?,
     };
-    let tokenizer = tokenizer.map_err(|source| tokenize_error(&documents[0].path, source))?;
 
     report(Phase::Tokenize);
     let writer = |split| {
@@ -123,7 +128,9 @@ pub fn prepare(
     for (document, scanned) in documents.iter().zip(&scan.documents) {
         job.add_document(&document.path, scanned)?;
     }
-    let manifest = Manifest::new(options.command.clone(), tokenizer.spec(), job.finish()?);
+    let splits = job.finish()?;
+    staging.save_tokenizer(&tokenizer)?;
+    let manifest = Manifest::new(options.command.clone(), tokenizer.spec(), splits);
     staging.commit(&manifest)?;
     Ok(manifest)
 }

@@ -1,6 +1,5 @@
 //! The first pass over a corpus: is it UTF-8, how long is it, which characters has it.
 
-use emberlm_tokenizer::TokenizerKind;
 use rayon::prelude::*;
 
 use crate::corpus::Document;
@@ -32,15 +31,15 @@ impl Scanned {
     }
 }
 
-/// Reads every document once, in parallel.
+/// Reads every document once, in parallel; `alphabet` is whether its characters are wanted.
 pub(crate) fn scan(
     documents: &[Document],
-    kind: TokenizerKind,
+    alphabet: bool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Scan, DataError> {
     let scan_one = |document: &Document| {
         let mut scanned = Scanned::default();
-        let mut seen = Alphabet::new(kind == TokenizerKind::Char);
+        let mut seen = Alphabet::new(alphabet);
         let mut blocks = TextBlocks::open(&document.path, None, BLOCK_BYTES)?;
         while let Some(block) = blocks.next_block()? {
             scanned.add(&block);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
+
 use crate::{DataError, MANIFEST_FILE, Manifest, Split};
 
 /// A directory being written; dropping it without [`Staging::commit`] removes it.
@@ -48,6 +50,16 @@ impl Staging {
     /// Where the files belong until they are committed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Writes the tokenizer's own file, if it has one.
+    pub(crate) fn save_tokenizer(&self, tokenizer: &Tokenizer) -> Result<(), DataError> {
+        if tokenizer.save(&self.folder)? {
+            let path = self.folder.join(TOKENIZER_FILE);
+            let sync = || File::open(&path)?.sync_all();
+            sync().map_err(DataError::io("write", &path))?;
+        }
+        Ok(())
     }
 
     /// Writes the manifest, then puts the directory in its place.
@@ -126,6 +138,9 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     for split in Split::ALL {
         let shards = &manifest.split(split).shards;
         ours.extend(shards.iter().map(|shard| OsString::from(&shard.file)));
+    }
+    if manifest.tokenizer.kind == TokenizerKind::File {
+        ours.push(OsString::from(TOKENIZER_FILE));
     }
     let foreign = names.into_iter().find(|name| !ours.contains(name));
     Ok(foreign.map(|name| format!("it holds `{}`", name.display())))

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use tiktoken_rs::CoreBPE;
 
-use crate::{TokenizerError, TokenizerKind};
+use crate::{TokenizerError, TokenizerKind, patterns};
 
 /// One of the three byte-pair vocabularies; each is loaded once per process.
 #[derive(Clone, Copy)]
@@ -66,6 +66,35 @@ impl Bpe {
 
     pub(crate) fn end_of_text(&self) -> u32 {
         self.end_of_text
+    }
+
+    /// The pattern that splits a text into pieces, as a `tokenizer.json` has it.
+    pub(crate) fn pattern(&self) -> &'static str {
+        match self.kind {
+            TokenizerKind::Cl100k => patterns::CL100K,
+            TokenizerKind::O200k => patterns::O200K,
+            _ => patterns::GPT2,
+        }
+    }
+
+    /// The special tokens with their ids, by id.
+    pub(crate) fn special_tokens(&self) -> Vec<(String, u32)> {
+        let names = self.core.special_tokens();
+        let named = |id| {
+            let name = String::from_utf8(self.core.decode_bytes(&[id]).ok()?).ok()?;
+            names.contains(name.as_str()).then_some((name, id))
+        };
+        (self.tokens().len() as u32..self.vocab_size as u32)
+            .filter_map(named)
+            .collect()
+    }
+
+    /// The bytes of every token that is not special, by rank, which is its id: they come before all others.
+    pub(crate) fn tokens(&self) -> Vec<Vec<u8>> {
+        let names = self.core.special_tokens();
+        let bytes = |id| self.core.decode_bytes(&[id]).ok();
+        let is_plain = |bytes: &Vec<u8>| !names.iter().any(|name| name.as_bytes() == bytes);
+        (0..).map_while(bytes).take_while(is_plain).collect()
     }
 
     /// Where this vocabulary's hash is kept once it is known.

@@ -1,15 +1,33 @@
 //! What can go wrong between text and token ids.
 
-use crate::TokenizerKind;
+use std::path::PathBuf;
+
+use crate::{TOKENIZER_FILE, TokenizerKind};
 
 /// An error of this crate; each carries the value at fault and the rule it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
-    /// A tokenizer was asked for by a name that is none of [`TokenizerKind::ALL`].
-    #[error("unknown tokenizer `{name}`: choose one of {}", TokenizerKind::ALL.map(TokenizerKind::name).join(", "))]
+    /// A tokenizer was asked for by a name that is none of [`TokenizerKind::NAMED`].
+    #[error("unknown tokenizer `{name}`: choose one of {}", names())]
     UnknownKind {
         /// The name as given.
         name: String,
+    },
+    /// A tokenizer was asked for by what is neither such a name nor the path of a `tokenizer.json`.
+    #[error(
+        "unknown tokenizer `{name}`: {}",
+        match folder {
+            true => format!("this folder holds no {TOKENIZER_FILE}"),
+            false => format!(
+                "choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one", names()
+            ),
+        }
+    )]
+    UnknownChoice {
+        /// What was asked for.
+        name: String,
+        /// Whether it is a folder.
+        folder: bool,
     },
     /// A character tokenizer was asked for without the characters that it is made of.
     #[error("the char tokenizer has no built-in vocabulary: it is made from a corpus's characters")]
@@ -17,6 +35,29 @@ pub enum TokenizerError {
     /// A character tokenizer was to be made of no characters.
     #[error("a char tokenizer needs at least one character")]
     EmptyAlphabet,
+    /// A tokenizer that a file holds was asked for without the file.
+    #[error("this tokenizer is not built in: it is read from its {TOKENIZER_FILE}")]
+    NeedsFile,
+    /// A file of a tokenizer cannot be read, written or used.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The bytes of a `tokenizer.json` are damaged, or ask for what this program does not know.
+    #[error("not a usable {TOKENIZER_FILE}: {reason}")]
+    Format {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// A `tokenizer.json` cannot turn a text into ids.
+    #[error("{TOKENIZER_FILE} cannot encode this text: {reason}")]
+    Encode {
+        /// What the `tokenizers` crate said.
+        reason: String,
+    },
     /// A text holds a character that the character tokenizer's vocabulary lacks.
     #[error(
         "character {character:?} at position {position} is not among the {vocab_size} characters of this tokenizer"
@@ -73,6 +114,16 @@ pub enum TokenizerError {
         /// The tokenizer's size.
         expected: usize,
     },
+    /// A specification names an end of text that its tokenizer cannot have.
+    #[error(
+        "tokenizer `{kind}`: `end_of_text` is {found}, which is no id of this tokenizer's that can be chosen"
+    )]
+    SpecEndOfText {
+        /// The specification's kind.
+        kind: TokenizerKind,
+        /// The id in the specification.
+        found: u32,
+    },
     /// A specification's hash is not that of the tokenizer it names.
     #[error(
         "tokenizer `{kind}`: `hash` is {found}, but this tokenizer's vocabulary has {expected}"
@@ -85,4 +136,8 @@ pub enum TokenizerError {
         /// The tokenizer's hash.
         expected: String,
     },
+}
+
+fn names() -> String {
+    TokenizerKind::NAMED.map(TokenizerKind::name).join(", ")
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::TokenizerError;
 
-/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `cl100k`, `o200k`, `char`, `byte`.
+/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `cl100k`, `o200k`, `char`, `byte`; and
+/// `tokenizer.json` for one that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
@@ -21,11 +22,14 @@ pub enum TokenizerKind {
     Char,
     /// One id per byte and one for the end of a text: 257 ids.
     Byte,
+    /// What a Hugging Face `tokenizer.json` holds: byte pairs, Unigram, WordPiece or whole words.
+    #[serde(rename = "tokenizer.json")]
+    File,
 }
 
 impl TokenizerKind {
-    /// Every kind, in the order in which they are listed to a user.
-    pub const ALL: [Self; 5] = [
+    /// The kinds that are asked for by name, in the order in which they are listed to a user: all but [`Self::File`].
+    pub const NAMED: [Self; 5] = [
         Self::Gpt2,
         Self::Cl100k,
         Self::O200k,
@@ -33,7 +37,7 @@ impl TokenizerKind {
         Self::Byte,
     ];
 
-    /// The kind's name, as [`FromStr`] reads it.
+    /// The kind's name; [`FromStr`] reads those of [`Self::NAMED`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -41,6 +45,7 @@ impl TokenizerKind {
             Self::O200k => "o200k",
             Self::Char => "char",
             Self::Byte => "byte",
+            Self::File => crate::TOKENIZER_FILE,
         }
     }
 }
@@ -55,7 +60,7 @@ impl FromStr for TokenizerKind {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        Self::ALL
+        Self::NAMED
             .into_iter()
             .find(|kind| kind.name() == name)
             .ok_or_else(|| TokenizerError::UnknownKind {
@@ -70,10 +75,12 @@ mod tests {
 
     #[test]
     fn every_name_is_read_back_and_serialized_alike() {
-        for kind in TokenizerKind::ALL {
+        for kind in TokenizerKind::NAMED {
             assert_eq!(kind.to_string().parse::<TokenizerKind>().unwrap(), kind);
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
+        let file = serde_json::to_string(&TokenizerKind::File).unwrap();
+        assert_eq!(file, format!("\"{}\"", TokenizerKind::File));
     }
 
     #[test]

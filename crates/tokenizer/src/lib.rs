@@ -7,6 +7,12 @@
 //! | `bpe` | the byte-pair vocabularies of GPT-2, cl100k and o200k, through `tiktoken-rs` |
 //! | `char` | one token per distinct character, as nanoGPT's character-level examples |
 //! | `byte` | one token per byte |
+//! | `file` | what a Hugging Face `tokenizer.json` holds, through the `tokenizers` crate |
+//! | `pieces` | such a file's decoder, token by token |
+//! | `choice` | [`TokenizerChoice`]: a tokenizer as it is asked for, by name or by path |
+//! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
+//! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
+//! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
@@ -24,14 +30,24 @@
 
 mod bpe;
 mod byte;
+mod byte_level;
 mod char;
+mod choice;
 mod cut;
+mod disk;
 mod error;
+mod export;
+mod file;
 mod kind;
+mod merges;
+mod patterns;
+mod pieces;
 mod spec;
 mod stream;
 mod tokenizer;
 
+pub use choice::TokenizerChoice;
+pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
 pub use kind::TokenizerKind;
 pub use spec::TokenizerSpec;

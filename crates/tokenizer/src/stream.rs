@@ -1,5 +1,6 @@
 //! Text as it becomes complete, token by token.
 
+use crate::pieces::Position;
 use crate::{Tokenizer, TokenizerError};
 
 /// Decodes one token at a time, holding back the bytes of a character whose end has not come yet.
@@ -10,6 +11,8 @@ pub struct DecodeStream {
     tokenizer: Tokenizer,
     /// The beginning of a character: at most three bytes between two calls.
     pending: Vec<u8>,
+    /// Where the next token stands: some tokenizers leave out the blank that begins a text.
+    position: Position,
 }
 
 impl DecodeStream {
@@ -17,7 +20,19 @@ impl DecodeStream {
         Self {
             tokenizer,
             pending: Vec::new(),
+            position: Position::default(),
         }
+    }
+
+    /// Takes tokens whose text is known, such as a prompt's, so that what comes goes on from them.
+    ///
+    /// # Errors
+    /// Where an id is out of range or unassigned; the stream is then as it was before.
+    pub fn skip(&mut self, ids: &[u32]) -> Result<(), TokenizerError> {
+        let mut position = self.position;
+        self.tokenizer.decode_at(ids, &mut position)?;
+        self.position = position;
+        Ok(())
     }
 
     /// Takes the next token and returns the text that is complete now, which may be none.
@@ -27,7 +42,10 @@ impl DecodeStream {
     /// # Errors
     /// Where `id` is out of range or unassigned; the stream is then as it was before.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
-        self.pending.extend(self.tokenizer.decode_bytes(&[id])?);
+        let mut position = self.position;
+        let bytes = self.tokenizer.decode_at(&[id], &mut position)?;
+        self.position = position;
+        self.pending.extend(bytes);
         let complete = self.pending.len() - unfinished_len(&self.pending);
         let text = String::from_utf8_lossy(&self.pending[..complete]).into_owned();
         self.pending.drain(..complete);

@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bpe::Bpe;
 use crate::char::CharVocab;
-use crate::{DecodeStream, TokenizerError, TokenizerKind, TokenizerSpec, byte};
+use crate::file::FileVocab;
+use crate::pieces::Position;
+use crate::{DecodeStream, TokenizerError, TokenizerKind, byte};
 
 /// Turns text into token ids and back; cheap to clone and to share between threads.
 #[derive(Clone, Debug)]
@@ -18,11 +20,13 @@ struct Inner {
     hash: OnceLock<String>,
 }
 
+/// What a tokenizer consists of.
 #[derive(Debug)]
-enum Vocab {
+pub(crate) enum Vocab {
     Bpe(Bpe),
     Char(CharVocab),
     Byte,
+    File(Box<FileVocab>),
 }
 
 impl Tokenizer {
@@ -31,7 +35,8 @@ impl Tokenizer {
     /// A byte-pair vocabulary is read on the first call in a process, which takes some tenths of a second.
     ///
     /// # Errors
-    /// [`TokenizerError::NeedsAlphabet`] for [`TokenizerKind::Char`].
+    /// [`TokenizerError::NeedsAlphabet`] for [`TokenizerKind::Char`], [`TokenizerError::NeedsFile`] for
+    /// [`TokenizerKind::File`].
     pub fn builtin(kind: TokenizerKind) -> Result<Self, TokenizerError> {
         Ok(Self::new(match kind {
             TokenizerKind::Gpt2 => Vocab::Bpe(Bpe::gpt2()),
@@ -39,6 +44,7 @@ impl Tokenizer {
             TokenizerKind::O200k => Vocab::Bpe(Bpe::o200k()),
             TokenizerKind::Char => return Err(TokenizerError::NeedsAlphabet),
             TokenizerKind::Byte => Vocab::Byte,
+            TokenizerKind::File => return Err(TokenizerError::NeedsFile),
         }))
     }
 
@@ -53,10 +59,15 @@ impl Tokenizer {
         Ok(Self::new(Vocab::Char(CharVocab::new(chars)?)))
     }
 
-    fn new(vocab: Vocab) -> Self {
+    pub(crate) fn new(vocab: Vocab) -> Self {
         let hash = OnceLock::new();
         let inner = Arc::new(Inner { vocab, hash });
         Self { inner }
+    }
+
+    /// What this tokenizer consists of.
+    pub(crate) fn vocab(&self) -> &Vocab {
+        &self.inner.vocab
     }
 
     /// Which tokenizer this is.
@@ -65,6 +76,7 @@ impl Tokenizer {
             Vocab::Bpe(bpe) => bpe.kind(),
             Vocab::Char(_) => TokenizerKind::Char,
             Vocab::Byte => TokenizerKind::Byte,
+            Vocab::File(_) => TokenizerKind::File,
         }
     }
 
@@ -74,15 +86,17 @@ impl Tokenizer {
             Vocab::Bpe(bpe) => bpe.vocab_size(),
             Vocab::Char(chars) => chars.len(),
             Vocab::Byte => byte::VOCAB_SIZE,
+            Vocab::File(file) => file.vocab_size(),
         }
     }
 
-    /// The id that separates documents; none for [`TokenizerKind::Char`].
+    /// The id that separates documents; none for [`TokenizerKind::Char`], and for a file that has none.
     pub fn end_of_text(&self) -> Option<u32> {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => Some(bpe.end_of_text()),
             Vocab::Char(_) => None,
             Vocab::Byte => Some(byte::END_OF_TEXT),
+            Vocab::File(file) => file.end_of_text(),
         }
     }
 
@@ -91,24 +105,34 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet;
     /// [`TokenizerError::Split`] where a byte-pair vocabulary's pattern gives up, which takes a run of a million blanks or
-    /// line breaks.
+    /// line breaks; [`TokenizerError::Encode`] where a file's vocabulary lacks what it needs.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.encode(text),
             Vocab::Char(chars) => chars.encode(text),
             Vocab::Byte => Ok(byte::encode(text)),
+            Vocab::File(file) => file.encode(text),
         }
     }
 
-    /// The bytes that `ids` stand for, which need not be whole characters. A byte-pair vocabulary's special tokens
-    /// stand for their names; [`TokenizerKind::Byte`]'s end of text for nothing.
+    /// The bytes that `ids` stand for from the beginning of a text on, which need not be whole characters. Special tokens
+    /// stand for their names, but [`TokenizerKind::Byte`]'s end of text for nothing.
     ///
     /// # Errors
     /// [`TokenizerError::IdOutOfRange`] or [`TokenizerError::IdUnassigned`], naming the first such id.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
+        self.decode_at(ids, &mut Position::default())
+    }
+
+    /// The bytes that `ids` stand for where they come at `position`, which is moved on.
+    pub(crate) fn decode_at(
+        &self,
+        ids: &[u32],
+        position: &mut Position,
+    ) -> Result<Vec<u8>, TokenizerError> {
         let mut bytes = Vec::with_capacity(ids.len() * 4);
         for &id in ids {
-            if !self.push_bytes(id, &mut bytes) {
+            if !self.push_bytes(id, position, &mut bytes) {
                 return Err(self.no_such_id(id));
             }
         }
@@ -130,64 +154,13 @@ impl Tokenizer {
         DecodeStream::new(self.clone())
     }
 
-    /// What to write down to find this tokenizer again.
-    pub fn spec(&self) -> TokenizerSpec {
-        TokenizerSpec {
-            kind: self.kind(),
-            vocab_size: self.vocab_size(),
-            hash: self.hash(),
-            alphabet: match &self.inner.vocab {
-                Vocab::Char(chars) => Some(chars.alphabet()),
-                Vocab::Bpe(_) | Vocab::Byte => None,
-            },
-        }
-    }
-
-    /// The tokenizer that `spec` describes.
-    ///
-    /// # Errors
-    /// Where the alphabet is missing or out of place, or where size or hash are not those of the tokenizer that this
-    /// version of the program would use.
-    pub fn from_spec(spec: &TokenizerSpec) -> Result<Self, TokenizerError> {
-        let tokenizer = match (spec.kind, &spec.alphabet) {
-            (TokenizerKind::Char, Some(alphabet)) => Self::char_from_alphabet(alphabet.chars())?,
-            (TokenizerKind::Char, None) | (_, Some(_)) => {
-                return Err(TokenizerError::SpecAlphabet {
-                    kind: spec.kind,
-                    present: spec.alphabet.is_some(),
-                });
-            }
-            (kind, None) => Self::builtin(kind)?,
-        };
-        tokenizer.check(spec)?;
-        Ok(tokenizer)
-    }
-
-    fn check(&self, spec: &TokenizerSpec) -> Result<(), TokenizerError> {
-        if spec.vocab_size != self.vocab_size() {
-            return Err(TokenizerError::SpecVocabSize {
-                kind: spec.kind,
-                found: spec.vocab_size,
-                expected: self.vocab_size(),
-            });
-        }
-        let expected = self.hash();
-        if spec.hash != expected {
-            return Err(TokenizerError::SpecHash {
-                kind: spec.kind,
-                found: spec.hash.clone(),
-                expected,
-            });
-        }
-        Ok(())
-    }
-
     /// Appends the bytes of `id`; false where there is no such id.
-    fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
+    fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.push_bytes(id, out),
             Vocab::Char(chars) => chars.push_bytes(id, out),
             Vocab::Byte => byte::push_bytes(id, out),
+            Vocab::File(file) => file.push_bytes(id, position, out),
         }
     }
 
@@ -205,29 +178,38 @@ impl Tokenizer {
     }
 
     /// The vocabulary's hash, worked out once: per process for a byte-pair vocabulary, else per tokenizer.
-    fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> String {
         let cache = match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.hash_cache(),
-            Vocab::Char(_) | Vocab::Byte => &self.inner.hash,
+            Vocab::Char(_) | Vocab::Byte | Vocab::File(_) => &self.inner.hash,
         };
         cache.get_or_init(|| self.hash_vocabulary()).clone()
     }
 
     fn hash_vocabulary(&self) -> String {
+        let mut table = match &self.inner.vocab {
+            Vocab::File(file) => file.json().to_vec(),
+            _ => self.table(),
+        };
+        let end_of_text = self.end_of_text().unwrap_or(u32::MAX);
+        table.extend_from_slice(&end_of_text.to_le_bytes());
+        blake3::hash(&table).to_hex().to_string()
+    }
+
+    /// Every id's bytes in the order of the ids, each after its length.
+    fn table(&self) -> Vec<u8> {
         let mut table = Vec::new();
         let mut bytes = Vec::new();
         for id in 0..self.vocab_size() as u32 {
             bytes.clear();
             // An unassigned id hashes as a length that no token has.
-            let len = match self.push_bytes(id, &mut bytes) {
+            let len = match self.push_bytes(id, &mut Position::default(), &mut bytes) {
                 true => bytes.len() as u32,
                 false => u32::MAX,
             };
             table.extend_from_slice(&len.to_le_bytes());
             table.extend_from_slice(&bytes);
         }
-        let end_of_text = self.end_of_text().unwrap_or(u32::MAX);
-        table.extend_from_slice(&end_of_text.to_le_bytes());
-        blake3::hash(&table).to_hex().to_string()
+        table
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `model.safetensors` | the weights, by the decoder's paths |
 //! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
+//! | `tokenizer.json` | the tokenizer's own file, where it is not built in |
 //! | `optimizer.safetensors` | AdamW's moments, by the same paths |
 //! | `state.json` | where the run stood |
 //! | `manifest.json` | size and BLAKE3 of each of the others, written last |
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use emberlm_data::TokenizerSpec;
+use emberlm_data::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,8 @@ pub struct Contents<'a, B: Backend> {
     pub optimizer: Vec<(String, weights::HostTensor)>,
     /// What the weights are.
     pub description: &'a Description,
+    /// The tokenizer that the description names, for its own file, if it has one.
+    pub tokenizer: Option<&'a Tokenizer>,
     /// Where the run stands.
     pub state: &'a State,
 }
@@ -127,8 +130,14 @@ fn fill<B: Backend>(folder: &Path, contents: Contents<'_, B>) -> Result<(), Trai
     weights::save_own(&contents.optimizer, metadata(), &folder.join(OPTIMIZER))?;
     write_json(&folder.join(DESCRIPTION), contents.description)?;
     write_json(&folder.join(STATE), contents.state)?;
+    let mut names = vec![MODEL, OPTIMIZER, DESCRIPTION, STATE];
+    if let Some(tokenizer) = contents.tokenizer
+        && tokenizer.save(folder)?
+    {
+        names.push(TOKENIZER_FILE);
+    }
     let mut manifest = Manifest::new();
-    for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE] {
+    for name in names {
         let path = folder.join(name);
         sync(&path)?;
         manifest.insert(name.to_owned(), entry(&path)?);
@@ -173,7 +182,12 @@ impl Checkpoint {
     /// A file is missing, unreadable, or not the one that was written.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
-        for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE] {
+        let own_tokenizer = manifest.contains_key(TOKENIZER_FILE);
+        let tokenizer = own_tokenizer.then_some(TOKENIZER_FILE);
+        for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE]
+            .into_iter()
+            .chain(tokenizer)
+        {
             let expected = manifest.get(name).ok_or_else(|| {
                 let reason = format!("its manifest does not list {name}");
                 broken(path, reason)
@@ -218,6 +232,16 @@ impl Checkpoint {
             }
         }
         first_error.map_or(Ok(None), Err)
+    }
+
+    /// What the model's token ids stand for, if that is known.
+    ///
+    /// # Errors
+    /// The description is not one of this program's tokenizers, and the checkpoint has no usable file of it.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TrainError> {
+        let spec = self.description.tokenizer.as_ref();
+        let open = |spec| Tokenizer::open(spec, &self.path);
+        Ok(spec.map(open).transpose()?)
     }
 
     /// The model with the checkpoint's weights.

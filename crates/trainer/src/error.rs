@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emberlm_data::DataError;
+use emberlm_data::{DataError, TokenizerError};
 use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, WeightsError};
 
@@ -27,6 +27,9 @@ pub enum TrainError {
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The tokenizer cannot be read or written.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// Weights cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),

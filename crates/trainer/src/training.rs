@@ -259,6 +259,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             decoder: &model.valid().decoder,
             optimizer: self.optimizer.state(),
             description: &self.strategy.description,
+            tokenizer: Some(&self.strategy.tokenizer),
             state: &State {
                 step,
                 validation_loss: self.progressed.validation_loss,

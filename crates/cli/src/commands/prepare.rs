@@ -13,7 +13,7 @@ use crate::output::{Align, Table, print, shell_word};
 /// Makes the dataset and says what it is.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
     let options = PrepareOptions {
-        kind: args.tokenizer,
+        tokenizer: args.tokenizer,
         val_fraction: args.val_fraction,
         shard_tokens: args.shard_tokens,
         force: args.force,
@@ -64,6 +64,10 @@ fn show(bar: &ProgressBar, progress: Progress) {
 fn summary(out: &Path, manifest: &Manifest) -> String {
     let tokenizer = &manifest.tokenizer;
     let ids = HumanCount(tokenizer.vocab_size as u64);
+    let name = match tokenizer.kind {
+        TokenizerKind::File => format!("a {}", tokenizer.kind),
+        kind => format!("the {kind} tokenizer"),
+    };
     let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Right]);
     for split in Split::ALL {
         let part = manifest.split(split);
@@ -82,9 +86,8 @@ fn summary(out: &Path, manifest: &Manifest) -> String {
     };
     let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
     format!(
-        "Prepared {} with the {} tokenizer ({ids} ids)\n{}  {:.2} bytes per token\nNext: {}\n",
+        "Prepared {} with {name} ({ids} ids)\n{}  {:.2} bytes per token\nNext: {}\n",
         out.display(),
-        tokenizer.kind,
         table.render(),
         bytes as f64 / tokens.max(1) as f64,
         next_command(out, tokenizer.kind),
@@ -101,7 +104,9 @@ fn next_command(out: &Path, kind: TokenizerKind) -> String {
     let preset = match kind {
         TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
         TokenizerKind::Gpt2 => "--preset pocket",
-        TokenizerKind::Cl100k | TokenizerKind::O200k => "--preset pocket --set model.vocab_size=0",
+        TokenizerKind::Cl100k | TokenizerKind::O200k | TokenizerKind::File => {
+            "--preset pocket --set model.vocab_size=0"
+        }
     };
     let name = out.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);

@@ -113,6 +113,7 @@ impl From<TrainError> for CliError {
         let hint = match error {
             TrainError::Model(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
+            TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
             TrainError::RunExists { .. } => Some("choose another --out"),
@@ -153,7 +154,9 @@ fn data(error: &DataError) -> Option<String> {
                 false => io(source),
             };
         }
-        DataError::Tokenize { source, .. } => return tokenizer(source),
+        DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
+            return tokenizer(source);
+        }
         DataError::NoInputs
         | DataError::MissingInput { .. }
         | DataError::NotAFile { .. }
@@ -200,6 +203,9 @@ fn tokenizer(error: &TokenizerError) -> Option<String> {
             "a char tokenizer knows the characters of its corpus alone"
         }
         TokenizerError::Split { .. } => "break the text's longest lines",
+        TokenizerError::File { .. } | TokenizerError::Format { .. } => {
+            "a tokenizer.json is what Hugging Face's tokenizers library writes"
+        }
         _ => return None,
     };
     Some(hint.to_owned())

@@ -8,6 +8,7 @@ mod help;
 mod info;
 mod model;
 mod model_errors;
+mod own_tokenizer;
 mod prepare;
 mod prepare_errors;
 mod readme;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{DataError, Dataset, Manifest, PrepareOptions, Split, prepare};
-use emberlm_tokenizer::TokenizerKind;
+use emberlm_tokenizer::TokenizerChoice;
 
 pub struct Place {
     folder: tempfile::TempDir,
@@ -40,9 +40,9 @@ impl Place {
     }
 }
 
-pub fn options(kind: TokenizerKind, val_fraction: f64) -> PrepareOptions {
+pub fn options(tokenizer: impl Into<TokenizerChoice>, val_fraction: f64) -> PrepareOptions {
     PrepareOptions {
-        kind,
+        tokenizer: tokenizer.into(),
         val_fraction,
         command: "emberlm prepare in --out out".to_owned(),
         ..PrepareOptions::default()

@@ -45,6 +45,8 @@ pub fn write_run(
             decoder: &decoder,
             optimizer: Vec::new(),
             description: &description,
+            // Nothing but a specification: none of these has a file of its own.
+            tokenizer: None,
             state: &State {
                 step,
                 validation_loss: None,

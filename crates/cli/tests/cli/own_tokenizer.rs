@@ -1,0 +1,115 @@
+//! A `tokenizer.json` on its way: given to `prepare`, taken along by the dataset, and by the checkpoints trained on it.
+
+use std::fs;
+
+use emberlm_data::Dataset;
+use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+use emberlm_trainer::checkpoint::Checkpoint;
+
+use super::support::Sandbox;
+
+/// A folder `hub` as a Hugging Face model's is, with the byte tokenizer as a file, and a text.
+fn with_hub() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+    sandbox.write("hub/tokenizer.json", byte.to_tokenizer_json());
+    sandbox.write(
+        "hub/tokenizer_config.json",
+        byte.to_tokenizer_config_json(64),
+    );
+    sandbox.write("text.txt", "to be or not to be\n".repeat(20));
+    sandbox
+}
+
+#[test]
+fn a_file_or_its_folder_is_given_by_its_path() {
+    let sandbox = with_hub();
+    insta::assert_snapshot!(sandbox.words("prepare text.txt --out folder --tokenizer hub"), @r"
+    exit 0
+    --- stdout
+    Prepared folder with a tokenizer.json (257 ids)
+      train  343 tokens  1 document  1 shard
+      val     39 tokens  1 document  1 shard
+      0.99 bytes per token
+    Next: emberlm train --data folder --preset pocket --set model.vocab_size=0 --out runs/folder
+    ");
+    sandbox
+        .words("prepare text.txt --out file --tokenizer ./hub/tokenizer.json")
+        .ok();
+    sandbox
+        .words("prepare text.txt --out named --tokenizer byte")
+        .ok();
+    let manifest = |name| {
+        Dataset::open(&sandbox.path(name))
+            .unwrap()
+            .manifest()
+            .clone()
+    };
+    let (folder, file) = (manifest("folder"), manifest("file"));
+    assert_eq!(folder.tokenizer, file.tokenizer);
+    assert_eq!(folder.splits, file.splits);
+    assert_eq!(folder.splits, manifest("named").splits);
+}
+
+#[test]
+fn what_is_no_tokenizer_is_refused_with_the_choices() {
+    let sandbox = with_hub();
+    sandbox.write("empty/readme.txt", "nothing");
+    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer word"), @r"
+    exit 2
+    --- stderr
+    error: invalid value 'word' for '--tokenizer <NAME|PATH>': unknown tokenizer `word`: choose one of gpt2, cl100k, o200k, char, byte, or give the path of a tokenizer.json or of a folder that holds one
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer empty"), @r"
+    exit 2
+    --- stderr
+    error: invalid value 'empty' for '--tokenizer <NAME|PATH>': unknown tokenizer `empty`: this folder holds no tokenizer.json
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer text.txt"), @r"
+    exit 1
+    --- stderr
+    error: text.txt: not a usable tokenizer.json: it is not JSON: expected ident at line 1 column 2
+    hint: a tokenizer.json is what Hugging Face's tokenizers library writes
+    ");
+    assert!(!sandbox.path("d").exists());
+}
+
+#[test]
+fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
+    let sandbox = with_hub();
+    sandbox
+        .words("prepare text.txt --out data --tokenizer hub")
+        .ok();
+    let spec = Dataset::open(&sandbox.path("data"))
+        .unwrap()
+        .tokenizer()
+        .spec();
+    let tiny = "--set model.d_model=8 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
+        --set model.seq_len=8 --set train.micro_batch=2 --set train.sample_tokens=4 --renderer plain";
+    sandbox
+        .words(&format!("train --data data --out run --steps 2 {tiny}"))
+        .ok();
+    for gone in ["data", "hub"] {
+        fs::remove_dir_all(sandbox.path(gone)).unwrap();
+    }
+    let checkpoint = Checkpoint::newest(&sandbox.path("run")).unwrap().unwrap();
+    let tokenizer = checkpoint.tokenizer().unwrap().unwrap();
+    assert_eq!(tokenizer.spec(), spec);
+    assert_eq!(tokenizer.encode("to be").unwrap(), [116, 111, 32, 98, 101]);
+
+    // It is one of the files that make the checkpoint whole.
+    let file = checkpoint.path.join("tokenizer.json");
+    let json = fs::read_to_string(&file).unwrap();
+    fs::write(&file, json.replace("1.0", "2.0")).unwrap();
+    let message = Checkpoint::open(&checkpoint.path).unwrap_err().to_string();
+    assert!(
+        message.ends_with("tokenizer.json is not the file that was written"),
+        "{message}"
+    );
+    fs::remove_file(&file).unwrap();
+    assert!(Checkpoint::open(&checkpoint.path).is_err());
+}

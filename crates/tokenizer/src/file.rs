@@ -1,0 +1,245 @@
+//! A Hugging Face `tokenizer.json`, through the `tokenizers` crate.
+//!
+//! Text is turned into ids by the crate; ids are turned back by `pieces`. What in such a file is there for other uses is
+//! left out: truncation and padding, the template that adds special tokens, and the dropout of merges, so that the same
+//! text always gives the same ids, whole.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde_json::Value;
+use tokenizers::Model;
+
+use crate::pieces::{PieceDecoder, Position};
+use crate::{TokenizerError, cut};
+
+/// The names that the end of a text has in published tokenizers, the likelier first.
+const END_OF_TEXT_NAMES: [&str; 8] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "[EOS]",
+    "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
+    "<|eot_id|>",
+    "<|im_end|>",
+];
+
+/// A tokenizer that is not built in.
+pub(crate) struct FileVocab {
+    /// The file, as it was read.
+    json: Vec<u8>,
+    inner: tokenizers::Tokenizer,
+    decoder: PieceDecoder,
+    vocab_size: usize,
+    end_of_text: Option<u32>,
+    /// The special tokens but the unknown one: ids that no text may have.
+    special: HashSet<u32>,
+    /// What stands for what the vocabulary lacks: a text may have that one.
+    unknown: Option<u32>,
+    /// Whether a text can be cut where the built-in vocabularies' can.
+    has_cuts: bool,
+}
+
+impl FileVocab {
+    /// Reads the bytes of a `tokenizer.json`.
+    pub(crate) fn new(json: Vec<u8>) -> Result<Self, TokenizerError> {
+        Self::read(json).map_err(|reason| TokenizerError::Format { reason })
+    }
+
+    fn read(json: Vec<u8>) -> Result<Self, String> {
+        let mut value: Value =
+            serde_json::from_slice(&json).map_err(|error| format!("it is not JSON: {error}"))?;
+        let fields = value.as_object_mut().ok_or("it is not a JSON object")?;
+        let decoder = fields.get("decoder").unwrap_or(&Value::Null);
+        let decoder = PieceDecoder::read(decoder)?;
+        // In the crate, `decoder` and `post_processor` only have a say in what is not asked of it here.
+        for field in ["truncation", "padding", "decoder", "post_processor"] {
+            fields.insert(field.to_owned(), Value::Null);
+        }
+        let model = fields.get_mut("model").and_then(Value::as_object_mut);
+        let model = model.ok_or("`model` must be an object")?;
+        if model.contains_key("dropout") {
+            model.insert("dropout".to_owned(), Value::Null);
+        }
+        check_merges(model)?;
+        let has_cuts = cut::are_known(&value);
+        let unknown = unknown_token(&value["model"]);
+        let added = added_tokens(&value["added_tokens"])?;
+
+        let mut inner: tokenizers::Tokenizer =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        inner.set_encode_special_tokens(true);
+        for (content, id, _) in &added {
+            let found = inner.token_to_id(content);
+            if found != Some(*id) {
+                return Err(format!(
+                    "the added token `{content}` has id {id}, which is not its place in the vocabulary"
+                ));
+            }
+        }
+        let last = inner.get_vocab(true).into_values().max();
+        let vocab_size = last.ok_or("its vocabulary is empty")? as usize + 1;
+        let specials = added.iter().filter(|(_, _, special)| *special);
+        let find = |name: &&str| {
+            let mut named = specials.clone().filter(|(content, ..)| content == name);
+            named.next().map(|&(_, id, _)| id)
+        };
+        let end_of_text = END_OF_TEXT_NAMES.iter().find_map(find);
+        let unknown = unknown.and_then(|name| inner.token_to_id(&name));
+        let special = specials.map(|&(_, id, _)| id);
+        let special = special.filter(|&id| Some(id) != unknown).collect();
+        Ok(Self {
+            json,
+            decoder,
+            vocab_size,
+            end_of_text,
+            special,
+            unknown,
+            has_cuts,
+            inner,
+        })
+    }
+
+    /// The file's bytes.
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.json
+    }
+
+    pub(crate) fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    pub(crate) fn end_of_text(&self) -> Option<u32> {
+        self.end_of_text
+    }
+
+    /// Says which id ends a text, whatever the tokens' names; false where there is no such id.
+    pub(crate) fn set_end_of_text(&mut self, id: Option<u32>) -> bool {
+        self.end_of_text = id;
+        self.special
+            .extend(id.filter(|&id| Some(id) != self.unknown));
+        id.is_none_or(|id| self.inner.id_to_token(id).is_some())
+    }
+
+    pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    pub(crate) fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    pub(crate) fn has_cuts(&self) -> bool {
+        self.has_cuts
+    }
+
+    /// The ids of `text`, none of them a special token's.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(refuse)?;
+        let ids = encoding.get_ids();
+        if !ids.iter().any(|id| self.special.contains(id)) {
+            return Ok(ids.to_vec());
+        }
+        let mut plain = Vec::with_capacity(ids.len());
+        for &id in ids {
+            match self.special.contains(&id) {
+                true => plain.extend(self.spell(id)?),
+                false => plain.push(id),
+            }
+        }
+        Ok(plain)
+    }
+
+    /// The ids of a special token's name as plain text. Most models cannot make a special token of text; of those that
+    /// can, since its name is among their pieces, none can when its first character stands apart.
+    fn spell(&self, id: u32) -> Result<Vec<u32>, TokenizerError> {
+        let name = self.inner.id_to_token(id).unwrap_or_default();
+        let first = name.chars().next().map_or(0, char::len_utf8);
+        let (head, rest) = name.split_at(first);
+        let mut ids = Vec::new();
+        for part in [head, rest] {
+            let tokens = self.inner.get_model().tokenize(part).map_err(refuse)?;
+            ids.extend(tokens.into_iter().map(|token| token.id));
+        }
+        ids.retain(|id| !self.special.contains(id));
+        Ok(ids)
+    }
+
+    /// Appends the bytes of `id` at `position`; false, and nothing changed, where the vocabulary has no such id.
+    pub(crate) fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
+        match self.inner.id_to_token(id) {
+            Some(token) => self.decoder.push(&token, position, out),
+            None => return false,
+        }
+        true
+    }
+}
+
+impl fmt::Debug for FileVocab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileVocab")
+            .field("vocab_size", &self.vocab_size)
+            .field("end_of_text", &self.end_of_text)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refuse(error: Box<dyn std::error::Error + Send + Sync>) -> TokenizerError {
+    let reason = error.to_string();
+    TokenizerError::Encode { reason }
+}
+
+/// The added tokens: name, id, and whether it is special.
+fn added_tokens(value: &Value) -> Result<Vec<(String, u32, bool)>, String> {
+    let Some(tokens) = value.as_array() else {
+        return match value {
+            Value::Null => Ok(Vec::new()),
+            _ => Err("`added_tokens` must be a list".to_owned()),
+        };
+    };
+    let read = |token: &Value| {
+        let id = token["id"].as_u64().map(u32::try_from)?.ok()?;
+        let content = token["content"].as_str()?.to_owned();
+        Some((content, id, token["special"] == Value::Bool(true)))
+    };
+    let rule = "each of `added_tokens` must have an `id` and a `content`";
+    tokens
+        .iter()
+        .map(|token| read(token).ok_or_else(|| rule.to_owned()))
+        .collect()
+}
+
+/// The name of the token that stands for what the vocabulary lacks.
+fn unknown_token(model: &Value) -> Option<String> {
+    let of_unigram = || {
+        let at = usize::try_from(model["unk_id"].as_u64()?).ok()?;
+        model["vocab"].get(at)?.get(0)?.as_str()
+    };
+    model["unk_token"]
+        .as_str()
+        .or_else(of_unigram)
+        .map(str::to_owned)
+}
+
+/// Refuses merges that the `tokenizers` crate would panic at: with a prefix for what goes on a word, it takes the second
+/// part's beginning for that prefix without looking.
+fn check_merges(model: &serde_json::Map<String, Value>) -> Result<(), String> {
+    let prefix = model
+        .get("continuing_subword_prefix")
+        .and_then(Value::as_str);
+    let (Some(prefix), Some(merges)) = (prefix, model.get("merges").and_then(Value::as_array))
+    else {
+        return Ok(());
+    };
+    for merge in merges {
+        let second = match merge.as_str() {
+            Some(pair) => pair.split_once(' ').map(|(_, second)| second),
+            None => merge.get(1).and_then(Value::as_str),
+        };
+        if !second.is_some_and(|second| second.starts_with(prefix)) {
+            return Err(format!("the merge {merge} does not go on with `{prefix}`"));
+        }
+    }
+    Ok(())
+}
