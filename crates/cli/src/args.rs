@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use emberlm_data::{DEFAULT_SHARD_TOKENS, Split};
+use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 use crate::backend::BackendArg;
 use crate::commands::bench_train::BenchTrainArgs;
+use crate::commands::export::parse_size;
 use crate::commands::train::TrainArgs;
 
 /// Train, evaluate and sample GPT-class language models
@@ -36,6 +39,10 @@ pub enum Command {
     Logits(LogitsArgs),
     /// Show how large a model or preset is, or list the presets
     Info(InfoArgs),
+    /// Make a model with its first weights
+    New(NewArgs),
+    /// Write a model as a Hugging Face directory
+    Export(ExportArgs),
     /// Measure training speed (what `cargo xtask bench train` runs)
     #[command(hide = true)]
     BenchTrain(BenchTrainArgs),
@@ -70,7 +77,7 @@ pub struct PrepareArgs {
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// A run or checkpoint directory
+    /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The text to continue [default: a document's beginning]
     #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
@@ -104,7 +111,7 @@ pub struct GenerateArgs {
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// A run or checkpoint directory
+    /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The dataset's folder, made by `emberlm prepare`
     #[arg(long, value_name = "DATASET")]
@@ -126,7 +133,7 @@ pub struct EvalArgs {
 /// Arguments of `logits`.
 #[derive(Debug, Args)]
 pub struct LogitsArgs {
-    /// A run or checkpoint directory
+    /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The token ids, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, required = true)]
@@ -142,7 +149,7 @@ pub struct LogitsArgs {
 /// Arguments of `info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// A run or checkpoint directory, or a preset's name; without it, the presets are listed
+    /// A run, checkpoint or Hugging Face directory, or a preset's name; without it, the presets are listed
     #[arg(value_name = "MODEL|PRESET")]
     pub subject: Option<String>,
     /// Number of token ids, for a preset
@@ -155,6 +162,64 @@ pub struct InfoArgs {
 
 fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
     text.parse()
+}
+
+/// Arguments of `new`.
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// The model; `emberlm info` lists them
+    #[arg(long, value_name = "NAME")]
+    pub preset: String,
+    /// The model's folder
+    #[arg(long, value_name = "MODEL")]
+    pub out: PathBuf,
+    /// What the weights are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub vocab_size: Option<usize>,
+    /// One value over the preset, such as model.n_layers=2; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Replace an existing model
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    /// The folder to write
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The most bytes of weights in a file
+    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_size)]
+    pub shard_size: ByteSize,
+    /// The type of the weights: bf16, f16 or f32 [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = element_parser())]
+    pub dtype: Option<Element>,
+    /// Replace an existing model
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+fn element_parser() -> impl TypedValueParser<Value = Element> {
+    let named = |name: String| {
+        Element::ALL
+            .into_iter()
+            .find(|element| element.name() == name)
+    };
+    PossibleValuesParser::new(Element::ALL.map(Element::name))
+        .try_map(move |name| named(name).ok_or("unknown type"))
 }
 
 fn split_parser() -> impl TypedValueParser<Value = Split> {

@@ -1,7 +1,7 @@
 //! The binary: parses, dispatches, and tells how it went. Everything else is in the library crates.
 //!
 //! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
-//! `model_source` what MODEL may be, `error` the one place that prints errors, `output` what is
+//! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors, `output` what is
 //! written to stdout.
 
 // wgpu's types nest deeper than the compiler's default limit.
@@ -12,6 +12,7 @@ mod backend;
 mod commands;
 mod error;
 mod model_source;
+mod new_folder;
 mod output;
 mod presets;
 mod run_config;

@@ -1,6 +1,8 @@
 //! A model preset with the way it is trained.
 
-use emberlm_model::families;
+use std::path::Path;
+
+use emberlm_model::{DecoderConfig, families};
 use emberlm_trainer::{DataConfig, RunConfig, TrainConfig};
 
 use crate::error::CliError;
@@ -25,6 +27,29 @@ pub fn run(name: &str) -> Result<RunConfig, CliError> {
         },
         train: training(name),
     })
+}
+
+/// The run of a model that has weights already: nanoGPT's settings for going on from GPT-2, a small and constant rate.
+pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
+    RunConfig {
+        model: model.raw().clone(),
+        data: DataConfig {
+            dataset: Default::default(),
+        },
+        train: TrainConfig {
+            from: from.to_owned(),
+            steps: 100,
+            micro_batch: 1,
+            accumulation: 32,
+            learning_rate: 3e-5,
+            min_learning_rate: 3e-5,
+            warmup_steps: 0,
+            beta2: 0.95,
+            eval_interval: 25,
+            eval_tokens: 65_536,
+            ..TrainConfig::default()
+        },
+    }
 }
 
 /// How a preset is trained.

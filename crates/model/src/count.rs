@@ -1,5 +1,9 @@
 //! How large a model is: parameters, operations and memory, from the configuration alone.
 
+mod table;
+
+pub use table::{Part, Row, table};
+
 use serde::Serialize;
 
 use crate::checked::DecoderConfig;
@@ -101,12 +105,17 @@ fn feed_forward_parameters(config: &DecoderConfig) -> usize {
     (into + 1) * d * width + biases
 }
 
-fn norm_parameters(config: &DecoderConfig) -> usize {
-    let vectors = match config.norm {
+/// Vectors of parameters in a norm.
+fn norm_vectors(config: &DecoderConfig) -> usize {
+    match config.norm {
         Norm::Layer { bias: true, .. } => 2,
         Norm::Layer { bias: false, .. } | Norm::Rms { .. } => 1,
         Norm::UnitRms { .. } => 0,
-    };
+    }
+}
+
+fn norm_parameters(config: &DecoderConfig) -> usize {
+    let vectors = norm_vectors(config);
     let per_block = match config.wiring {
         Wiring::Parallel { shared_norm: true } => 1,
         Wiring::PreNorm | Wiring::PostNorm | Wiring::Parallel { .. } => 2,

@@ -1,5 +1,6 @@
 //! What can be wrong with a configuration, an input or a weights file.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// A configuration that names no model: the field, its value and the rule it breaks.
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[error("model.{field} = {value}: {rule}")]
 pub struct ConfigError {
     /// The field's path below `model`.
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
     /// The value as given.
     pub value: String,
     /// What it must be.
@@ -17,9 +18,11 @@ pub struct ConfigError {
 impl ConfigError {
     /// An error of `field`, whose `value` breaks `rule`.
     pub fn new(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
-        let value = value.to_string();
-        let rule = rule.into();
-        Self { field, value, rule }
+        Self {
+            field: Cow::Borrowed(field),
+            value: value.to_string(),
+            rule: rule.into(),
+        }
     }
 }
 

@@ -24,6 +24,7 @@ pub mod kv_cache;
 mod linear;
 mod norm;
 mod position;
+mod reconfigure;
 pub mod weights;
 
 pub use checked::DecoderConfig;

@@ -13,6 +13,7 @@
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
+//! | `agreement` | whether two tokenizers mean the same by their ids |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
@@ -28,6 +29,7 @@
 //! # Ok::<(), emberlm_tokenizer::TokenizerError>(())
 //! ```
 
+mod agreement;
 mod bpe;
 mod byte;
 mod byte_level;

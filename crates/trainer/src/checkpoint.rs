@@ -8,6 +8,8 @@
 //! | `optimizer.safetensors` | AdamW's moments, by the same paths |
 //! | `state.json` | where the run stood |
 //! | `manifest.json` | size and BLAKE3 of each of the others, written last |
+//!
+//! A model that has not been trained is the same without `optimizer.safetensors` and `state.json`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -75,8 +77,8 @@ pub struct Checkpoint {
     pub path: PathBuf,
     /// What it holds.
     pub description: Description,
-    /// Where the run stood.
-    pub state: State,
+    /// Where the run stood; none for a model that has not been trained.
+    pub state: Option<State>,
 }
 
 /// What goes into a checkpoint.
@@ -125,13 +127,44 @@ fn remove(folder: &Path) -> Result<(), TrainError> {
 }
 
 fn fill<B: Backend>(folder: &Path, contents: Contents<'_, B>) -> Result<(), TrainError> {
-    let tensors = weights::named_tensors(contents.decoder);
-    weights::save_own(&tensors, metadata(), &folder.join(MODEL))?;
     weights::save_own(&contents.optimizer, metadata(), &folder.join(OPTIMIZER))?;
-    write_json(&folder.join(DESCRIPTION), contents.description)?;
     write_json(&folder.join(STATE), contents.state)?;
-    let mut names = vec![MODEL, OPTIMIZER, DESCRIPTION, STATE];
-    if let Some(tokenizer) = contents.tokenizer
+    let Contents {
+        decoder,
+        description,
+        tokenizer,
+        ..
+    } = contents;
+    write_model(folder, decoder, description, tokenizer, &[OPTIMIZER, STATE])
+}
+
+/// Writes a model that has not been trained into an existing directory.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_untrained<B: Backend>(
+    folder: &Path,
+    decoder: &Decoder<B>,
+    description: &Description,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<(), TrainError> {
+    write_model(folder, decoder, description, tokenizer, &[])
+}
+
+/// Writes the model and, last, the manifest of its files and `others`.
+fn write_model<B: Backend>(
+    folder: &Path,
+    decoder: &Decoder<B>,
+    description: &Description,
+    tokenizer: Option<&Tokenizer>,
+    others: &[&'static str],
+) -> Result<(), TrainError> {
+    let tensors = weights::named_tensors(decoder);
+    weights::save_own(&tensors, metadata(), &folder.join(MODEL))?;
+    write_json(&folder.join(DESCRIPTION), description)?;
+    let mut names = vec![MODEL, DESCRIPTION];
+    names.extend(others);
+    if let Some(tokenizer) = tokenizer
         && tokenizer.save(folder)?
     {
         names.push(TOKENIZER_FILE);
@@ -176,33 +209,42 @@ fn entry(path: &Path) -> Result<Entry, TrainError> {
 }
 
 impl Checkpoint {
-    /// Opens a checkpoint's directory and checks every file against the manifest.
+    /// Opens a checkpoint's directory and checks its files against the manifest: the optimizer's, which is two thirds of
+    /// all and which only a resumed run reads, by its size, every other by its hash.
     ///
     /// # Errors
     /// A file is missing, unreadable, or not the one that was written.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
-        let own_tokenizer = manifest.contains_key(TOKENIZER_FILE);
-        let tokenizer = own_tokenizer.then_some(TOKENIZER_FILE);
-        for name in [MODEL, OPTIMIZER, DESCRIPTION, STATE]
-            .into_iter()
-            .chain(tokenizer)
-        {
-            let expected = manifest.get(name).ok_or_else(|| {
+        for name in [MODEL, DESCRIPTION] {
+            if !manifest.contains_key(name) {
                 let reason = format!("its manifest does not list {name}");
-                broken(path, reason)
-            })?;
+                return Err(broken(path, reason));
+            }
+        }
+        for name in [MODEL, DESCRIPTION, STATE, OPTIMIZER, TOKENIZER_FILE] {
+            let Some(expected) = manifest.get(name) else {
+                continue;
+            };
             let file = path.join(name);
-            let found = entry(&file).map_err(|error| broken(path, error.to_string()))?;
-            if found != *expected {
+            let unread = |error: &dyn std::fmt::Display| broken(path, error.to_string());
+            let same = match name {
+                OPTIMIZER => {
+                    let found = fs::metadata(&file).map_err(TrainError::file("read", &file));
+                    found.map_err(|error| unread(&error))?.len() == expected.bytes
+                }
+                _ => entry(&file).map_err(|error| unread(&error))? == *expected,
+            };
+            if !same {
                 let reason = format!("{name} is not the file that was written");
                 return Err(broken(path, reason));
             }
         }
+        let trained = manifest.contains_key(STATE);
         Ok(Self {
             path: path.to_owned(),
             description: read_json(path, DESCRIPTION)?,
-            state: read_json(path, STATE)?,
+            state: trained.then(|| read_json(path, STATE)).transpose()?,
         })
     }
 
@@ -253,8 +295,7 @@ impl Checkpoint {
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, TrainError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
-        let decoder = config.init::<B>(0, device);
-        weights::load_own(decoder, &self.path.join(MODEL))
+        weights::load_own(config.blank::<B>(device), &self.path.join(MODEL))
             .map_err(|error| broken(&self.path, error.to_string()))
     }
 }

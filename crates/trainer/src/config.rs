@@ -32,6 +32,9 @@ pub struct DataConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
+    /// The model whose weights the run begins with: a run's, a checkpoint's or a Hugging Face directory; empty for first weights.
+    #[serde(default)]
+    pub from: PathBuf,
     /// Updates in all.
     pub steps: usize,
     /// What first weights, data order and dropout are drawn from.
@@ -75,6 +78,7 @@ pub struct TrainConfig {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
+            from: PathBuf::new(),
             steps: 2000,
             seed: 1,
             micro_batch: 12,

@@ -14,7 +14,7 @@ use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::{Interrupter, Learner, SupervisedTraining, TrainingStrategy};
 use emberlm_data::{Dataset, Floor, Split, TrainBatches};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{ConfigError, DecoderConfig};
+use emberlm_model::{ConfigError, Decoder, DecoderConfig};
 
 use crate::checkpoint::Description;
 use crate::config::RunConfig;
@@ -68,12 +68,14 @@ pub fn resolve_model(
     Ok(checked)
 }
 
-/// Trains a model from its first weights. `text` is the resolved configuration as it is written into the run.
+/// Trains a model from given weights, or from its first ones. `render` gives the resolved configuration as it is written
+/// into the run.
 ///
 /// # Errors
 /// Anything that stops it; a run that was interrupted is no error.
 pub fn train<B: TrainingBackend>(
     mut config: RunConfig,
+    weights: Option<Decoder<B>>,
     run: &Path,
     render: impl FnOnce(&RunConfig) -> String,
     renderer: Renderer,
@@ -86,6 +88,10 @@ pub fn train<B: TrainingBackend>(
     let seed = config.train.seed;
     let batches = TrainBatches::new(dataset.split(Split::Train)?, seed, model.seq_len)?;
     let validation = dataset.split(Split::Val)?;
+    let decoder = match weights {
+        Some(weights) => weights.reconfigured(&model)?,
+        None => model.init::<B>(seed, &device),
+    };
     create(run, &render(&config))?;
 
     let failure = Failure::default();
@@ -119,7 +125,6 @@ pub fn train<B: TrainingBackend>(
         failure,
         result: result.clone(),
     };
-    let decoder = model.init::<B>(seed, &device);
     launch(
         Trainee { decoder },
         strategy,

@@ -5,8 +5,6 @@ use std::time::Duration;
 use burn::tensor::Device;
 use emberlm_data::{Dataset, SplitManifest, TokenSplit};
 use emberlm_kernels::TrainingBackend;
-use emberlm_tokenizer::TokenizerSpec;
-use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{Evaluation, evaluate};
 use indicatif::{HumanCount, ProgressBar};
 use serde::Serialize;
@@ -14,7 +12,7 @@ use serde::Serialize;
 use crate::args::EvalArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source;
+use crate::model_source::Model;
 use crate::output::{Align, Table, print, print_json};
 
 /// Tokens in a batch, unless its windows are counted out.
@@ -23,9 +21,9 @@ const BATCH_TOKENS: usize = 4096;
 /// Evaluates, and shows it as text or JSON.
 pub fn run(args: EvalArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let checkpoint = model_source::open(&args.model)?;
+    let model = Model::open(&args.model)?;
     let dataset = Dataset::open(&args.data)?;
-    check_vocabulary(&checkpoint, &dataset)?;
+    model.check_dataset(&dataset)?;
     let manifest = dataset.manifest().split(args.split);
     if manifest.tokens < 2 {
         let (data, split) = (args.data.display(), args.split);
@@ -36,9 +34,9 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
             "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
         ));
     }
-    let seq_len = checkpoint.description.model.seq_len.max(1);
+    let seq_len = model.config().seq_len;
     let evaluation = backend.run(Evaluate {
-        checkpoint: &checkpoint,
+        model: &model,
         split: dataset.split(args.split)?,
         batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
     })??;
@@ -49,43 +47,8 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
     }
 }
 
-/// The dataset's ids must mean to the model what they meant in training.
-fn check_vocabulary(checkpoint: &Checkpoint, dataset: &Dataset) -> Result<(), CliError> {
-    let (model, data) = (checkpoint.path.display(), dataset.folder().display());
-    let of_data = &dataset.manifest().tokenizer;
-    if let Some(of_model) = &checkpoint.description.tokenizer
-        && of_model.hash != of_data.hash
-    {
-        let message = format!(
-            "{data} was made with another tokenizer than the model's: {} there, {} in {model}",
-            named(of_data),
-            named(of_model),
-        );
-        let hint = format!("prepare the text again with --tokenizer {}", of_model.kind);
-        return Err(CliError::new(message).hint(hint));
-    }
-    let (vocab_size, ids) = (checkpoint.description.model.vocab_size, of_data.vocab_size);
-    if ids > vocab_size {
-        let message =
-            format!("{data} has {ids} token ids, but the model in {model} knows {vocab_size}");
-        return Err(
-            CliError::new(message).hint("prepare the text again with the model's tokenizer")
-        );
-    }
-    Ok(())
-}
-
-fn named(spec: &TokenizerSpec) -> String {
-    let hash: String = spec.hash.chars().take(8).collect();
-    format!(
-        "{} ({} ids, {hash}…)",
-        spec.kind,
-        HumanCount(spec.vocab_size as u64)
-    )
-}
-
 struct Evaluate<'a> {
-    checkpoint: &'a Checkpoint,
+    model: &'a Model,
     split: TokenSplit,
     batch: usize,
 }
@@ -94,7 +57,7 @@ impl Job for Evaluate<'_> {
     type Output = Result<Evaluation, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
         let targets = self.split.len().saturating_sub(1);
         let spinner = ProgressBar::new_spinner()
             .with_message(format!("evaluating {} tokens", HumanCount(targets)));

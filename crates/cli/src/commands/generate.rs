@@ -6,24 +6,23 @@ use burn::tensor::Device;
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::TrainingBackend;
 use emberlm_tokenizer::{DecodeStream, Tokenizer};
-use emberlm_trainer::checkpoint::Checkpoint;
 use serde::Serialize;
 
 use crate::args::GenerateArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source;
+use crate::model_source::Model;
 use crate::output::{print, print_json};
 
 /// Generates, and shows it as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let checkpoint = model_source::open(&args.model)?;
-    let tokenizer = model_source::tokenizer(&checkpoint)?;
-    let prompt = prompt(&args, tokenizer.as_ref())?;
+    let model = Model::open(&args.model)?;
+    let tokenizer = model.tokenizer()?;
+    let prompt = prompt(&args, &model, tokenizer.as_ref())?;
     let options = GenerateOptions {
         max_new_tokens: args.max_new_tokens,
-        stop_tokens: stop_tokens(&checkpoint, tokenizer.as_ref()),
+        stop_tokens: model.stop_tokens(tokenizer.as_ref()),
         sampler: SamplerConfig {
             temperature: args.temperature,
             top_k: args.top_k,
@@ -32,7 +31,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         },
     };
     backend.run(Generate {
-        checkpoint: &checkpoint,
+        model: &model,
         tokenizer: tokenizer.as_ref(),
         prompt,
         options,
@@ -41,7 +40,11 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
 }
 
 /// What to continue: the ids given, the text given, or a document's beginning.
-fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Prompt, CliError> {
+fn prompt(
+    args: &GenerateArgs,
+    model: &Model,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Prompt, CliError> {
     let silent = |ids| Prompt {
         ids,
         echo: String::new(),
@@ -57,9 +60,9 @@ fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Prompt, 
         CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
     })?;
     let given = args.prompt.as_deref().filter(|text| !text.is_empty());
-    let (text, ids) = match (given, tokenizer.end_of_text()) {
+    let (text, ids) = match (given, model.beginning(tokenizer)) {
         (Some(text), _) => (text, tokenizer.encode(text)?),
-        (None, Some(end_of_text)) => return Ok(silent(vec![end_of_text])),
+        (None, Some(beginning)) => return Ok(silent(vec![beginning])),
         (None, None) => {
             let no_line_break = |_| {
                 let message = "without a prompt a line break begins the text, which this model's tokenizer lacks";
@@ -72,16 +75,6 @@ fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Prompt, 
     Ok(Prompt { ids, echo })
 }
 
-/// What ends a text; a model smaller than its tokenizer's vocabulary can never choose it.
-fn stop_tokens(checkpoint: &Checkpoint, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
-    let vocab_size = checkpoint.description.model.vocab_size;
-    let end_of_text = tokenizer.and_then(Tokenizer::end_of_text);
-    end_of_text
-        .into_iter()
-        .filter(|&id| (id as usize) < vocab_size)
-        .collect()
-}
-
 struct Prompt {
     ids: Vec<u32>,
     /// Shown before what is made.
@@ -89,7 +82,7 @@ struct Prompt {
 }
 
 struct Generate<'a> {
-    checkpoint: &'a Checkpoint,
+    model: &'a Model,
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
     options: GenerateOptions,
@@ -100,7 +93,7 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
         let mut writer = Writer::new(self.tokenizer, self.json);
         if !self.json {
             print(&self.prompt.echo)?;

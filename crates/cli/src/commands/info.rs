@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_model::count::{self, Flops, Memory, Parameters};
+use emberlm_model::count::{self, Flops, Memory, Parameters, Part, Row};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
 use indicatif::{HumanBytes, HumanCount};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::preset_list;
 use crate::args::InfoArgs;
 use crate::error::CliError;
-use crate::model_source;
+use crate::model_source::Model;
 use crate::output::{Align, Table, operations, print, print_json};
 
 /// Shows a preset, a trained model, or the list of presets.
@@ -36,6 +36,7 @@ struct Info {
     name: String,
     about: String,
     parameters: Parameters,
+    parameter_table: Vec<Row>,
     flops_per_token: Flops,
     memory_bytes: Memory,
     /// Whether the vocabulary's size is made up, because a dataset would decide it.
@@ -60,18 +61,16 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
                 .hint("or give a run's or checkpoint's directory"),
         );
     }
-    let checkpoint = model_source::open(path)?;
+    let model = Model::open(path)?;
     if vocab_size.is_some() {
         return Err(CliError::usage(
             "--vocab-size is for presets: a trained model has its own",
         ));
     }
-    let config = DecoderConfig::try_from(checkpoint.description.model.clone())?;
-    let name = checkpoint.path.display().to_string();
-    let steps = HumanCount(checkpoint.state.step as u64);
+    let name = model.path().display().to_string();
     Ok(Info {
-        tokenizer: checkpoint.description.tokenizer,
-        ..Info::new(name, format!("a checkpoint after {steps} steps"), &config)
+        tokenizer: model.tokenizer_spec()?,
+        ..Info::new(name, model.about()?, model.config())
     })
 }
 
@@ -81,6 +80,7 @@ impl Info {
             name,
             about,
             parameters: count::parameters(config),
+            parameter_table: count::table(config),
             flops_per_token: count::flops_per_token(config),
             memory_bytes: count::memory(config),
             vocab_size_assumed: false,
@@ -104,21 +104,25 @@ impl Info {
     }
 
     fn parameters(&self) -> String {
-        let parts = &self.parameters;
-        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
-        for (name, count) in [
-            ("total", parts.total),
-            ("embedding", parts.embedding),
-            ("positions", parts.positions),
-            ("attention", parts.attention),
-            ("feed-forward", parts.feed_forward),
-            ("norms", parts.norms),
-            ("head", parts.head),
-        ] {
-            let tied = name == "head" && self.config.head.tied;
-            let note = if tied { "tied to the embedding" } else { "" };
-            table.row([name, &HumanCount(count as u64).to_string(), note]);
+        let number = |count: usize| HumanCount(count as u64).to_string();
+        let layers = self.config.n_layers;
+        let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
+        table.row(["", "per layer", "in all", ""]);
+        for row in &self.parameter_table {
+            // What a model does not have is left out, but for the head: a tied one is worth a line.
+            if row.total == 0 && row.part != Part::Head {
+                continue;
+            }
+            let tied = row.part == Part::Head && self.config.head.tied;
+            let note = match row.per_layer {
+                Some(_) => format!("{layers} layers"),
+                None if tied => "tied to the embedding".to_owned(),
+                None => String::new(),
+            };
+            let per_layer = row.per_layer.map(number).unwrap_or_default();
+            table.row([part_name(row.part), &per_layer, &number(row.total), &note]);
         }
+        table.row(["total", "", &number(self.parameters.total), ""]);
         table.render()
     }
 
@@ -171,5 +175,19 @@ impl Info {
             table.row([name, &size.to_string(), ""]);
         }
         table.render()
+    }
+}
+
+fn part_name(part: Part) -> &'static str {
+    match part {
+        Part::TokenEmbedding => "token embedding",
+        Part::Positions => "position embedding",
+        Part::AttentionQkv => "attention: queries, keys, values",
+        Part::AttentionOut => "attention: output",
+        Part::FeedForwardUp => "feed-forward: in",
+        Part::FeedForwardDown => "feed-forward: out",
+        Part::BlockNorms => "norms",
+        Part::FinalNorm => "final norm",
+        Part::Head => "head",
     }
 }

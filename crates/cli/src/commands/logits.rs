@@ -4,23 +4,20 @@ use std::collections::HashMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::DecoderConfig;
 use emberlm_model::weights::{HostTensor, save_own};
-use emberlm_trainer::checkpoint::Checkpoint;
 
 use crate::args::LogitsArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source;
+use crate::model_source::Model;
 
 /// Computes them and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let checkpoint = model_source::open(&args.model)?;
-    let config = DecoderConfig::try_from(checkpoint.description.model.clone())?;
-    config.check_tokens(&args.tokens)?;
+    let model = Model::open(&args.model)?;
+    model.config().check_tokens(&args.tokens)?;
     let logits = backend.run(Logits {
-        checkpoint: &checkpoint,
+        model: &model,
         tokens: &args.tokens,
     })??;
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
@@ -28,7 +25,7 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
 }
 
 struct Logits<'a> {
-    checkpoint: &'a Checkpoint,
+    model: &'a Model,
     tokens: &'a [u32],
 }
 
@@ -36,7 +33,7 @@ impl Job for Logits<'_> {
     type Output = Result<HostTensor, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.checkpoint.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
         let ids: Vec<i64> = self.tokens.iter().map(|&id| i64::from(id)).collect();
         let ids = TensorData::new(ids, [1, self.tokens.len()]);
         let ids = Tensor::<B::InnerBackend, 2, Int>::from_data(ids, &device); // [1, seq]

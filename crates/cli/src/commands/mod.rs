@@ -2,9 +2,11 @@
 
 pub mod bench_train;
 mod eval;
+pub mod export;
 mod generate;
 mod info;
 mod logits;
+mod new;
 mod prepare;
 mod preset_list;
 pub mod train;
@@ -21,6 +23,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Info(args) => info::run(args),
+        Command::New(args) => new::run(args),
+        Command::Export(args) => export::run(args),
         Command::BenchTrain(args) => bench_train::run(args),
     }
 }

@@ -7,10 +7,11 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
 use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::{Interrupter, Outcome, Renderer, RunConfig, TrainError, dashboard, run};
+use emberlm_trainer::{Interrupter, Outcome, Renderer, RunConfig, dashboard, run};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
+use crate::model_source::Model;
 use crate::{presets, run_config};
 
 /// Arguments of `train`.
@@ -22,6 +23,9 @@ pub struct TrainArgs {
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
+    /// A model to go on from: a run, checkpoint or Hugging Face directory (train.from)
+    #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
+    pub from: Option<PathBuf>,
     /// The run's folder [default: runs/PRESET-NUMBER]
     #[arg(long, value_name = "RUN")]
     pub out: Option<PathBuf>,
@@ -92,7 +96,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     }
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => free_run_folder(&args.preset),
+        None => free_run_folder(&run_name(&args)),
     };
     let renderer = args.renderer.choose();
     if renderer == Renderer::Dashboard && !stdout().is_terminal() {
@@ -100,11 +104,13 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
+    let from = open_from(&config)?;
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
     let text = |config: &RunConfig| run_config::to_toml(config).unwrap_or_default();
     let outcome = backend.run(Training {
         config,
+        from,
         out,
         text,
         renderer,
@@ -115,7 +121,10 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 
 /// The preset with everything that was said over it.
 fn resolve(args: &TrainArgs) -> Result<RunConfig, CliError> {
-    let base = presets::run(&args.preset)?;
+    let base = match &args.from {
+        Some(from) => presets::fine_tuning(Model::open(from)?.config(), from),
+        None => presets::run(&args.preset)?,
+    };
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
     if let Some(data) = &args.data {
         config.data.dataset = data.clone();
@@ -152,6 +161,24 @@ fn built_in_tales() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
+/// The model that the run goes on from, if there is one; its tokens must be the dataset's.
+fn open_from(config: &RunConfig) -> Result<Option<Model>, CliError> {
+    let from = &config.train.from;
+    if from.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let model = Model::open(from)?;
+    model.check_dataset(&Dataset::open(&config.data.dataset)?)?;
+    Ok(Some(model))
+}
+
+/// What the run is called where nothing is said: after its preset, or the model that it goes on from.
+fn run_name(args: &TrainArgs) -> String {
+    let from = args.from.as_deref().and_then(Path::file_name);
+    let name = from.map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| args.preset.clone())
+}
+
 /// The first `runs/PRESET-NUMBER` that is not there.
 fn free_run_folder(preset: &str) -> PathBuf {
     let folder = |number: usize| Path::new("runs").join(format!("{preset}-{number:03}"));
@@ -178,6 +205,7 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
 
 struct Training<T> {
     config: RunConfig,
+    from: Option<Model>,
     out: PathBuf,
     text: T,
     renderer: Renderer,
@@ -185,17 +213,20 @@ struct Training<T> {
 }
 
 impl<T: FnOnce(&RunConfig) -> String> Job for Training<T> {
-    type Output = Result<Outcome, TrainError>;
+    type Output = Result<Outcome, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        emberlm_trainer::train::<B>(
+        let weights = self.from.map(|model| model.decoder::<B>(&device));
+        let outcome = emberlm_trainer::train::<B>(
             self.config,
+            weights.transpose()?,
             &self.out,
             self.text,
             self.renderer,
             self.interrupter,
             device,
-        )
+        );
+        Ok(outcome?)
     }
 }
 

@@ -131,10 +131,10 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         "cross-attention is not computed",
     )?;
     let raw = sized(
-        fields.size("n_positions", 1024)?,
-        fields.size("n_embd", 768)?,
-        fields.size("n_layer", 12)?,
-        fields.size("n_head", 12)?,
+        fields.size_by_names(["max_position_embeddings", "n_positions"], 1024)?,
+        fields.size_by_names(["hidden_size", "n_embd"], 768)?,
+        fields.size_by_names(["num_hidden_layers", "n_layer"], 12)?,
+        fields.size_by_names(["num_attention_heads", "n_head"], 12)?,
     );
     Ok(ModelConfig {
         vocab_size: fields.size("vocab_size", 50_257)?,

@@ -104,10 +104,10 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         return Err(fields.error("rotary_dim", "must be a whole number"));
     }
     let raw = sized(
-        fields.size("n_positions", 2048)?,
-        fields.size("n_embd", 4096)?,
-        fields.size("n_layer", 28)?,
-        fields.size("n_head", 16)?,
+        fields.size_by_names(["max_position_embeddings", "n_positions"], 2048)?,
+        fields.size_by_names(["hidden_size", "n_embd"], 4096)?,
+        fields.size_by_names(["num_hidden_layers", "n_layer"], 28)?,
+        fields.size_by_names(["num_attention_heads", "n_head"], 16)?,
         fields.size("rotary_dim", 64)?,
     );
     Ok(ModelConfig {

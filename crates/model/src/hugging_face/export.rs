@@ -4,20 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burn::module::ParamId;
-use burn::tensor::Tensor;
 use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
 
 use super::{CONFIG_FILE, Exchange, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
 use crate::checked::DecoderConfig;
-use crate::config::ModelConfig;
 use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::weights::{
-    Element, ParamMapper, ParamVisitor, Published, map_params, published, visit_params, write,
-};
+use crate::reconfigure::first_difference;
+use crate::weights::{Element, Published, published, write};
 
 /// How a model is written.
 #[derive(Clone, Debug)]
@@ -56,7 +52,7 @@ pub fn export<B: Backend>(
     let whole = if config.raw() == decoder.config().raw() {
         decoder.clone()
     } else {
-        with_new_zeros(decoder, &config)
+        decoder.under(&config)
     };
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(CONFIG_FILE);
@@ -98,53 +94,9 @@ fn described(
         HuggingFaceError::Field { field, value, .. } => refused(field, value),
         other => other,
     })?;
-    match first_difference(config.raw(), again.raw()) {
+    match first_difference(config, &again, &[]) {
         Some((field, value)) => Err(refused(field, value)),
         None => Ok(fields),
-    }
-}
-
-/// The first field that changes what is computed in which two models differ, and its value in the first.
-fn first_difference(one: &ModelConfig, other: &ModelConfig) -> Option<(String, String)> {
-    const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
-    let object = |config: &ModelConfig| match serde_json::to_value(config) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
-    let (one, other) = (object(one), object(other));
-    one.into_iter()
-        .filter(|(field, _)| !NOT_COMPUTED.contains(&field.as_str()))
-        .find(|(field, value)| other.get(field) != Some(value))
-        .map(|(field, value)| (field, value.to_string()))
-}
-
-/// The same model with parameters that it lacked, all zero.
-fn with_new_zeros<B: Backend>(decoder: &Decoder<B>, config: &DecoderConfig) -> Decoder<B> {
-    let mut held = Held(HashMap::new());
-    visit_params(decoder, &mut held);
-    map_params(config.blank(&decoder.device()), &mut held)
-}
-
-struct Held<B: Backend>(HashMap<String, Tensor<B, 1>>);
-
-impl<B: Backend> ParamVisitor<B> for Held<B> {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let elements = value.shape().num_elements();
-        self.0.insert(path.to_owned(), value.reshape([elements]));
-    }
-}
-
-impl<B: Backend> ParamMapper<B> for Held<B> {
-    fn map<const D: usize>(
-        &mut self,
-        path: &str,
-        _id: ParamId,
-        value: Tensor<B, D>,
-    ) -> Tensor<B, D> {
-        match self.0.remove(path) {
-            Some(held) => held.reshape(value.shape()),
-            None => value,
-        }
     }
 }
 

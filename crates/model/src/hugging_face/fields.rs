@@ -48,6 +48,19 @@ impl<'a> Fields<'a> {
         self.map.contains_key(name)
     }
 
+    /// Whether there is no field at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// A whole number from 1 on by the first of its names that is there.
+    pub(crate) fn size_by_names(&self, names: [&str; 2], default: usize) -> Read<usize> {
+        match self.optional_size(names[0])? {
+            Some(size) => Ok(size),
+            None => self.size(names[1], default),
+        }
+    }
+
     /// An object's fields.
     pub(crate) fn object(&self, name: &str) -> Read<Option<Fields<'a>>> {
         match self.get(name) {

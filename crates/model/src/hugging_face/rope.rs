@@ -33,7 +33,11 @@ pub(crate) fn read(
     head_dim: usize,
     seq_len: usize,
 ) -> Result<Position, HuggingFaceError> {
-    let parameters = match fields.object("rope_scaling")? {
+    // The older field takes the place of the newer one whole, unless it is empty.
+    let parameters = match fields
+        .object("rope_scaling")?
+        .filter(|fields| !fields.is_empty())
+    {
         Some(parameters) => Some(parameters),
         None => fields.object("rope_parameters")?,
     };
@@ -73,11 +77,16 @@ pub(crate) fn read(
         dims,
         base,
         layout: RotaryLayout::HalfSplit,
-        scaling: scaling(&parameters, seq_len)?,
+        scaling: scaling(&parameters, fields, seq_len)?,
     })
 }
 
-fn scaling(parameters: &Fields<'_>, seq_len: usize) -> Result<RotaryScaling, HuggingFaceError> {
+fn scaling(
+    parameters: &Fields<'_>,
+    fields: &Fields<'_>,
+    seq_len: usize,
+) -> Result<RotaryScaling, HuggingFaceError> {
+    const ORIGINAL: &str = "original_max_position_embeddings";
     let (field, kind) = match parameters.optional_text("rope_type")? {
         Some(kind) => ("rope_type", kind),
         None => (
@@ -98,7 +107,11 @@ fn scaling(parameters: &Fields<'_>, seq_len: usize) -> Result<RotaryScaling, Hug
             factor: number("factor")?,
             low_frequency_factor: number("low_freq_factor")?,
             high_frequency_factor: number("high_freq_factor")?,
-            original_seq_len: parameters.size("original_max_position_embeddings", seq_len)?,
+            // The configuration's own field comes first.
+            original_seq_len: match fields.optional_size(ORIGINAL)? {
+                Some(original) => original,
+                None => parameters.size(ORIGINAL, seq_len)?,
+            },
         }),
         _ => Err(parameters.error(field, "must be one of default, linear, llama3")),
     }

@@ -136,7 +136,14 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             return name.to_owned();
         }
         match name.strip_prefix(self.naming.optional_prefix) {
-            Some(short) if self.store.contains(short) => short.to_owned(),
+            Some(short) if self.store.contains(short) => return short.to_owned(),
+            _ => {}
+        }
+        // A tied pair is there once, under either name.
+        match self.naming.tied {
+            Some((head, embedding)) if embedding == name && self.store.contains(head) => {
+                head.to_owned()
+            }
             _ => name.to_owned(),
         }
     }

@@ -1,0 +1,144 @@
+//! `emberlm export`: writes a model as a Hugging Face directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use bytesize::ByteSize;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::hugging_face::{ExportOptions, Exported, export};
+use emberlm_model::weights::Element;
+use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::{Map, Value, json};
+
+use crate::args::ExportArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source::Model;
+use crate::new_folder::NewFolder;
+use crate::output::print;
+
+/// What a Hugging Face directory has beside its weights that an export keeps as it is.
+const KEPT_FILES: [&str; 10] = [
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+];
+
+/// Writes it.
+pub fn run(args: ExportArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let model = Model::open(&args.model)?;
+    let folder = NewFolder::begin(&args.out, args.force)?;
+    let tokenizer = match model.hugging_face() {
+        Some(_) => None,
+        None => model.tokenizer()?,
+    };
+    let options = ExportOptions {
+        element: match args.dtype {
+            Some(element) => element,
+            None => model.element()?,
+        },
+        shard_bytes: args.shard_size.as_u64().max(1),
+        fields: fields(&model, tokenizer.as_ref()),
+    };
+    let exported = backend.run(Export {
+        model: &model,
+        folder: folder.path(),
+        options: &options,
+    })??;
+    match (model.hugging_face(), &tokenizer) {
+        (Some(source), _) => keep_files(source.path(), folder.path())?,
+        (None, Some(tokenizer)) => {
+            let seq_len = model.config().seq_len;
+            write(folder.path(), TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
+            let config = tokenizer.to_tokenizer_config_json(seq_len);
+            write(folder.path(), TOKENIZER_CONFIG_FILE, config)?;
+        }
+        (None, None) => {}
+    }
+    let files = exported.files.len();
+    folder.finish()?;
+    print(&summary(&args.out, &exported, files, options.element))
+}
+
+fn summary(out: &Path, exported: &Exported, files: usize, element: Element) -> String {
+    format!(
+        "{}: {} tensors, {} of {} in {files} {}\n",
+        out.display(),
+        HumanCount(exported.tensors as u64),
+        HumanBytes(exported.bytes),
+        element.name(),
+        if files == 1 { "file" } else { "files" },
+    )
+}
+
+/// Fields beside those that describe the model: a Hugging Face model's own, or the ids of a tokenizer's specials.
+fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Map<String, Value> {
+    if let Some(source) = model.hugging_face() {
+        // These are written anew, in their newer form.
+        const REWRITTEN: [&str; 5] = [
+            "torch_dtype",
+            "rope_scaling",
+            "rope_theta",
+            "rotary_pct",
+            "rotary_emb_base",
+        ];
+        let mut fields = source.fields().clone();
+        fields.retain(|name, _| !REWRITTEN.contains(&name.as_str()));
+        return fields;
+    }
+    let end = tokenizer.and_then(Tokenizer::end_of_text);
+    let end = end.filter(|&id| (id as usize) < model.config().vocab_size);
+    let mut fields = Map::new();
+    fields.insert("bos_token_id".to_owned(), json!(end));
+    fields.insert("eos_token_id".to_owned(), json!(end));
+    fields
+}
+
+fn keep_files(from: &Path, to: &Path) -> Result<(), CliError> {
+    for name in KEPT_FILES {
+        let file = from.join(name);
+        if file.exists() {
+            fs::copy(&file, to.join(name)).map_err(CliError::io("copy", &file))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, bytes: Vec<u8>) -> Result<(), CliError> {
+    let file: PathBuf = folder.join(name);
+    fs::write(&file, bytes).map_err(CliError::io("write", &file))
+}
+
+struct Export<'a> {
+    model: &'a Model,
+    folder: &'a Path,
+    options: &'a ExportOptions,
+}
+
+impl Job for Export<'_> {
+    type Output = Result<Exported, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        Ok(export(&decoder, self.folder, self.options)?)
+    }
+}
+
+/// Reads `5GB`, `500 MB` or `1GiB`.
+pub fn parse_size(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() > 0 => Ok(size),
+        Ok(_) => Err("it must be above 0".to_owned()),
+        Err(_) => Err("it is not a size such as 5GB or 500MB".to_owned()),
+    }
+}

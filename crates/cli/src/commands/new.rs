@@ -1,0 +1,65 @@
+//! `emberlm new`: a model with its first weights.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::{DecoderConfig, count};
+use emberlm_trainer::checkpoint::{Description, write_untrained};
+use indicatif::HumanCount;
+
+use crate::args::NewArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::new_folder::NewFolder;
+use crate::output::print;
+use crate::{presets, run_config};
+
+/// Writes it.
+pub fn run(args: NewArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let base = presets::run(&args.preset)?;
+    let mut model = run_config::layered(base, None, &args.set)?.model;
+    if let Some(vocab_size) = args.vocab_size {
+        model.vocab_size = vocab_size;
+    }
+    if model.vocab_size == 0 {
+        let message = format!(
+            "the preset `{}` takes its vocabulary from a dataset",
+            args.preset
+        );
+        return Err(CliError::usage(message).hint("give its size: --vocab-size N"));
+    }
+    let config = DecoderConfig::try_from(model)?;
+    let folder = NewFolder::begin(&args.out, args.force)?;
+    backend.run(New {
+        config: &config,
+        seed: args.seed,
+        folder: folder.path(),
+    })??;
+    folder.finish()?;
+    let parameters = HumanCount(count::parameters(&config).total as u64);
+    print(&format!(
+        "{}: {parameters} parameters\n",
+        args.out.display()
+    ))
+}
+
+struct New<'a> {
+    config: &'a DecoderConfig,
+    seed: u64,
+    folder: &'a Path,
+}
+
+impl Job for New<'_> {
+    type Output = Result<(), CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.config.init::<B::InnerBackend>(self.seed, &device);
+        let description = Description {
+            model: self.config.raw().clone(),
+            tokenizer: None,
+        };
+        Ok(write_untrained(self.folder, &decoder, &description, None)?)
+    }
+}

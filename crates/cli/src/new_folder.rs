@@ -1,0 +1,93 @@
+//! A folder that a command makes: whole or absent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::error::CliError;
+
+/// A folder being filled beside its place; dropping it without [`NewFolder::finish`] removes it.
+#[derive(Debug)]
+pub struct NewFolder {
+    out: PathBuf,
+    aside: TempDir,
+}
+
+impl NewFolder {
+    /// Begins the folder `out`, which is not there yet or is empty. With `force` it may be a model, which is replaced.
+    pub fn begin(out: &Path, force: bool) -> Result<Self, CliError> {
+        check(out, force)?;
+        let parent = match out.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(parent).map_err(CliError::io("create", parent))?;
+        let aside = tempfile::Builder::new()
+            .prefix(".emberlm-partial-")
+            .tempdir_in(parent)
+            .map_err(CliError::io("create a folder in", parent))?;
+        Ok(Self {
+            out: out.to_owned(),
+            aside,
+        })
+    }
+
+    /// Where its files belong until it is finished.
+    pub fn path(&self) -> &Path {
+        self.aside.path()
+    }
+
+    /// Puts it in its place.
+    pub fn finish(self) -> Result<(), CliError> {
+        if self.out.exists() {
+            fs::remove_dir_all(&self.out).map_err(CliError::io("replace", &self.out))?;
+        }
+        allow_reading(self.path())?;
+        // No longer removed when dropped: from here on it is the result.
+        let aside = self.aside.keep();
+        fs::rename(&aside, &self.out).map_err(CliError::io("create", &self.out))
+    }
+}
+
+/// Temporary folders are their owner's alone; what is made here is an ordinary folder.
+#[cfg(unix)]
+fn allow_reading(folder: &Path) -> Result<(), CliError> {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+        .map_err(CliError::io("set the permissions of", folder))
+}
+
+#[cfg(not(unix))]
+fn allow_reading(_folder: &Path) -> Result<(), CliError> {
+    Ok(())
+}
+
+fn check(out: &Path, force: bool) -> Result<(), CliError> {
+    let Ok(mut entries) = fs::read_dir(out) else {
+        return match out.exists() {
+            true => {
+                Err(CliError::new(format!("{} is a file", out.display()))
+                    .hint("choose another --out"))
+            }
+            false => Ok(()),
+        };
+    };
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    let is_model = ["config.json", "model.json"]
+        .iter()
+        .any(|name| out.join(name).exists());
+    match (is_model, force) {
+        (true, true) => Ok(()),
+        (true, false) => Err(CliError::new(format!("{} is there already", out.display()))
+            .hint("choose another --out, or replace it with --force")),
+        (false, _) => Err(CliError::new(format!(
+            "{} holds something that is no model",
+            out.display()
+        ))
+        .hint("choose another --out")),
+    }
+}

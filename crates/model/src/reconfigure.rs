@@ -1,0 +1,104 @@
+//! The same weights under another configuration: another dropout, another context.
+
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use serde_json::{Map, Value};
+
+use emberlm_kernels::Backend;
+
+use crate::checked::DecoderConfig;
+use crate::config::{ModelConfig, Position};
+use crate::decoder::Decoder;
+use crate::error::ConfigError;
+use crate::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+
+/// Fields that say nothing about what weights compute.
+pub(crate) const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
+
+impl<B: Backend> Decoder<B> {
+    /// The same weights with another dropout and another context. A table of learned positions is cut to the context.
+    ///
+    /// # Errors
+    /// Another field differs, or the context is longer than the learned positions.
+    pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
+        let held = self.config();
+        if let Some((field, value)) = first_difference(held, config, &["seq_len"]) {
+            return Err(ConfigError {
+                value: field_of(config, &field),
+                field: field.into(),
+                rule: format!("must be {value}, as in the weights"),
+            });
+        }
+        if config.position == Position::Learned && config.seq_len > held.seq_len {
+            let rule = format!(
+                "must be at most {}: the weights have so many positions",
+                held.seq_len
+            );
+            return Err(ConfigError::new("seq_len", config.seq_len, rule));
+        }
+        Ok(self.under(config))
+    }
+
+    /// The parameters of the same paths under another configuration; new ones are zeros, as
+    /// [`DecoderConfig::blank`]'s.
+    pub(crate) fn under(&self, config: &DecoderConfig) -> Self {
+        let mut held = Held(HashMap::new());
+        visit_params(self, &mut held);
+        map_params(config.blank(&self.device()), &mut held)
+    }
+}
+
+/// The first field that changes what is computed in which two models differ, and what it must be: the first's.
+pub(crate) fn first_difference(
+    one: &ModelConfig,
+    other: &ModelConfig,
+    but: &[&str],
+) -> Option<(String, String)> {
+    let (one, other) = (object(one), object(other));
+    let ignored = |field: &str| NOT_COMPUTED.contains(&field) || but.contains(&field);
+    one.into_iter()
+        .filter(|(field, _)| !ignored(field))
+        .find(|(field, value)| other.get(field) != Some(value))
+        .map(|(field, value)| (field, value.to_string()))
+}
+
+fn object(config: &ModelConfig) -> Map<String, Value> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn field_of(config: &ModelConfig, field: &str) -> String {
+    object(config)
+        .get(field)
+        .map_or_else(String::new, Value::to_string)
+}
+
+struct Held<B: Backend>(HashMap<String, Tensor<B, 1>>);
+
+impl<B: Backend> ParamVisitor<B> for Held<B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let elements = value.shape().num_elements();
+        self.0.insert(path.to_owned(), value.reshape([elements]));
+    }
+}
+
+impl<B: Backend> ParamMapper<B> for Held<B> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        let (shape, tracked) = (value.shape(), value.is_require_grad());
+        let Some(held) = self.0.remove(path) else {
+            return value;
+        };
+        // Row by row, so that what is cut off is at the end.
+        let kept = held.narrow(0, 0, shape.num_elements());
+        kept.reshape(shape).detach().set_require_grad(tracked)
+    }
+}
