@@ -14,6 +14,12 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     /// A program could not be started.
     #[error("cannot start `{command}`: {source}")]
     Start {
@@ -26,6 +32,23 @@ pub enum Error {
         command: String,
         status: std::process::ExitStatus,
     },
+    /// There is no Python.
+    #[error(
+        "cannot start `{command}`: install Python 3, or name one that has the packages with --python"
+    )]
+    NoPython { command: String },
+    /// Python cannot make an environment; it has said why on stderr.
+    #[error(
+        "`{command}` failed: {status}; Debian and Ubuntu have what it needs in the package python3-venv, or name a \
+         Python that has the packages with --python"
+    )]
+    NoVenv {
+        command: String,
+        status: std::process::ExitStatus,
+    },
+    /// A dependency that is needed for its files is not there.
+    #[error("the workspace does not depend on `{name}`")]
+    NoPackage { name: &'static str },
     /// A benchmark's output was not the line of JSON it should be.
     #[error(
         "`{command}` should end with a line of JSON with the field `{field}`, but printed: {output}"

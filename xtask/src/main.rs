@@ -1,9 +1,10 @@
-//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask bench train`.
+//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask bench train`, `cargo xtask fixtures`.
 //!
 //! Map: one file per task; `workspace` is what they all know of the workspace, `error` what can go wrong.
 
 mod bench;
 mod error;
+mod fixtures;
 mod test;
 mod tidy;
 mod workspace;
@@ -28,6 +29,8 @@ enum Task {
     Tidy,
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
+    /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
+    Fixtures(fixtures::FixturesArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
+        Task::Fixtures(args) => fixtures::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

@@ -168,14 +168,65 @@ mod tests {
         DecoderConfig::try_from(config).expect("legal")
     }
 
-    // Published: the count for PocketTransformer; Hugging Face's `num_parameters()` for the four GPT-2s.
+    // Counted by PyTorch, the modules on the `meta` device: `num_parameters()` of what `transformers` 5.23's
+    // `AutoModelForCausalLM.from_config` makes of these sizes.
     #[test]
     fn published_counts() {
-        assert_eq!(parameters(&preset("pocket")).total, 48_034_560);
-        assert_eq!(parameters(&preset("gpt2")).total, 124_439_808);
-        assert_eq!(parameters(&preset("gpt2-medium")).total, 354_823_168);
-        assert_eq!(parameters(&preset("gpt2-large")).total, 774_030_080);
-        assert_eq!(parameters(&preset("gpt2-xl")).total, 1_557_611_200);
+        let published: [(&str, usize); 23] = [
+            ("gpt2-small", 124_439_808),
+            ("gpt2-medium", 354_823_168),
+            ("gpt2-large", 774_030_080),
+            ("gpt2-xl", 1_557_611_200),
+            ("gptj-6b", 6_050_882_784),
+            ("pythia-70m", 70_426_624),
+            ("pythia-160m", 162_322_944),
+            ("pythia-410m", 405_334_016),
+            ("pythia-1b", 1_011_781_632),
+            ("pythia-1.4b", 1_414_647_808),
+            ("pythia-2.8b", 2_775_208_960),
+            ("pythia-6.9b", 6_857_302_016),
+            ("pythia-12b", 11_846_072_320),
+            ("gpt-neox-20b", 20_554_567_680),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("llama-2-7b", 6_738_415_616),
+            ("llama-3-8b", 8_030_261_248),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("mistral-7b", 7_241_732_096),
+            ("qwen2-0.5b", 494_032_768),
+            ("qwen2-7b", 7_615_616_512),
+            ("qwen3-0.6b", 596_049_920),
+            ("qwen3-8b", 8_190_735_360),
+        ];
+        for (name, count) in published {
+            assert_eq!(parameters(&preset(name)).total, count, "{name}");
+        }
+    }
+
+    // By hand from the equations, but PaLM's: the paper's table 1 has 8.63, 62.50 and 540.35 billion.
+    #[test]
+    fn counts_of_families_that_transformers_lacks() {
+        let pocket = 2 * 50_257 * 384 + 6 * (384 * 640 + 384 * 384 + 2 * 384 * 1536);
+        let block = 12 * 768 * 768;
+        // Biases of 3 · d + d + 4 · d + d, two norms.
+        let vanilla = 2 * 50_257 * 768 + 12 * (block + 13 * 768) + 2 * 768 + 50_257;
+        let prenorm = 2 * 50_257 * 768
+            + 1024 * 768
+            + 12 * (4 * 768 * 768 + 2 * 768 * 2048 + 9 * 768 + 2048)
+            + 2 * 768;
+        let cs336 = 2 * 10_000 * 512 + 4 * (4 * 512 * 512 + 3 * 512 * 1365 + 2 * 512) + 512;
+        let counted: [(&str, usize); 7] = [
+            ("pocket", pocket),
+            ("vanilla", vanilla),
+            ("prenorm", prenorm),
+            ("cs336", cs336),
+            ("palm-8b", 8_632_012_800),
+            ("palm-62b", 62_495_662_080),
+            ("palm-540b", 540_356_474_880),
+        ];
+        assert_eq!(pocket, 48_034_560);
+        for (name, count) in counted {
+            assert_eq!(parameters(&preset(name)).total, count, "{name}");
+        }
     }
 
     // By hand: 2 · (12 · 12 · 768² + 50257 · 768) + 12 · 4 · 768 · 1024.

@@ -215,4 +215,29 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_page_about_them_is_up_to_date() {
+        let page = include_str!("../../../docs/families.md");
+        for preset in presets() {
+            let row = format!("| `{}` |", preset.name);
+            let sized = preset.config.vocab_size > 0;
+            let count = match DecoderConfig::try_from(preset.config) {
+                Ok(config) if sized => in_thousands(crate::count::parameters(&config).total),
+                _ => String::new(),
+            };
+            let told = |line: &str| line.starts_with(&row) && line.contains(&count);
+            assert!(page.lines().any(told), "{row} {count}");
+        }
+        let example = include_str!("families/mistral.rs");
+        let (_, code) = example.split_once("\n\n").expect("a head comment");
+        assert!(page.contains(code.trim_end()), "the example has changed");
+    }
+
+    fn in_thousands(number: usize) -> String {
+        let digits = number.to_string();
+        let groups = digits.as_bytes().rchunks(3).rev();
+        let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+        groups.join(",")
+    }
 }
