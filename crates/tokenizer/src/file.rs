@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokenizers::Model;
 
 use crate::pieces::{PieceDecoder, Position};
-use crate::{TokenizerError, cut};
+use crate::{TokenizerError, cut, guard};
 
 /// The names that the end of a text has in published tokenizers, the likelier first.
 const END_OF_TEXT_NAMES: [&str; 8] = [
@@ -62,7 +62,7 @@ impl FileVocab {
         if model.contains_key("dropout") {
             model.insert("dropout".to_owned(), Value::Null);
         }
-        check_merges(model)?;
+        guard::check(&value)?;
         let has_cuts = cut::are_known(&value);
         let unknown = unknown_token(&value["model"]);
         let added = added_tokens(&value["added_tokens"])?;
@@ -220,26 +220,4 @@ fn unknown_token(model: &Value) -> Option<String> {
         .as_str()
         .or_else(of_unigram)
         .map(str::to_owned)
-}
-
-/// Refuses merges that the `tokenizers` crate would panic at: with a prefix for what goes on a word, it takes the second
-/// part's beginning for that prefix without looking.
-fn check_merges(model: &serde_json::Map<String, Value>) -> Result<(), String> {
-    let prefix = model
-        .get("continuing_subword_prefix")
-        .and_then(Value::as_str);
-    let (Some(prefix), Some(merges)) = (prefix, model.get("merges").and_then(Value::as_array))
-    else {
-        return Ok(());
-    };
-    for merge in merges {
-        let second = match merge.as_str() {
-            Some(pair) => pair.split_once(' ').map(|(_, second)| second),
-            None => merge.get(1).and_then(Value::as_str),
-        };
-        if !second.is_some_and(|second| second.starts_with(prefix)) {
-            return Err(format!("the merge {merge} does not go on with `{prefix}`"));
-        }
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@
 //! | `char` | one token per distinct character, as nanoGPT's character-level examples |
 //! | `byte` | one token per byte |
 //! | `file` | what a Hugging Face `tokenizer.json` holds, through the `tokenizers` crate |
+//! | `guard` | what is refused of such a file, since the crate would panic at it |
 //! | `pieces` | such a file's decoder, token by token |
 //! | `choice` | [`TokenizerChoice`]: a tokenizer as it is asked for, by name or by path |
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
@@ -40,6 +41,7 @@ mod disk;
 mod error;
 mod export;
 mod file;
+mod guard;
 mod kind;
 mod merges;
 mod patterns;

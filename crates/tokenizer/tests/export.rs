@@ -128,6 +128,15 @@ fn every_token_as_a_text_gets_the_same_ids_and_stands_for_the_same_bytes() {
 }
 
 #[test]
+fn a_pathological_text_is_not_lost() {
+    for piece in [" ", "\n", "漢"] {
+        let text = piece.repeat(1_500_000) + "x";
+        let (_, gpt2) = &EXPORTED[0];
+        assert_eq!(gpt2.decode(&gpt2.encode(&text).unwrap()).unwrap(), text);
+    }
+}
+
+#[test]
 fn a_character_outside_the_alphabet_is_an_error_in_the_file_too() {
     for (tokenizer, again) in &*EXPORTED {
         if tokenizer.kind() == TokenizerKind::Char {

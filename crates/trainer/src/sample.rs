@@ -34,6 +34,11 @@ pub fn sample<B: Backend>(
 fn start_of_text(tokenizer: &Tokenizer) -> Vec<u32> {
     match tokenizer.end_of_text() {
         Some(end) => vec![end],
-        None => tokenizer.encode("\n").unwrap_or_else(|_| vec![0]),
+        None => {
+            let line_break = tokenizer.encode("\n").ok();
+            // Some tokenizers make nothing of a line break.
+            let line_break = line_break.filter(|ids| !ids.is_empty());
+            line_break.unwrap_or_else(|| vec![0])
+        }
     }
 }
