@@ -1,5 +1,5 @@
-//! Tiny models of every position, wiring and norm with each other, the other axes varying along: 80 in all, and the
-//! families as they are.
+//! Tiny models of every position, wiring and norm with each other, the other axes varying along: 80 in all, and every
+//! preset of every family, shrunk.
 
 use emberlm_model::config::{
     Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
@@ -10,7 +10,14 @@ pub const VOCAB_SIZE: usize = 19;
 pub const SEQ_LEN: usize = 12;
 
 pub fn spread() -> Vec<(String, DecoderConfig)> {
-    let mut models: Vec<_> = ["pocket", "gpt2"].map(family).into();
+    let mut models: Vec<_> = Vec::new();
+    for preset in families::presets() {
+        let (_, config) = checked(shrunk(preset.config));
+        // Sizes apart, most presets of a family are one model.
+        if models.iter().all(|(_, known)| *known != config) {
+            models.push((preset.name.to_owned(), config));
+        }
+    }
     for (i, position) in positions().into_iter().enumerate() {
         for (j, wiring) in wirings().into_iter().enumerate() {
             for (k, norm) in norms().into_iter().enumerate() {
@@ -26,21 +33,41 @@ pub fn spread() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-/// A family's own parts at a tiny size.
-fn family(name: &str) -> (String, DecoderConfig) {
-    let mut raw = families::preset(name).unwrap().config;
+/// A preset's own parts at a tiny size: what is a part of a whole stays a part, and what is grouped stays grouped.
+fn shrunk(mut raw: ModelConfig) -> ModelConfig {
     let sizes = base();
+    let head_dim = match raw.head_dim {
+        0 => raw.d_model / raw.heads,
+        given => given,
+    };
     raw.vocab_size = sizes.vocab_size;
     raw.seq_len = sizes.seq_len;
     raw.d_model = sizes.d_model;
     raw.n_layers = sizes.n_layers;
-    raw.kv_heads = if raw.kv_heads < raw.heads { 2 } else { 4 };
+    raw.kv_heads = match raw.kv_heads {
+        1 => 1,
+        all if all == raw.heads => 4,
+        _ => 2,
+    };
     raw.heads = 4;
+    // 4 where it follows from the width, else another.
+    raw.head_dim = if raw.head_dim == 0 { 0 } else { 6 };
+    raw.window = raw.window.min(5);
+    if let Position::Rotary { dims, scaling, .. } = &mut raw.position {
+        let partial = (1..head_dim).contains(dims);
+        *dims = if partial { 2 } else { 0 };
+        if let RotaryScaling::Llama3 {
+            original_seq_len, ..
+        } = scaling
+        {
+            *original_seq_len = 8;
+        }
+    }
     raw.init = sizes.init;
     let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
         &mut raw.feed_forward;
-    *width = 64;
-    checked(raw)
+    *width = 20;
+    raw
 }
 
 fn checked(raw: ModelConfig) -> (String, DecoderConfig) {
@@ -72,6 +99,8 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     raw.kv_heads = [4, 2, 1][pick(3, 1)];
     raw.head_dim = [0, 6][pick(2, 3)];
     raw.window = [0, 3, 5, 40][pick(4, 3)];
+    raw.full_attention_layers = [vec![], vec![0], vec![1]][pick(3, 2)].clone();
+    raw.scale_embedding = pick(4, 1) == 1;
     raw.qk_norm = pick(2, 1) == 1;
     raw.norm_embedding = pick(3, 2) == 1;
     raw.bias = Biases {
@@ -92,6 +121,7 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     raw.head = Head {
         tied: pick(2, 3) == 1,
         bias: pick(5, 3) == 1,
+        scaled: pick(3, 1) == 2,
         soft_cap: [0.0, 0.0, 3.0][pick(3, 2)],
     };
 }
