@@ -48,12 +48,17 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
+    pub(crate) fn init(
+        from: &Initializer<'_, B>,
+        path: &str,
+        config: &DecoderConfig,
+        layer: usize,
+    ) -> Self {
         let norm = || NormLayer::init(from, config.norm, config.d_model);
         let shared = config.wiring == Wiring::Parallel { shared_norm: true };
         Self {
             norm1: norm(),
-            attention: Attention::init(from, &format!("{path}.attention"), config),
+            attention: Attention::init(from, &format!("{path}.attention"), config, layer),
             norm2: (!shared).then(norm),
             feed_forward: FeedForwardLayer::init(from, &format!("{path}.feed_forward"), config),
             wiring: config.wiring,
@@ -84,6 +89,19 @@ impl<B: Backend> Block<B> {
                 x.clone() + attended + self.feed(self.second_norm(x))
             }
         }
+    }
+
+    /// The weights of its attention, `[batch, heads, seq, seq]`.
+    pub fn attention_weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+    ) -> Tensor<B, 4> {
+        let x = match self.wiring {
+            Wiring::PreNorm | Wiring::Parallel { .. } => self.norm1.forward(x),
+            Wiring::PostNorm => x,
+        };
+        self.attention.weights(x, rotary)
     }
 
     fn attend(

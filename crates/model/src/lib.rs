@@ -2,7 +2,7 @@
 //!
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
-//! `position`s) and projects; [`kv_cache`] lets it go on where it stopped; [`count`] says how large it is;
+//! `position`s and linear attention's `features`) and projects; [`kv_cache`] lets it go on where it stopped; [`count`] says how large it is;
 //! [`weights`] reads and writes it; [`families`] are the published models, one declarative file each.
 
 #![recursion_limit = "256"]
@@ -16,6 +16,7 @@ pub mod decoder;
 mod dropout;
 pub mod error;
 pub mod families;
+mod features;
 mod feed_forward;
 mod init;
 pub mod kv_cache;

@@ -15,7 +15,8 @@ use emberlm_kernels::Activation;
 use super::{Family, Preset};
 use crate::checked::DecoderConfig;
 use crate::config::{
-    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, Wiring,
+    AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
+    Wiring,
 };
 use crate::weights::map::{Source, block_path};
 
@@ -61,6 +62,8 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize, bias: bo
         kv_heads: heads,
         head_dim: 0,
         window: 0,
+        global_tokens: 0,
+        attention: AttentionKind::Softmax,
         qk_norm: false,
         dropout: 0.0,
         dropout_sites: vec![

@@ -12,8 +12,8 @@ use emberlm_kernels::{Activation, RotaryLayout};
 use super::{Family, Preset};
 use crate::checked::DecoderConfig;
 use crate::config::{
-    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling,
-    Wiring,
+    AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
+    RotaryScaling, Wiring,
 };
 use crate::weights::map::{Source, block_path};
 
@@ -53,6 +53,8 @@ fn sized(
         kv_heads,
         head_dim: 0,
         window: 0,
+        global_tokens: 0,
+        attention: AttentionKind::Softmax,
         qk_norm: false,
         dropout: 0.0,
         dropout_sites: vec![
