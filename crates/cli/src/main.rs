@@ -2,7 +2,7 @@
 //!
 //! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
 //! `model_source` what MODEL may be, `error` the one place that prints errors, `output` what is
-//! written to stdout.
+//! written to stdout, `heat_map` the pictures of attention and `head_habits` its numbers.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -11,6 +11,8 @@ mod args;
 mod backend;
 mod commands;
 mod error;
+mod head_habits;
+mod heat_map;
 mod model_source;
 mod output;
 mod presets;

@@ -35,6 +35,23 @@ pub fn tokenizer(checkpoint: &Checkpoint) -> Result<Option<Tokenizer>, CliError>
     Ok(spec.map(Tokenizer::from_spec).transpose()?)
 }
 
+/// The tokenizer of the model that was given as `path`.
+///
+/// # Errors
+/// It has none.
+pub fn needed<'a>(
+    tokenizer: Option<&'a Tokenizer>,
+    path: &Path,
+) -> Result<&'a Tokenizer, CliError> {
+    tokenizer.ok_or_else(|| {
+        let message = format!(
+            "{} has no tokenizer, so it cannot read text",
+            path.display()
+        );
+        CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
+    })
+}
+
 /// What MODEL is.
 const EXPECTED: &str =
     "give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…";

@@ -49,13 +49,7 @@ fn prompt(args: &GenerateArgs, tokenizer: Option<&Tokenizer>) -> Result<Prompt, 
     if let Some(tokens) = &args.tokens {
         return Ok(silent(tokens.clone()));
     }
-    let tokenizer = tokenizer.ok_or_else(|| {
-        let message = format!(
-            "{} has no tokenizer, so it cannot read text",
-            args.model.display()
-        );
-        CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
-    })?;
+    let tokenizer = model_source::needed(tokenizer, &args.model)?;
     let given = args.prompt.as_deref().filter(|text| !text.is_empty());
     let (text, ids) = match (given, tokenizer.end_of_text()) {
         (Some(text), _) => (text, tokenizer.encode(text)?),
