@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use emberlm_data::{DEFAULT_SHARD_TOKENS, Split};
 use emberlm_model::weights::Element;
@@ -37,6 +37,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a model's logits for given tokens
     Logits(LogitsArgs),
+    /// Show where a model's heads look, in a picture or in numbers
+    Attention(AttentionArgs),
     /// Show how large a model or preset is, or list the presets
     Info(InfoArgs),
     /// Make a model with its first weights
@@ -141,6 +143,35 @@ pub struct LogitsArgs {
     /// Where to write: tensor `logits`, f32, [seq, vocab]
     #[arg(long, value_name = "FILE.safetensors")]
     pub out: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Arguments of `attention`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("text").required(true).args(["prompt", "tokens"]))]
+pub struct AttentionArgs {
+    /// A run or checkpoint directory
+    pub model: PathBuf,
+    /// The text to look at
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// The token ids to look at, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
+    pub tokens: Option<Vec<u32>>,
+    /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
+    #[arg(long, value_name = "FILE.png", value_parser = png_file)]
+    pub out: Option<PathBuf>,
+    /// Only this layer, from 0
+    #[arg(long, value_name = "N")]
+    pub layer: Option<usize>,
+    /// Only this head, from 0
+    #[arg(long, value_name = "N")]
+    pub head: Option<usize>,
+    /// Print {"tokens", "heads": [{"layer", "head", "entropy", "distance", "previous", "first"}]}
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
@@ -252,6 +283,14 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
         Ok(value) if allowed(value) => Ok(value),
         Ok(_) => Err(rule.to_owned()),
         Err(_) => Err("it is not a number".to_owned()),
+    }
+}
+
+fn png_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("png") => Ok(path),
+        _ => Err("it must end in .png".to_owned()),
     }
 }
 

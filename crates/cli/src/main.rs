@@ -1,8 +1,8 @@
 //! The binary: parses, dispatches, and tells how it went. Everything else is in the library crates.
 //!
 //! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
-//! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors, `output` what is
-//! written to stdout.
+//! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
+//! `output` what is written to stdout, `heat_map` the pictures of attention and `head_habits` its numbers.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -11,6 +11,8 @@ mod args;
 mod backend;
 mod commands;
 mod error;
+mod head_habits;
+mod heat_map;
 mod model_source;
 mod new_folder;
 mod output;

@@ -206,6 +206,23 @@ impl Model {
     }
 }
 
+/// The tokenizer, where text has to be read.
+///
+/// # Errors
+/// The model at `path` has none.
+pub fn needed<'a>(
+    tokenizer: Option<&'a Tokenizer>,
+    path: &Path,
+) -> Result<&'a Tokenizer, CliError> {
+    tokenizer.ok_or_else(|| {
+        let message = format!(
+            "{} has no tokenizer, so it cannot read text",
+            path.display()
+        );
+        CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
+    })
+}
+
 fn named(spec: &TokenizerSpec) -> String {
     let hash: String = spec.hash.chars().take(8).collect();
     format!(

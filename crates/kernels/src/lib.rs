@@ -3,7 +3,8 @@
 //!
 //! Map: [`Backend`] is the trait, with a body composed of plain tensor operations for each operation
 //! ([`mod@reference`]), so that an empty `impl` is a complete port. `autodiff` implements it once for
-//! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out.
+//! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
+//! also what is composed on every backend, linear attention and the attentions' weights.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -13,6 +14,7 @@ mod attention;
 mod autodiff;
 mod backend;
 mod backends;
+mod linear_attention;
 mod norm;
 pub mod ops;
 pub mod reference;
@@ -23,5 +25,6 @@ pub use attention::AttentionOptions;
 pub use backend::{
     AdamWStep, AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
 };
+pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use rotary::RotaryLayout;

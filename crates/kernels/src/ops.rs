@@ -2,7 +2,10 @@
 
 use burn::tensor::{Int, Tensor, TensorPrimitive};
 
-use crate::{Activation, AdamWStep, AttentionOptions, Backend, Normalization, RotaryLayout};
+use crate::{
+    Activation, AdamWStep, AttentionOptions, Backend, LINEAR_ATTENTION_CHUNK, LinearAttentionState,
+    Normalization, RotaryLayout, reference,
+};
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
     tensor.into_primitive().tensor()
@@ -50,6 +53,39 @@ pub fn attention<B: Backend>(
         float(v),
         options,
     ))
+}
+
+/// The weights of [`attention`], `[batch, heads, q_len, k_len]`.
+pub fn attention_weights<B: Backend>(
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    options: AttentionOptions,
+) -> Tensor<B, 4> {
+    reference::attention_weights(q, k, options)
+}
+
+/// Softmax attention estimated by positive random features at a cost linear in the sequence: see
+/// [`reference::linear_attention`]. Composed of plain operations, and differentiated by Burn, on every backend.
+///
+/// `q` `[batch, heads, seq, head_dim]`, `k` and `v` `[batch, kv_heads, seq, head_dim]`, `features`
+/// `[features, head_dim]`; the tokens continue `past`. The output is shaped as `q`; the state is what comes after.
+pub fn linear_attention<B: Backend>(
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    v: Tensor<B, 4>,
+    features: Tensor<B, 2>,
+    past: Option<LinearAttentionState<B>>,
+) -> (Tensor<B, 4>, Option<LinearAttentionState<B>>) {
+    reference::linear_attention(q, k, v, features, past, LINEAR_ATTENTION_CHUNK)
+}
+
+/// The weights of [`linear_attention`] without a past, `[batch, heads, seq, seq]`.
+pub fn linear_attention_weights<B: Backend>(
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    features: Tensor<B, 2>,
+) -> Tensor<B, 4> {
+    reference::linear_attention_weights(q, k, features)
 }
 
 /// [`Backend::head_loss`]: the sum over tokens, `[1]`.

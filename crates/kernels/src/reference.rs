@@ -4,13 +4,15 @@ mod activation;
 mod adamw;
 mod attention;
 mod head_loss;
+mod linear_attention;
 mod norm;
 mod rotary;
 
 pub use activation::{activation, activation_backward};
 pub use adamw::adamw;
-pub use attention::{attention, attention_backward, attention_training};
+pub use attention::{attention, attention_backward, attention_training, attention_weights};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
+pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
 pub use rotary::rotary;
 

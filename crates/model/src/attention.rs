@@ -8,13 +8,15 @@ use emberlm_kernels::{AttentionOptions, Backend, ops};
 
 use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
+use crate::features::FeatureTable;
 use crate::init::{Initializer, MapInto};
 use crate::kv_cache::LayerCache;
 use crate::linear::Linear;
 use crate::norm::NormLayer;
 use crate::position::RotaryTable;
 
-/// `out(softmax(q kᵀ / √head_dim) v)`, with queries, keys and values of one fused map.
+/// `out(softmax(q kᵀ / √head_dim) v)`, or linear attention's estimate of it, with queries, keys and values of one
+/// fused map.
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
     /// `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
@@ -25,6 +27,8 @@ pub struct Attention<B: BurnBackend> {
     pub q_norm: Option<NormLayer<B>>,
     /// Over a key's head, before it is turned.
     pub k_norm: Option<NormLayer<B>>,
+    /// Linear attention's; none with a softmax.
+    features: Option<FeatureTable<B>>,
     #[module(skip)]
     heads: usize,
     #[module(skip)]
@@ -63,12 +67,14 @@ impl<B: Backend> Attention<B> {
             ),
             q_norm: head_norm(),
             k_norm: head_norm(),
+            features: FeatureTable::init(config, layer, from.device()),
             heads,
             kv_heads,
             head_dim,
             options: AttentionOptions {
                 scale: 1.0 / (head_dim as f64).sqrt(),
                 window: config.window_of(layer),
+                global_tokens: config.global_tokens,
                 dropout: config.dropout_at(DropoutSite::Attention),
             },
         }
@@ -82,27 +88,68 @@ impl<B: Backend> Attention<B> {
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 3> {
         let [batch, seq, _] = x.dims();
-        let qkv = self.qkv.forward(x);
-        let q = self.take_heads(&qkv, 0, self.heads); // [batch, heads, seq, head_dim]
-        let k = self.take_heads(&qkv, self.heads, self.kv_heads); // [batch, kv_heads, seq, head_dim]
-        let v = self.take_heads(&qkv, self.heads + self.kv_heads, self.kv_heads);
-
-        let q = normed(&self.q_norm, q);
-        let k = normed(&self.k_norm, k);
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let (q, k) = match rotary {
-            Some(table) => (table.turn(q, offset), table.turn(k, offset)),
-            None => (q, k),
-        };
-        let (k, v) = match cache {
-            Some(cache) => cache.append(k, v),
-            None => (k, v),
-        };
-        let mixed = ops::attention(q, k, v, self.options); // [batch, heads, seq, head_dim]
+        let (q, k, v) = self.project(x, rotary, offset);
+        let mixed = self.mix(q, k, v, cache); // [batch, heads, seq, head_dim]
         let mixed = mixed
             .swap_dims(1, 2)
             .reshape([batch, seq, self.heads * self.head_dim]);
         self.out.forward(mixed)
+    }
+
+    /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
+    pub fn weights(&self, x: Tensor<B, 3>, rotary: Option<&RotaryTable<B>>) -> Tensor<B, 4> {
+        let (q, k, _) = self.project(x, rotary, 0);
+        match &self.features {
+            Some(features) => ops::linear_attention_weights(q, k, features.rows()),
+            None => ops::attention_weights(q, k, self.options),
+        }
+    }
+
+    /// Queries `[batch, heads, seq, head_dim]`, keys and values `[batch, kv_heads, seq, head_dim]` of tokens whose
+    /// first stands at `offset`.
+    fn project(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        offset: usize,
+    ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
+        let qkv = self.qkv.forward(x);
+        let q = self.take_heads(&qkv, 0, self.heads);
+        let k = self.take_heads(&qkv, self.heads, self.kv_heads);
+        let v = self.take_heads(&qkv, self.heads + self.kv_heads, self.kv_heads);
+
+        let q = normed(&self.q_norm, q);
+        let k = normed(&self.k_norm, k);
+        match rotary {
+            Some(table) => (table.turn(q, offset), table.turn(k, offset), v),
+            None => (q, k, v),
+        }
+    }
+
+    /// The values as each query weighs them, the cache's before these.
+    fn mix(
+        &self,
+        q: Tensor<B, 4>,
+        k: Tensor<B, 4>,
+        v: Tensor<B, 4>,
+        cache: Option<&mut LayerCache<B>>,
+    ) -> Tensor<B, 4> {
+        match (&self.features, cache) {
+            (None, None) => ops::attention(q, k, v, self.options),
+            (None, Some(cache)) => {
+                let (k, v) = cache.append(k, v);
+                ops::attention(q, k, v, self.options)
+            }
+            (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
+            (Some(features), Some(cache)) => {
+                let seq = q.dims()[2];
+                let past = cache.take_sums();
+                let (mixed, sums) = ops::linear_attention(q, k, v, features.rows(), past);
+                cache.put_sums(sums, seq);
+                mixed
+            }
+        }
     }
 
     /// `count` heads from head `first` on: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.

@@ -87,6 +87,19 @@ impl<B: Backend> Block<B> {
         }
     }
 
+    /// The weights of its attention, `[batch, heads, seq, seq]`.
+    pub fn attention_weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+    ) -> Tensor<B, 4> {
+        let x = match self.wiring {
+            Wiring::PreNorm | Wiring::Parallel { .. } => self.norm1.forward(x),
+            Wiring::PostNorm => x,
+        };
+        self.attention.weights(x, rotary)
+    }
+
     fn attend(
         &self,
         x: Tensor<B, 3>,

@@ -4,7 +4,9 @@ use std::ops::Deref;
 
 use emberlm_kernels::Activation;
 
-use crate::config::{DropoutSite, FeedForward, ModelConfig, Norm, Position, RotaryScaling};
+use crate::config::{
+    AttentionKind, DropoutSite, FeedForward, ModelConfig, Norm, Position, RotaryScaling,
+};
 use crate::error::{ConfigError, InputError};
 
 /// A configuration that is a model: every size is set, every rule holds. Reads as a [`ModelConfig`].
@@ -26,6 +28,7 @@ impl TryFrom<ModelConfig> for DecoderConfig {
         check_sizes(&raw)?;
         fill_defaults(&mut raw)?;
         check_attention(&raw)?;
+        check_reach(&raw)?;
         check_parts(&raw)?;
         Ok(Self(raw))
     }
@@ -141,10 +144,46 @@ fn fill_defaults(raw: &mut ModelConfig) -> Result<(), ConfigError> {
         }
         _ => {}
     }
+    if let AttentionKind::Linear { features, .. } = &mut raw.attention
+        && *features == 0
+    {
+        *features = raw.head_dim.saturating_mul(4);
+    }
     if let Position::Rotary { dims, .. } = &mut raw.position
         && *dims == 0
     {
         *dims = raw.head_dim;
+    }
+    Ok(())
+}
+
+/// Far beyond use: at 65,536 features the estimate's error is a percent or less.
+const MOST_FEATURES: usize = 1 << 16;
+
+/// What an attention sees, and whether it can be estimated.
+fn check_reach(raw: &ModelConfig) -> Result<(), ConfigError> {
+    let global = |rule: String| Err(ConfigError::new("global_tokens", raw.global_tokens, rule));
+    if raw.global_tokens > 0 && raw.window == 0 {
+        return global("must be 0 without a window: all tokens are seen anyway".to_owned());
+    }
+    if raw.global_tokens > raw.seq_len {
+        return global(format!("must be at most seq_len = {}", raw.seq_len));
+    }
+    let AttentionKind::Linear { features, .. } = raw.attention else {
+        return Ok(());
+    };
+    if features == 0 || features > MOST_FEATURES {
+        let rule = format!("must be between 1 and {MOST_FEATURES}");
+        return Err(ConfigError::new("attention.features", features, rule));
+    }
+    if raw.window > 0 {
+        let rule = "must be 0 with linear attention, whose sums cannot forget a token";
+        return Err(ConfigError::new("window", raw.window, rule));
+    }
+    if raw.dropout > 0.0 && raw.dropout_sites.contains(&DropoutSite::Attention) {
+        let rule = "must not hold \"attention\" with linear attention, which never has its weights";
+        let sites = format!("{:?}", raw.dropout_sites).to_lowercase();
+        return Err(ConfigError::new("dropout_sites", sites, rule));
     }
     Ok(())
 }
@@ -292,6 +331,52 @@ mod tests {
         let expected = "model.position.dims = 7: must be even and at most head_dim = 32";
         assert_eq!(error_of(|c| c.position = rotary(7)), expected);
         assert_eq!(error_of(|c| c.position = rotary(0)), "accepted");
+    }
+
+    #[test]
+    fn global_tokens_need_a_window() {
+        let expected =
+            "model.global_tokens = 2: must be 0 without a window: all tokens are seen anyway";
+        assert_eq!(error_of(|c| c.global_tokens = 2), expected);
+        let windowed = |global_tokens| {
+            error_of(|c| {
+                c.window = 8;
+                c.global_tokens = global_tokens;
+            })
+        };
+        let expected = "model.global_tokens = 65: must be at most seq_len = 64";
+        assert_eq!(windowed(65), expected);
+        assert_eq!(windowed(64), "accepted");
+    }
+
+    #[test]
+    fn linear_attention_has_no_window_and_no_weights_to_drop() {
+        let linear = |change: fn(&mut ModelConfig)| {
+            error_of(|c| {
+                c.attention = AttentionKind::Linear {
+                    features: 16,
+                    seed: 0,
+                };
+                change(c);
+            })
+        };
+        assert_eq!(linear(|_| ()), "accepted");
+        let expected =
+            "model.window = 8: must be 0 with linear attention, whose sums cannot forget a token";
+        assert_eq!(linear(|c| c.window = 8), expected);
+        let expected = "model.dropout_sites = [embedding, attention, residual]: must not hold \"attention\" with \
+                        linear attention, which never has its weights";
+        assert_eq!(linear(|c| c.dropout = 0.1), expected);
+        let residual = |c: &mut ModelConfig| {
+            c.dropout = 0.1;
+            c.dropout_sites = vec![DropoutSite::Residual];
+        };
+        assert_eq!(linear(residual), "accepted");
+        let features =
+            |features| error_of(|c| c.attention = AttentionKind::Linear { features, seed: 0 });
+        let expected = "model.attention.features = 65537: must be between 1 and 65536";
+        assert_eq!(features(65_537), expected);
+        assert_eq!(features(0), "accepted");
     }
 
     #[test]

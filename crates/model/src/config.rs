@@ -30,6 +30,9 @@ pub struct ModelConfig {
     /// The blocks, counted from 0, that see all tokens in spite of the window.
     #[serde(default)]
     pub full_attention_layers: Vec<usize>,
+    /// With a window, these first tokens of the sequence are seen from everywhere all the same.
+    #[serde(default)]
+    pub global_tokens: usize,
     /// Normalise queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
     /// Probability of dropping an element while training.
@@ -43,6 +46,9 @@ pub struct ModelConfig {
     pub norm_embedding: bool,
     /// Which linear maps have a bias.
     pub bias: Biases,
+    /// How attention weighs what it sees: kind "softmax" or "linear" { features (0: 4 · head_dim), seed }, a random estimate of it at a cost linear in the sequence.
+    #[serde(default)]
+    pub attention: AttentionKind,
     /// The normalisation: kind "layer" { bias, epsilon }, "rms" { epsilon } or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
     pub norm: Norm,
     /// The positions: kind "learned", "sinusoidal", "rotary" { dims (0: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
@@ -85,6 +91,26 @@ pub enum Family {
     Qwen3,
     /// PaLM.
     Palm,
+}
+
+/// How an attention weighs the tokens that it sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AttentionKind {
+    /// By the softmax of the scores.
+    #[default]
+    Softmax,
+    /// By an unbiased estimate of the scores' exponentials from positive random features (Choromanski et al. 2021,
+    /// "Performer"): time linear in the sequence, and running sums in place of a cache that grows.
+    Linear {
+        /// Random features per head, the same for all heads of a block; 0 for `4 · head_dim`. The error falls about
+        /// as `1/√features`.
+        #[serde(default)]
+        features: usize,
+        /// Of the features' draw. They are not trained, and not stored with the weights.
+        #[serde(default)]
+        seed: u64,
+    },
 }
 
 /// A normalisation with its parameters.

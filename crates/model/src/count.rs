@@ -4,10 +4,11 @@ mod table;
 
 pub use table::{Part, Row, table};
 
+use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
 use serde::Serialize;
 
 use crate::checked::DecoderConfig;
-use crate::config::{FeedForward, Norm, Position, Wiring};
+use crate::config::{AttentionKind, FeedForward, Norm, Position, Wiring};
 
 /// Parameters by part. A tied head counts 0: it is the embedding's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +33,8 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flops {
     /// One forward pass: 2 per weight of each map and of the head, and `4 · heads · head_dim · seq_len` per block for
-    /// the attention's two products, counted over the full square as is the custom (Chowdhery et al. 2022).
+    /// the attention's two products, counted over the full square as is the custom (Chowdhery et al. 2022). Linear
+    /// attention's are those of its features, its sums and the squares of its chunks instead.
     pub forward: usize,
     /// Forward and backward: three times the forward pass.
     pub training: usize,
@@ -45,7 +47,7 @@ pub struct Memory {
     pub weights: usize,
     /// Weights, gradients and AdamW's two moments; activations come on top.
     pub training_state: usize,
-    /// Keys and values of one sequence of the full length.
+    /// What decoding keeps of one sequence of the full length: keys and values, or linear attention's sums.
     pub kv_cache: usize,
 }
 
@@ -140,21 +142,44 @@ pub fn flops_per_token(config: &DecoderConfig) -> Flops {
     let weights_per_block =
         d * qkv_width(config) + mixed * d + feed_forward_maps * d * config.feed_forward_width();
     let products = 2 * (config.n_layers * weights_per_block + config.vocab_size * d);
-    let forward = products + config.n_layers * 4 * mixed * config.seq_len;
+    let forward = products + config.n_layers * attention_products(config);
     Flops {
         forward,
         training: 3 * forward,
     }
 }
 
+/// Operations per token of what one block's attention multiplies besides its maps.
+fn attention_products(config: &DecoderConfig) -> usize {
+    let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
+    match config.attention {
+        AttentionKind::Softmax => 4 * heads * head_dim * config.seq_len,
+        AttentionKind::Linear { features, .. } => {
+            // Values carry a column of ones.
+            let (chunk, value) = (LINEAR_ATTENTION_CHUNK.min(config.seq_len), head_dim + 1);
+            let per_query = features * head_dim + chunk * (features + value) + features * value;
+            let per_key = features * head_dim + features * value;
+            2 * (heads * per_query + kv_heads * per_key)
+        }
+    }
+}
+
+/// Elements that one block keeps of a sequence of the full length while decoding.
+fn cached_elements(config: &DecoderConfig) -> usize {
+    let per_head = match config.attention {
+        AttentionKind::Softmax => 2 * config.head_dim * config.seq_len,
+        AttentionKind::Linear { features, .. } => features * (config.head_dim + 1) + 1,
+    };
+    config.kv_heads * per_head
+}
+
 /// Counts a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
     let weights = 4 * parameters(config).total;
-    let kv_elements = 2 * config.n_layers * config.kv_heads * config.head_dim * config.seq_len;
     Memory {
         weights,
         training_state: 4 * weights,
-        kv_cache: 4 * kv_elements,
+        kv_cache: 4 * config.n_layers * cached_elements(config),
     }
 }
 
@@ -238,5 +263,28 @@ mod tests {
             2 * (144 * 589_824 + 50_257 * 768) + 48 * 786_432
         );
         assert_eq!(flops.training, 3 * flops.forward);
+    }
+
+    // By hand, of 64 features in 12 heads of 64, chunks of 64: 2 · 12 · (64·64 + 64·(64 + 65) + 64·65) per token for the
+    // queries, 2 · 12 · (64·64 + 64·65) for the keys; 64 · 65 + 1 numbers per head kept, whatever the length.
+    #[test]
+    fn linear_attention_does_not_grow_with_the_sequence() {
+        let linear = |seq_len| {
+            let mut raw = preset("gpt2").raw().clone();
+            raw.attention = AttentionKind::Linear {
+                features: 64,
+                seed: 0,
+            };
+            raw.seq_len = seq_len;
+            DecoderConfig::try_from(raw).expect("legal")
+        };
+        let products = 2 * 12 * (4096 + 64 * 129 + 4160) + 2 * 12 * (4096 + 4160);
+        let forward = 2 * (144 * 589_824 + 50_257 * 768) + 12 * products;
+        for seq_len in [1024, 8192] {
+            assert_eq!(flops_per_token(&linear(seq_len)).forward, forward);
+            assert_eq!(memory(&linear(seq_len)).kv_cache, 4 * 12 * 12 * 4161);
+        }
+        let softmax = preset("gpt2");
+        assert_eq!(memory(&softmax).kv_cache, 4 * 12 * 2 * 12 * 64 * 1024);
     }
 }

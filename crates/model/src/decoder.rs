@@ -147,9 +147,21 @@ impl<B: Backend> Decoder<B> {
         }
     }
 
-    /// The states before the head, `[batch, seq, d_model]`.
-    fn hidden(&self, tokens: Tensor<B, 2, Int>, cache: Option<&mut KvCache<B>>) -> Tensor<B, 3> {
-        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+    /// The attentions' weights after the softmax, block by block, `[batch, heads, seq, seq]` each; for linear attention
+    /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
+    pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
+        let rotary = self.rotary.as_ref();
+        let mut x = self.embedded(tokens, 0);
+        let mut weights = Vec::with_capacity(self.blocks.len());
+        for block in &self.blocks {
+            weights.push(block.attention_weights(x.clone(), rotary));
+            x = block.forward(x, rotary, None);
+        }
+        weights
+    }
+
+    /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
+    fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
         let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
@@ -157,10 +169,16 @@ impl<B: Backend> Decoder<B> {
         };
         let x = self.positions.add(x, offset);
         let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
-        let mut x = match &self.norm_embedding {
+        match &self.norm_embedding {
             Some(norm) => norm.forward(x),
             None => x,
-        };
+        }
+    }
+
+    /// The states before the head, `[batch, seq, d_model]`.
+    fn hidden(&self, tokens: Tensor<B, 2, Int>, cache: Option<&mut KvCache<B>>) -> Tensor<B, 3> {
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let mut x = self.embedded(tokens, offset);
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
         for block in &self.blocks {
             let cache = caches.as_mut().and_then(Iterator::next);

@@ -17,8 +17,8 @@ mod vanilla;
 use crate::checked::DecoderConfig;
 pub use crate::config::Family;
 use crate::config::{
-    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling,
-    Wiring,
+    AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
+    RotaryScaling, Wiring,
 };
 use crate::hugging_face::Exchange;
 use crate::weights::map::Source;
@@ -149,6 +149,8 @@ fn common(family: Family) -> ModelConfig {
         head_dim: 0,
         window: 0,
         full_attention_layers: Vec::new(),
+        global_tokens: 0,
+        attention: AttentionKind::Softmax,
         qk_norm: false,
         dropout: 0.0,
         dropout_sites: vec![

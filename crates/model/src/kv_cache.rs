@@ -1,11 +1,13 @@
-//! Keys and values of the tokens seen so far, so that the next token costs one position's work.
+//! What is kept of the tokens seen so far, so that the next one costs one position's work: their keys and values, or
+//! linear attention's sums over them.
 
 use burn::tensor::{Device, Tensor};
 
 use burn::tensor::backend::Backend as BurnBackend;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, LinearAttentionState};
 
 use crate::checked::DecoderConfig;
+use crate::config::AttentionKind;
 
 /// The cache of a whole model for one batch of sequences of equal length.
 #[derive(Clone, Debug)]
@@ -15,16 +17,22 @@ pub struct KvCache<B: BurnBackend> {
 }
 
 impl<B: Backend> KvCache<B> {
-    /// An empty cache with room for `capacity` tokens of each of `batch` sequences, allocated at once.
+    /// An empty cache with room for `capacity` tokens of each of `batch` sequences, for a model of this configuration.
+    /// Keys and values are allocated at once; linear attention's sums are small and made when they are.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         let shape = [batch, config.kv_heads, capacity, config.head_dim];
-        let layers = (0..config.n_layers)
-            .map(|_| LayerCache {
+        let held = || match config.attention {
+            AttentionKind::Softmax => Held::KeysAndValues {
                 keys: Some(Tensor::zeros(shape, device)),
                 values: Some(Tensor::zeros(shape, device)),
-                len: 0,
-            })
-            .collect();
+            },
+            AttentionKind::Linear { .. } => Held::Sums(None),
+        };
+        let layer = |_| LayerCache {
+            held: held(),
+            len: 0,
+        };
+        let layers = (0..config.n_layers).map(layer).collect();
         Self { layers, capacity }
     }
 
@@ -38,10 +46,10 @@ impl<B: Backend> KvCache<B> {
         self.len() == 0
     }
 
-    /// Forgets all tokens; the memory stays.
+    /// Forgets all tokens; the memory of keys and values stays.
     pub fn clear(&mut self) {
         for layer in &mut self.layers {
-            layer.len = 0;
+            layer.clear();
         }
     }
 
@@ -51,13 +59,24 @@ impl<B: Backend> KvCache<B> {
     }
 }
 
-/// One block's keys and values, `[batch, kv_heads, capacity, head_dim]`.
+/// What one block keeps.
 #[derive(Clone, Debug)]
 pub struct LayerCache<B: BurnBackend> {
-    // Taken out while written to: a tensor with one owner is updated in place.
-    keys: Option<Tensor<B, 4>>,
-    values: Option<Tensor<B, 4>>,
+    held: Held<B>,
     len: usize,
+}
+
+/// By the configuration's kind of attention.
+#[derive(Clone, Debug)]
+enum Held<B: BurnBackend> {
+    /// `[batch, kv_heads, capacity, head_dim]` each.
+    KeysAndValues {
+        // Taken out while written to: a tensor with one owner is updated in place.
+        keys: Option<Tensor<B, 4>>,
+        values: Option<Tensor<B, 4>>,
+    },
+    /// None before the first token.
+    Sums(Option<LinearAttentionState<B>>),
 }
 
 impl<B: Backend> LayerCache<B> {
@@ -71,6 +90,13 @@ impl<B: Backend> LayerCache<B> {
         self.len == 0
     }
 
+    fn clear(&mut self) {
+        self.len = 0;
+        if let Held::Sums(sums) = &mut self.held {
+            *sums = None;
+        }
+    }
+
     /// Adds keys and values `[batch, kv_heads, seq, head_dim]` and gives all that is held.
     pub(crate) fn append(
         &mut self,
@@ -80,10 +106,31 @@ impl<B: Backend> LayerCache<B> {
         let seq = keys.dims()[2];
         let (start, end) = (self.len, self.len + seq);
         self.len = end;
+        let Held::KeysAndValues {
+            keys: held_keys,
+            values: held_values,
+        } = &mut self.held
+        else {
+            return (keys, values);
+        };
         (
-            write(&mut self.keys, keys, start, end),
-            write(&mut self.values, values, start, end),
+            write(held_keys, keys, start, end),
+            write(held_values, values, start, end),
         )
+    }
+
+    /// Takes the sums out, for [`LayerCache::put_sums`] to put them back with more tokens in them.
+    pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
+        match &mut self.held {
+            Held::Sums(sums) => sums.take(),
+            Held::KeysAndValues { .. } => None,
+        }
+    }
+
+    /// The sums after `seq` more tokens.
+    pub(crate) fn put_sums(&mut self, sums: Option<LinearAttentionState<B>>, seq: usize) {
+        self.held = Held::Sums(sums);
+        self.len += seq;
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
-//! `position`s) and projects; [`kv_cache`] lets it go on where it stopped; [`count`] says how large it is;
-//! [`weights`] reads and writes it; [`families`] are the published models, one declarative file each, and
-//! [`hugging_face`] the directories that they are exchanged in.
+//! `position`s and linear attention's `features`) and projects; [`kv_cache`] lets it go on where it stopped; [`count`]
+//! says how large it is; [`weights`] reads and writes it; [`families`] are the published models, one declarative file
+//! each, and [`hugging_face`] the directories that they are exchanged in.
 
 #![recursion_limit = "256"]
 
@@ -17,6 +17,7 @@ pub mod decoder;
 mod dropout;
 pub mod error;
 pub mod families;
+mod features;
 mod feed_forward;
 pub mod hugging_face;
 mod init;

@@ -15,6 +15,7 @@
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
 //! | `agreement` | whether two tokenizers mean the same by their ids |
+//! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
@@ -46,6 +47,7 @@ mod kind;
 mod merges;
 mod patterns;
 mod pieces;
+mod prompt;
 mod spec;
 mod stream;
 mod tokenizer;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::GenerateArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model_source::{Model, needed};
 use crate::output::{print, print_json};
 
 /// Generates, and shows it as text, ids or JSON.
@@ -52,23 +52,22 @@ fn prompt(
     if let Some(tokens) = &args.tokens {
         return Ok(silent(tokens.clone()));
     }
-    let tokenizer = tokenizer.ok_or_else(|| {
-        let message = format!(
-            "{} has no tokenizer, so it cannot read text",
-            args.model.display()
-        );
-        CliError::new(message).hint("give the prompt as token ids: --tokens 1,2,3")
-    })?;
+    let tokenizer = needed(tokenizer, &args.model)?;
     let given = args.prompt.as_deref().filter(|text| !text.is_empty());
     let (text, ids) = match (given, model.beginning(tokenizer)) {
-        (Some(text), _) => (text, tokenizer.encode(text)?),
+        (Some(text), _) => (text, tokenizer.encode_prompt(text)?),
         (None, Some(beginning)) => return Ok(silent(vec![beginning])),
         (None, None) => {
             let no_line_break = |_| {
                 let message = "without a prompt a line break begins the text, which this model's tokenizer lacks";
                 CliError::new(message).hint("give a prompt: --prompt TEXT")
             };
-            ("\n", tokenizer.encode("\n").map_err(no_line_break)?)
+            let ids = tokenizer.encode("\n").map_err(no_line_break)?;
+            if ids.is_empty() {
+                let message = "without a prompt a line break begins the text, which is nothing to this tokenizer";
+                return Err(CliError::new(message).hint("give a prompt: --prompt TEXT"));
+            }
+            ("\n", ids)
         }
     };
     let echo = text.to_owned();
@@ -94,7 +93,7 @@ impl Job for Generate<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
-        let mut writer = Writer::new(self.tokenizer, self.json);
+        let mut writer = Writer::new(self.tokenizer, &self.prompt.ids, self.json)?;
         if !self.json {
             print(&self.prompt.echo)?;
         }
@@ -128,13 +127,20 @@ struct Made {
 }
 
 impl Writer {
-    fn new(tokenizer: Option<&Tokenizer>, json: bool) -> Self {
-        Self {
-            stream: tokenizer.map(Tokenizer::stream),
+    /// What is made stands after the prompt: some tokenizers drop the blank of a text's first token.
+    fn new(tokenizer: Option<&Tokenizer>, prompt: &[u32], json: bool) -> Result<Self, CliError> {
+        let mut stream = tokenizer.map(Tokenizer::stream);
+        if let Some(stream) = &mut stream {
+            let known = |id: &u32| tokenizer.is_some_and(|t| t.decode_bytes(&[*id]).is_ok());
+            let ids: Vec<u32> = prompt.iter().copied().filter(known).collect();
+            stream.skip(&ids)?;
+        }
+        Ok(Self {
+            stream,
             json,
             text: String::new(),
             count: 0,
-        }
+        })
     }
 
     fn write(&mut self, id: u32) -> Result<(), CliError> {

@@ -1,5 +1,6 @@
 //! One file per command; each has a `run` that does it.
 
+mod attention;
 pub mod bench_train;
 mod eval;
 pub mod export;
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),
+        Command::Attention(args) => attention::run(args),
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),

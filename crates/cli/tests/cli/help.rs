@@ -5,7 +5,15 @@ use super::support::Sandbox;
 #[test]
 fn every_command_is_listed() {
     let help = Sandbox::new().words("--help").ok();
-    for command in ["prepare", "train", "generate", "eval", "logits", "info"] {
+    for command in [
+        "prepare",
+        "train",
+        "generate",
+        "eval",
+        "logits",
+        "attention",
+        "info",
+    ] {
         assert!(
             help.contains(&format!("\n  {command} ")),
             "{command}: {help}"
@@ -28,6 +36,10 @@ fn each_command_tells_its_options() {
         ),
         ("eval", "<MODEL> --data --split --batch --json --backend"),
         ("logits", "<MODEL> --tokens --out --backend"),
+        (
+            "attention",
+            "<MODEL> --prompt --tokens --out --layer --head --json --backend",
+        ),
         ("info", "[MODEL|PRESET] --vocab-size --json"),
     ] {
         let help = sandbox.words(&format!("{command} --help")).ok();
@@ -64,6 +76,11 @@ fn wrong_usage_exits_with_2() {
         "eval m --data d --split test",
         "eval m --data d --batch 0",
         "logits m --out f",
+        "attention m",
+        "attention m --prompt a --tokens 1",
+        "attention m --prompt a --out picture.svg",
+        "attention m --prompt a --out png",
+        "attention m --prompt a --layer -1",
         "info --vocab-size 5",
     ] {
         let ran = sandbox.words(line);

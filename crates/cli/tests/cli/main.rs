@@ -3,6 +3,7 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attention;
 mod backends;
 mod help;
 mod info;

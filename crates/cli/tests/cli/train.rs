@@ -318,3 +318,15 @@ fn ctrl_c_ends_a_run_with_a_checkpoint() {
     assert!(!sandbox.weights("run", step).is_empty());
     trained(sandbox.words("generate run --max-new-tokens 3"));
 }
+
+#[test]
+fn linear_attention_learns() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --out run --steps 60 --set model.attention.kind=linear \
+        --set model.attention.features=64 --set train.warmup_steps=5";
+    trained(sandbox.train(line));
+    let losses = sandbox.losses("run");
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    let (first, last) = (mean(&losses[..5]), mean(&losses[55..]));
+    assert!(last < 0.8 * first, "{first} to {last}");
+}

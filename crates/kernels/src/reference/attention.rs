@@ -76,6 +76,17 @@ pub fn attention_backward<B: Backend>(
     }
 }
 
+/// The softmax's weights without dropout, `[batch, heads, q_len, k_len]`.
+pub fn attention_weights<B: Backend>(
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    options: AttentionOptions,
+) -> Tensor<B, 4> {
+    let [batch, heads, q_len, _] = q.dims();
+    let k_len = k.dims()[2];
+    weights(q, k, options).reshape([batch, heads, q_len, k_len])
+}
+
 /// `softmax(q kᵀ · scale + mask)`, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
 fn weights<B: Backend>(
     q: Tensor<B, 4>,
@@ -87,7 +98,7 @@ fn weights<B: Backend>(
     let device = q.device();
     let scores = stacked(q, kv_heads).matmul(k.transpose()) * options.scale;
     let shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
-    let scores = match hidden_keys::<B>(q_len, k_len, options.window, &device) {
+    let scores = match hidden_keys::<B>(q_len, k_len, options, &device) {
         // Added as one row to each head's scores as another: filling takes a mask of the scores' full shape, and
         // making that takes longer than the softmax does.
         Some(hidden) => {
@@ -102,7 +113,7 @@ fn weights<B: Backend>(
 }
 
 /// `[batch, heads, q_len, head_dim]` to `[batch, kv_heads, heads / kv_heads · q_len, head_dim]`.
-fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
+pub(super) fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
     let [batch, heads, q_len, head_dim] = x.dims();
     x.reshape([batch, kv_heads, heads / kv_heads * q_len, head_dim])
 }
@@ -111,10 +122,11 @@ fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
 fn hidden_keys<B: Backend>(
     q_len: usize,
     k_len: usize,
-    window: Option<usize>,
+    options: AttentionOptions,
     device: &Device<B>,
 ) -> Option<Tensor<B, 2, Bool>> {
-    let window = window.filter(|&window| window < k_len);
+    let reach = |window: usize| window.saturating_add(options.global_tokens);
+    let window = options.window.filter(|&window| reach(window) < k_len);
     if q_len == 1 && window.is_none() {
         return None;
     }
@@ -125,7 +137,11 @@ fn hidden_keys<B: Backend>(
     let queries = queries.expand([q_len, k_len]);
     let future = keys.clone().greater(queries.clone());
     Some(match window {
-        Some(window) => future.bool_or(keys.lower_equal(queries - window as i64)),
+        Some(window) => {
+            let global = keys.clone().lower_elem(options.global_tokens as i64);
+            let left = keys.lower_equal(queries - window as i64);
+            future.bool_or(left.bool_and(global.bool_not()))
+        }
         None => future,
     })
 }

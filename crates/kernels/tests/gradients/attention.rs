@@ -12,6 +12,9 @@ use crate::compare::{
 /// Sizes of one case: `[batch, kv_heads, queries per key-value head, q_len, past, head_dim]`.
 type Sizes = [usize; 6];
 
+/// The window, 0 for none, and the global tokens.
+type Reach = [usize; 2];
+
 struct Case {
     q: TensorData,
     k: TensorData,
@@ -20,7 +23,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(sizes: Sizes, window: usize, seed: u64) -> Self {
+    fn new(sizes: Sizes, [window, global_tokens]: Reach, seed: u64) -> Self {
         let [batch, kv_heads, group, q_len, past, head_dim] = sizes;
         let keys = [batch, kv_heads, past + q_len, head_dim];
         Self {
@@ -30,6 +33,7 @@ impl Case {
             options: AttentionOptions {
                 scale: 1.0 / (head_dim as f64).sqrt(),
                 window: (window > 0).then_some(window),
+                global_tokens,
                 dropout: 0.0,
             },
         }
@@ -43,20 +47,22 @@ impl Case {
         let mut output = Vec::new();
         for (b, h, i) in indices([batch, heads, q_len]) {
             let position = k_len - q_len + i;
-            let first = match self.options.window {
-                Some(window) => (position + 1).saturating_sub(window),
-                None => 0,
-            };
+            let seen: Vec<usize> = (0..=position)
+                .filter(|&j| match self.options.window {
+                    Some(window) => j + window > position || j < self.options.global_tokens,
+                    None => true,
+                })
+                .collect();
             let query = &q[((b * heads + h) * q_len + i) * head_dim..][..head_dim];
             let group = b * kv_heads + h / (heads / kv_heads);
             let row =
                 |of: &[f64], j: usize| of[(group * k_len + j) * head_dim..][..head_dim].to_vec();
             let score = |j| dot(query, &row(&k, j)) * self.options.scale;
-            let weights: Vec<f64> = (first..=position).map(|j| score(j).exp()).collect();
+            let weights: Vec<f64> = seen.iter().map(|&j| score(j).exp()).collect();
             let total: f64 = weights.iter().sum();
             for e in 0..head_dim {
-                let terms = (first..=position).zip(&weights);
-                let sum: f64 = terms.map(|(j, weight)| weight * row(&v, j)[e]).sum();
+                let terms = seen.iter().zip(&weights);
+                let sum: f64 = terms.map(|(&j, weight)| weight * row(&v, j)[e]).sum();
                 output.push((sum / total) as f32);
             }
         }
@@ -76,8 +82,8 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)>
     (0..a * b * c).map(move |n| (n / (b * c), n / c % b, n % c))
 }
 
-fn values_by_loops<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
-    let case = Case::new(sizes, window, seed);
+fn values_by_loops<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
+    let case = Case::new(sizes, reach, seed);
     let constant = constant::<B, 4>;
     let found = ops::attention(
         constant(&case.q),
@@ -88,8 +94,8 @@ fn values_by_loops<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
     assert_close("attention", &host(found), &case.by_loops());
 }
 
-fn gradients<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
-    let case = Case::new(sizes, window, seed);
+fn gradients<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
+    let case = Case::new(sizes, reach, seed);
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
     let [q, k, v] = &inputs;
     let output = ops::attention(q.clone(), k.clone(), v.clone(), case.options);
@@ -103,9 +109,37 @@ fn gradients<B: Backend>(sizes: Sizes, window: usize, seed: u64) {
     assert_all_close("attention", &found, &expected);
 }
 
+/// The weights are a distribution over what is seen, and times the values they are the output.
+fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
+    let case = Case::new(sizes, reach, seed);
+    let [q, k, v] = [&case.q, &case.k, &case.v].map(constant::<B, 4>);
+    let (heads, kv_heads) = (q.dims()[1], v.dims()[1]);
+    let weights = ops::attention_weights(q.clone(), k.clone(), case.options);
+    assert_weights(&weights, &case.options);
+    let expanded = v.clone().repeat_dim(2, heads / kv_heads);
+    let [batch, _, k_len, head_dim] = v.dims();
+    let expanded = expanded.reshape([batch, heads, k_len, head_dim]);
+    let output = ops::attention(q, k, v, case.options);
+    assert_close("weights", &host(weights.matmul(expanded)), &host(output));
+}
+
+fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions) {
+    let [_, _, q_len, k_len] = weights.dims();
+    for (row, weights) in host(weights.clone()).chunks(k_len).enumerate() {
+        let position = k_len - q_len + row % q_len;
+        let sum: f32 = weights.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-5, "a row's weights sum to {sum}");
+        for (j, &weight) in weights.iter().enumerate() {
+            let in_window = options.window.is_none_or(|window| j + window > position);
+            let seen = j <= position && (in_window || j < options.global_tokens);
+            assert_eq!(weight > 0.0, seen, "query {position}, key {j}: {weight}");
+        }
+    }
+}
+
 /// With what was dropped known from the state, the same product differentiated by Burn.
 fn dropped_gradients<B: Backend>(sizes: Sizes, seed: u64) {
-    let mut case = Case::new(sizes, 0, seed);
+    let mut case = Case::new(sizes, [0, 0], seed);
     case.options.dropout = 0.3;
     let options = case.options;
     let [q, k, v] = [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)));
@@ -152,12 +186,17 @@ fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
 crate::on_backends! {
     values_by_loops(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
-        window in 0_usize..8,
+        reach in [0_usize..8, 0..5],
         seed in 0..u64::MAX - 2,
     );
     gradients(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
-        window in 0_usize..8,
+        reach in [0_usize..8, 0..5],
+        seed in 0..u64::MAX - 2,
+    );
+    weights_make_the_output(
+        sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
+        reach in [0_usize..8, 0..5],
         seed in 0..u64::MAX - 2,
     );
     dropped_gradients(sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9], seed in 0..u64::MAX - 2);

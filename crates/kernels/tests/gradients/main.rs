@@ -1,5 +1,6 @@
 //! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
-//! on flex, over random shapes. Attention's values are compared with plain loops.
+//! on flex, over random shapes. Attention's values are compared with plain loops; linear attention, which Burn
+//! differentiates, with plain loops in f64 and their central differences.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -8,6 +9,7 @@ mod attention;
 mod compare;
 mod elementwise;
 mod head_loss;
+mod linear_attention;
 
 /// The properties of each module for each backend.
 macro_rules! on_backends {

@@ -2,7 +2,8 @@
 //! preset of every family, shrunk.
 
 use emberlm_model::config::{
-    Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+    AttentionKind, Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling,
+    Wiring,
 };
 use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
 
@@ -75,7 +76,7 @@ fn checked(raw: ModelConfig) -> (String, DecoderConfig) {
     (format!("{:?}", config.raw()), config)
 }
 
-fn base() -> ModelConfig {
+pub fn base() -> ModelConfig {
     ModelConfig {
         vocab_size: VOCAB_SIZE,
         seq_len: SEQ_LEN,
@@ -101,6 +102,13 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     raw.window = [0, 3, 5, 40][pick(4, 3)];
     raw.full_attention_layers = [vec![], vec![0], vec![1]][pick(3, 2)].clone();
     raw.scale_embedding = pick(4, 1) == 1;
+    if raw.window > 0 {
+        raw.global_tokens = [0, 2, 1, 12, 0][pick(5, 1)];
+    } else if (1..3).contains(&pick(5, 3)) {
+        let seed = n as u64;
+        raw.attention = AttentionKind::Linear { features: 24, seed };
+        raw.qk_norm = n / 4 % 2 == 1;
+    }
     raw.qk_norm = pick(2, 1) == 1;
     raw.norm_embedding = pick(3, 2) == 1;
     raw.bias = Biases {

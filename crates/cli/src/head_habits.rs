@@ -1,0 +1,77 @@
+//! What a head does, in four numbers.
+
+use serde::Serialize;
+
+/// Means over a sequence's tokens but the first, which sees itself alone.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HeadHabits {
+    /// Of a token's weights, in nats: 0 looks at one token, `ln n` at n alike.
+    pub entropy: f64,
+    /// How many tokens back it looks.
+    pub distance: f64,
+    /// The weight of the token just before: near 1 in a previous-token head.
+    pub previous: f64,
+    /// The weight of the first token, where heads with nothing to do look.
+    pub first: f64,
+}
+
+impl HeadHabits {
+    /// Of `weights` `[count, count]`, a row per query; `count` is at least 2.
+    pub fn of(weights: &[f32], count: usize) -> Self {
+        let rows = weights.chunks(count).enumerate().skip(1);
+        let mean = |of: &dyn Fn(usize, &[f32]) -> f64| {
+            let total: f64 = rows.clone().map(|(i, row)| of(i, &row[..=i])).sum();
+            total / (count - 1) as f64
+        };
+        Self {
+            entropy: mean(&|_, row| row.iter().map(|&weight| surprise(weight.into())).sum()),
+            distance: mean(&|i, row| {
+                let distances = row.iter().enumerate();
+                let terms = distances.map(|(j, &weight)| (i - j) as f64 * f64::from(weight));
+                terms.sum()
+            }),
+            previous: mean(&|i, row| row[i - 1].into()),
+            first: mean(&|_, row| row[0].into()),
+        }
+    }
+}
+
+/// `-p ln p`, 0 at 0.
+fn surprise(p: f64) -> f64 {
+    if p > 0.0 { -p * p.ln() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_habits(weights: &[f32], expected: [f64; 4]) {
+        let found = HeadHabits::of(weights, 3);
+        let found = [found.entropy, found.distance, found.previous, found.first];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-7, "{found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn three_tokens_by_hand() {
+        #[rustfmt::skip]
+        let previous = [
+            1.0, 0.0, 0.0,
+            1.0, 0.0, 0.0,
+            0.0, 1.0, 0.0,
+        ];
+        assert_habits(&previous, [0.0, 1.0, 1.0, 0.5]);
+        #[rustfmt::skip]
+        let even = [
+            1.0, 0.0, 0.0,
+            0.5, 0.5, 0.0,
+            0.5, 0.25, 0.25,
+        ];
+        let ln2 = std::f64::consts::LN_2;
+        assert_habits(
+            &even,
+            [(ln2 + 1.5 * ln2) / 2.0, (0.5 + 1.25) / 2.0, 0.375, 0.5],
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! Tokens as labels, in the characters that the bundled fonts have: those of Latin-1.
+
+/// Characters of a label; what is longer ends in two dots.
+const LONGEST: usize = 12;
+
+/// A token's bytes as a label: a middle dot for a space, escapes for what cannot be seen or is in no font.
+pub fn label(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                ' ' => text.push('·'),
+                '!'..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{ff}' => text.push(character),
+                '\n' | '\r' | '\t' => text.extend(character.escape_default()),
+                _ => text.extend(character.escape_unicode()),
+            }
+        }
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    if text.chars().count() > LONGEST {
+        text = text.chars().take(LONGEST - 2).collect::<String>() + "..";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_has_a_printable_label() {
+        let labels = [
+            " the",
+            "\n",
+            "\t\r",
+            "käse",
+            "火",
+            "\u{7f}",
+            "abcdefghijkl",
+            "abcdefghijklm",
+        ]
+        .map(|token| label(token.as_bytes()));
+        assert_eq!(
+            labels,
+            [
+                "·the",
+                "\\n",
+                "\\t\\r",
+                "käse",
+                "\\u{706b}",
+                "\\u{7f}",
+                "abcdefghijkl",
+                "abcdefghij.."
+            ]
+        );
+        assert_eq!(label(b"a\xe4\xb8"), "a\\xe4\\xb8");
+        assert_eq!(label(b""), "");
+    }
+}

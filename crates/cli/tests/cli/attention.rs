@@ -1,0 +1,183 @@
+//! `emberlm attention`: numbers, pictures, and what cannot be shown.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+
+/// A PNG file's width and height.
+fn size(sandbox: &Sandbox, name: &str) -> (u32, u32) {
+    let file = fs::read(sandbox.path(name)).unwrap();
+    let decoder = png::Decoder::new(std::io::Cursor::new(file));
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let frame = reader.next_frame(&mut pixels).unwrap();
+    (frame.width, frame.height)
+}
+
+#[test]
+fn a_table_of_every_head() {
+    let sandbox = Sandbox::with_char_model();
+    let text = sandbox.words("attention run --prompt hello").ok();
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    let names = ["layer", "head", "entropy", "distance", "previous", "first"];
+    assert_eq!(lines[0], names);
+    let places: Vec<_> = lines[1..].iter().map(|line| [line[0], line[1]]).collect();
+    assert_eq!(places, [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]]);
+}
+
+#[test]
+fn numbers_as_json() {
+    let sandbox = Sandbox::with_char_model();
+    let line = "attention run --tokens 1,2,3,4 --json";
+    let report: Value = sandbox.words(line).json();
+    assert_eq!(report["tokens"], serde_json::json!([1, 2, 3, 4]));
+    let heads = report["heads"].as_array().unwrap();
+    assert_eq!(heads.len(), 4);
+    for head in heads {
+        let number = |name: &str| head[name].as_f64().unwrap();
+        // First weights hardly look anywhere: nearly the same at 2, 3 and 4 tokens.
+        let even = (2f64.ln() + 3f64.ln() + 4f64.ln()) / 3.0;
+        assert!((number("entropy") - even).abs() < 0.01, "{head}");
+        assert!((number("distance") - 1.0).abs() < 0.05, "{head}");
+        let share = (1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0) / 3.0;
+        assert!((number("previous") - share).abs() < 0.02, "{head}");
+        assert!((number("first") - share).abs() < 0.02, "{head}");
+    }
+    let one: Value = sandbox.words(&format!("{line} --layer 1 --head 0")).json();
+    assert_eq!(one["heads"].as_array().unwrap().as_slice(), &heads[2..3]);
+}
+
+#[test]
+fn a_picture_replaces_what_was_there() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox.write("all.png", "no picture");
+    let line = "attention run --prompt hello --out";
+    assert_eq!(sandbox.words(&format!("{line} all.png")).ok(), "");
+    assert_eq!(
+        sandbox
+            .words(&format!("{line} one.PNG --layer 1 --head 0"))
+            .ok(),
+        ""
+    );
+    let (all, one) = (size(&sandbox, "all.png"), size(&sandbox, "one.PNG"));
+    assert!(
+        (1000..8000).contains(&all.0) && (1000..8000).contains(&all.1),
+        "{all:?}"
+    );
+    assert!(
+        (720..1200).contains(&one.0) && (720..1200).contains(&one.1),
+        "{one:?}"
+    );
+    let json: Value = sandbox.words(&format!("{line} all.png --json")).json();
+    assert_eq!(json["heads"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn without_a_tokenizer_ids_are_the_labels() {
+    let sandbox = Sandbox::new();
+    write_run(&sandbox.path("run"), &tiny(11), None, &[1]);
+    sandbox
+        .words("attention run --tokens 1,10 --out a.png")
+        .ok();
+    assert!(size(&sandbox, "a.png").0 > 0);
+    insta::assert_snapshot!(sandbox.words("attention run --prompt a"), @r"
+    exit 1
+    --- stderr
+    error: run has no tokenizer, so it cannot read text
+    hint: give the prompt as token ids: --tokens 1,2,3
+    ");
+}
+
+#[test]
+fn linear_attention_shows_its_estimate() {
+    let sandbox = Sandbox::new();
+    let mut model = tiny(11);
+    model.attention = emberlm_model::config::AttentionKind::Linear {
+        features: 32,
+        seed: 1,
+    };
+    write_run(&sandbox.path("run"), &model, None, &[1]);
+    let report: Value = sandbox.words("attention run --tokens 1,2,3 --json").json();
+    assert_eq!(report["heads"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let sandbox = Sandbox::with_char_model();
+    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --layer 2"), @r"
+    exit 1
+    --- stderr
+    error: there is no layer 2: the model has 2
+    hint: give one of 0 to 1
+    ");
+    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --head 7"), @r"
+    exit 1
+    --- stderr
+    error: there is no head 7: the model has 2
+    hint: give one of 0 to 1
+    ");
+    insta::assert_snapshot!(sandbox.words("attention run --prompt h"), @r"
+    exit 1
+    --- stderr
+    error: one token attends to itself alone
+    hint: give more tokens
+    ");
+    insta::assert_snapshot!(sandbox.words("attention run --tokens 1,1,1,1,1,1,1,1,1"), @r"
+    exit 1
+    --- stderr
+    error: 9 tokens are more than the model's context of 8
+    hint: give at most 8 tokens
+    ");
+    insta::assert_snapshot!(sandbox.words("attention run --tokens 1,99 --out a.png"), @r"
+    exit 1
+    --- stderr
+    error: token 99 at position 1 is outside of the vocabulary of 12
+    hint: this model's ids are 0 to 11
+    ");
+    assert!(!sandbox.path("a.png").exists());
+    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --out a.svg"), @r"
+    exit 2
+    --- stderr
+    error: invalid value 'a.svg' for '--out <FILE.png>': it must end in .png
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --out no/a.png"), @r"
+    exit 1
+    --- stderr
+    error: cannot write no/a.png: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn a_prompt_without_text_is_refused() {
+    let sandbox = Sandbox::with_char_model();
+    insta::assert_snapshot!(sandbox.run(["attention", "run", "--prompt", ""]), @r"
+    exit 1
+    --- stderr
+    error: no tokens given: the model needs at least one
+    ");
+}
+
+#[test]
+fn more_panels_than_a_picture_holds_are_refused() {
+    let sandbox = Sandbox::new();
+    let mut model = tiny(11);
+    (model.d_model, model.heads, model.kv_heads) = (128, 128, 128);
+    write_run(&sandbox.path("run"), &model, None, &[1]);
+    insta::assert_snapshot!(sandbox.words("attention run --tokens 1,2 --out a.png"), @r"
+    exit 1
+    --- stderr
+    error: 2 layers of 128 heads are too many for one picture
+    hint: choose some with --layer N or --head N
+    ");
+    sandbox
+        .words("attention run --tokens 1,2 --out a.png --head 127")
+        .ok();
+}
