@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use burn::module::ParamId;
@@ -41,7 +42,8 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes `config.json` and the weights of a model into an existing directory.
+/// Writes `config.json` and the weights of a model into an existing directory. What names the weights of an earlier one
+/// there is replaced.
 ///
 /// # Errors
 /// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
@@ -94,8 +96,16 @@ fn described(
         field,
         value,
     };
+    let own = |field: &str| {
+        let value = object(config.raw()).remove(field).unwrap_or_default();
+        refused(field.to_owned(), value.to_string())
+    };
     let again = read_config(&fields).map_err(|error| match error {
-        HuggingFaceError::Field { field, value, .. } => refused(field, value),
+        HuggingFaceError::Field { field, .. } if field.starts_with("rope_parameters.") => {
+            own("position")
+        }
+        // The rule is broken by a default that stands where the model's own part could not be written.
+        HuggingFaceError::Config(error) => own(error.field.split('.').next().unwrap_or_default()),
         other => other,
     })?;
     match first_difference(config.raw(), again.raw()) {
@@ -107,15 +117,18 @@ fn described(
 /// The first field that changes what is computed in which two models differ, and its value in the first.
 fn first_difference(one: &ModelConfig, other: &ModelConfig) -> Option<(String, String)> {
     const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
-    let object = |config: &ModelConfig| match serde_json::to_value(config) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
     let (one, other) = (object(one), object(other));
     one.into_iter()
         .filter(|(field, _)| !NOT_COMPUTED.contains(&field.as_str()))
         .find(|(field, value)| other.get(field) != Some(value))
         .map(|(field, value)| (field, value.to_string()))
+}
+
+fn object(config: &ModelConfig) -> Map<String, Value> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
 }
 
 /// The same model with parameters that it lacked, all zero.
@@ -188,6 +201,12 @@ fn write_shards<B: Backend>(
         let file = folder.join(INDEX_FILE);
         let text = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
         fs::write(&file, text).map_err(io(&file))?;
+    }
+    // Of a file and an index some programs take the one and some the other.
+    let stale = folder.join(if count > 1 { WEIGHTS_FILE } else { INDEX_FILE });
+    match fs::remove_file(&stale) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&stale)(error)),
+        _ => {}
     }
     Ok(Exported {
         files,
