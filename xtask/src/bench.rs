@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
 //!
-//! Map: `train` is the one benchmark, `measurement` what each run prints, `report` how results are shown.
+//! Map: `train` and `load` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
 
+mod load;
 mod measurement;
 mod report;
 mod train;
@@ -21,11 +22,15 @@ pub struct BenchArgs {
 enum Subject {
     /// Training steps: tokens/s, seconds per step and peak resident memory.
     Train(train::TrainArgs),
+    /// Reading a model: seconds and peak resident memory beside the weights' size.
+    Load(load::LoadArgs),
 }
 
 /// Runs the benchmark.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
-    let Subject::Train(train) = &args.subject;
-    train::run(train)?;
+    match &args.subject {
+        Subject::Train(args) => train::run(args)?,
+        Subject::Load(args) => load::run(args)?,
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 use crate::backend::BackendArg;
+use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::export::parse_size;
 use crate::commands::train::TrainArgs;
@@ -48,6 +49,9 @@ pub enum Command {
     /// Measure training speed (what `cargo xtask bench train` runs)
     #[command(hide = true)]
     BenchTrain(BenchTrainArgs),
+    /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
+    #[command(hide = true)]
+    BenchLoad(BenchLoadArgs),
 }
 
 /// Arguments of `prepare`.

@@ -1,4 +1,7 @@
 //! How large a model is: parameters, operations and memory, from the configuration alone.
+//!
+//! A configuration can be legal and beyond any machine. Counting is done in 128 bits, which the product of the largest
+//! legal sizes does not fill, and a result beyond `usize` is its greatest number.
 
 mod table;
 
@@ -51,64 +54,90 @@ pub struct Memory {
     pub kv_cache: usize,
 }
 
-/// Counts a model's parameters.
-pub fn parameters(config: &DecoderConfig) -> Parameters {
-    let (d, layers) = (config.d_model, config.n_layers);
-    let embedding = config.vocab_size * d;
-    let positions = match config.position {
-        Position::Learned => config.seq_len * d,
-        Position::Sinusoidal | Position::Rotary { .. } | Position::None => 0,
-    };
-    let attention = layers * attention_parameters(config);
-    let feed_forward = layers * feed_forward_parameters(config);
-    let norms = norm_parameters(config);
-    let head = if config.head.tied { 0 } else { embedding }
-        + if config.head.bias {
-            config.vocab_size
-        } else {
-            0
-        };
-    Parameters {
-        total: embedding + positions + attention + feed_forward + norms + head,
-        embedding,
-        positions,
-        attention,
-        feed_forward,
-        norms,
-        head,
+/// The sizes that are multiplied.
+struct Sizes {
+    vocab: u128,
+    seq_len: u128,
+    d_model: u128,
+    layers: u128,
+    head_dim: u128,
+    /// All query heads together.
+    mixed: u128,
+    /// Queries, keys and values together.
+    qkv: u128,
+    /// Keys of all key-value heads together.
+    keys: u128,
+    width: u128,
+}
+
+impl Sizes {
+    fn of(config: &DecoderConfig) -> Self {
+        let wide = |size: usize| size as u128;
+        let [heads, kv_heads, head_dim] =
+            [config.heads, config.kv_heads, config.head_dim].map(wide);
+        Self {
+            vocab: wide(config.vocab_size),
+            seq_len: wide(config.seq_len),
+            d_model: wide(config.d_model),
+            layers: wide(config.n_layers),
+            head_dim,
+            mixed: heads * head_dim,
+            qkv: (heads + 2 * kv_heads) * head_dim,
+            keys: kv_heads * head_dim,
+            width: wide(config.feed_forward_width()),
+        }
     }
 }
 
-fn qkv_width(config: &DecoderConfig) -> usize {
-    (config.heads + 2 * config.kv_heads) * config.head_dim
+fn narrow(count: u128) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-fn attention_parameters(config: &DecoderConfig) -> usize {
-    let (d, mixed) = (config.d_model, config.heads * config.head_dim);
-    let biases = if config.bias.qkv {
-        qkv_width(config)
-    } else {
-        0
-    } + if config.bias.attention_out { d } else { 0 };
-    d * qkv_width(config) + mixed * d + biases
+/// `count` where `there`, else 0.
+fn where_there(there: bool, count: u128) -> u128 {
+    if there { count } else { 0 }
 }
 
-fn feed_forward_parameters(config: &DecoderConfig) -> usize {
-    let (d, width) = (config.d_model, config.feed_forward_width());
+/// Counts a model's parameters.
+pub fn parameters(config: &DecoderConfig) -> Parameters {
+    let sizes = Sizes::of(config);
+    let embedding = sizes.vocab * sizes.d_model;
+    let learned = config.position == Position::Learned;
+    let positions = where_there(learned, sizes.seq_len * sizes.d_model);
+    let attention = sizes.layers * attention_parameters(config, &sizes);
+    let feed_forward = sizes.layers * feed_forward_parameters(config, &sizes);
+    let norms = norm_parameters(config, &sizes);
+    let head =
+        where_there(!config.head.tied, embedding) + where_there(config.head.bias, sizes.vocab);
+    let total = embedding + positions + attention + feed_forward + norms + head;
+    Parameters {
+        total: narrow(total),
+        embedding: narrow(embedding),
+        positions: narrow(positions),
+        attention: narrow(attention),
+        feed_forward: narrow(feed_forward),
+        norms: narrow(norms),
+        head: narrow(head),
+    }
+}
+
+fn attention_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
+    let biases = where_there(config.bias.qkv, sizes.qkv)
+        + where_there(config.bias.attention_out, sizes.d_model);
+    sizes.d_model * sizes.qkv + sizes.mixed * sizes.d_model + biases
+}
+
+fn feed_forward_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
     let into = match config.feed_forward {
         FeedForward::Dense { .. } => 1,
         FeedForward::Gated { .. } => 2,
     };
-    let biases = if config.bias.feed_forward {
-        into * width + d
-    } else {
-        0
-    };
-    (into + 1) * d * width + biases
+    let biases = where_there(config.bias.feed_forward, into * sizes.width + sizes.d_model);
+    (into + 1) * sizes.d_model * sizes.width + biases
 }
 
 /// Vectors of parameters in a norm.
-fn norm_vectors(config: &DecoderConfig) -> usize {
+fn norm_vectors(config: &DecoderConfig) -> u128 {
     match config.norm {
         Norm::Layer { bias: true, .. } => 2,
         Norm::Layer { bias: false, .. } | Norm::Rms { .. } => 1,
@@ -116,47 +145,43 @@ fn norm_vectors(config: &DecoderConfig) -> usize {
     }
 }
 
-fn norm_parameters(config: &DecoderConfig) -> usize {
-    let vectors = norm_vectors(config);
+fn norm_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
     let per_block = match config.wiring {
         Wiring::Parallel { shared_norm: true } => 1,
         Wiring::PreNorm | Wiring::PostNorm | Wiring::Parallel { .. } => 2,
     };
-    let whole = config.n_layers * per_block + 1 + usize::from(config.norm_embedding);
-    let heads = if config.qk_norm {
-        2 * config.n_layers
-    } else {
-        0
-    };
-    vectors * (whole * config.d_model + heads * config.head_dim)
+    let whole = sizes.layers * per_block + 1 + where_there(config.norm_embedding, 1);
+    let heads = where_there(config.qk_norm, 2 * sizes.layers);
+    norm_vectors(config) * (whole * sizes.d_model + heads * sizes.head_dim)
 }
 
 /// Counts a model's operations per token.
 pub fn flops_per_token(config: &DecoderConfig) -> Flops {
-    let d = config.d_model;
-    let mixed = config.heads * config.head_dim;
+    let sizes = Sizes::of(config);
     let feed_forward_maps = match config.feed_forward {
         FeedForward::Dense { .. } => 2,
         FeedForward::Gated { .. } => 3,
     };
     let weights_per_block =
-        d * qkv_width(config) + mixed * d + feed_forward_maps * d * config.feed_forward_width();
-    let products = 2 * (config.n_layers * weights_per_block + config.vocab_size * d);
-    let forward = products + config.n_layers * attention_products(config);
+        sizes.d_model * (sizes.qkv + sizes.mixed + feed_forward_maps * sizes.width);
+    let products = 2 * (sizes.layers * weights_per_block + sizes.vocab * sizes.d_model);
+    let forward = products + sizes.layers * attention_products(config, &sizes);
     Flops {
-        forward,
-        training: 3 * forward,
+        forward: narrow(forward),
+        training: narrow(3 * forward),
     }
 }
 
 /// Operations per token of what one block's attention multiplies besides its maps.
-fn attention_products(config: &DecoderConfig) -> usize {
-    let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
+fn attention_products(config: &DecoderConfig, sizes: &Sizes) -> u128 {
     match config.attention {
-        AttentionKind::Softmax => 4 * heads * head_dim * config.seq_len,
+        AttentionKind::Softmax => 4 * sizes.mixed * sizes.seq_len,
         AttentionKind::Linear { features, .. } => {
+            let (features, head_dim) = (features as u128, sizes.head_dim);
+            let (heads, kv_heads) = (config.heads as u128, config.kv_heads as u128);
             // Values carry a column of ones.
-            let (chunk, value) = (LINEAR_ATTENTION_CHUNK.min(config.seq_len), head_dim + 1);
+            let chunk = (LINEAR_ATTENTION_CHUNK as u128).min(sizes.seq_len);
+            let value = head_dim + 1;
             let per_query = features * head_dim + chunk * (features + value) + features * value;
             let per_key = features * head_dim + features * value;
             2 * (heads * per_query + kv_heads * per_key)
@@ -165,21 +190,24 @@ fn attention_products(config: &DecoderConfig) -> usize {
 }
 
 /// Elements that one block keeps of a sequence of the full length while decoding.
-fn cached_elements(config: &DecoderConfig) -> usize {
-    let per_head = match config.attention {
-        AttentionKind::Softmax => 2 * config.head_dim * config.seq_len,
-        AttentionKind::Linear { features, .. } => features * (config.head_dim + 1) + 1,
-    };
-    config.kv_heads * per_head
+fn cached_elements(config: &DecoderConfig, sizes: &Sizes) -> u128 {
+    match config.attention {
+        AttentionKind::Softmax => 2 * sizes.keys * sizes.seq_len,
+        AttentionKind::Linear { features, .. } => {
+            config.kv_heads as u128 * (features as u128 * (sizes.head_dim + 1) + 1)
+        }
+    }
 }
 
 /// Counts a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
-    let weights = 4 * parameters(config).total;
+    let sizes = Sizes::of(config);
+    let weights = 4 * parameters(config).total as u128;
+    let kv_elements = sizes.layers * cached_elements(config, &sizes);
     Memory {
-        weights,
-        training_state: 4 * weights,
-        kv_cache: 4 * config.n_layers * cached_elements(config),
+        weights: narrow(weights),
+        training_state: narrow(4 * weights),
+        kv_cache: narrow(4 * kv_elements),
     }
 }
 
@@ -286,5 +314,35 @@ mod tests {
         }
         let softmax = preset("gpt2");
         assert_eq!(memory(&softmax).kv_cache, 4 * 12 * 2 * 12 * 64 * 1024);
+    }
+
+    // The greatest of every size: what does not fit is the greatest number there is, what does is exact.
+    #[test]
+    fn sizes_beyond_any_machine_are_counted_without_overflow() {
+        const MOST: usize = 1 << 24;
+        let mut raw = families::preset("gpt2").expect("a preset").config;
+        raw.vocab_size = MOST;
+        raw.seq_len = MOST;
+        raw.d_model = MOST;
+        raw.n_layers = MOST;
+        raw.heads = MOST;
+        raw.kv_heads = MOST;
+        raw.head_dim = MOST;
+        raw.feed_forward = FeedForward::Gated {
+            activation: crate::Activation::Silu,
+            width: MOST,
+        };
+        raw.qk_norm = true;
+        let config = DecoderConfig::try_from(raw).expect("legal");
+        let counted = parameters(&config);
+        assert_eq!(counted.total, usize::MAX);
+        assert_eq!(counted.attention, usize::MAX);
+        assert_eq!(counted.embedding, 1 << 48);
+        // Gain and bias of two norms a block and the last, and of each block's query and key norms.
+        assert_eq!(counted.norms, 2 * ((1 << 49) + (1 << 24) + (1 << 49)));
+        assert_eq!(flops_per_token(&config).training, usize::MAX);
+        let memory = memory(&config);
+        assert_eq!(memory.training_state, usize::MAX);
+        assert_eq!(memory.kv_cache, usize::MAX);
     }
 }

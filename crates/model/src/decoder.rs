@@ -45,16 +45,16 @@ pub struct Decoder<B: BurnBackend> {
 impl DecoderConfig {
     /// A model with its first weights, a function of the configuration and `seed` alone.
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
-        self.from_initializer(&Initializer::new(self, Some(seed), device))
+        self.initialized(&Initializer::new(self, Some(seed), device))
     }
 
     /// A model whose maps and embeddings are zeros, for weights to be read over them. Zeroed memory is not touched
     /// before that, so that what is held while reading is the weights alone.
     pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
-        self.from_initializer(&Initializer::new(self, None, device))
+        self.initialized(&Initializer::new(self, None, device))
     }
 
-    fn from_initializer<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
+    fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
         let table = [self.vocab_size, self.d_model];
         let head = || from.map("head", table, self.d_model, MapInto::Hidden);
         Decoder {

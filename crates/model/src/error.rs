@@ -111,6 +111,16 @@ pub enum WeightsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Far fewer numbers than the model has.
+    #[error(
+        "{bytes} bytes of tensors are too few for the {parameters} parameters that the configuration describes"
+    )]
+    TooFew {
+        /// The model's parameters.
+        parameters: usize,
+        /// The bytes that are there.
+        bytes: u64,
+    },
     /// Tensors that the model has no place for.
     #[error("tensors left over: {}", names.join(", "))]
     LeftOver {

@@ -22,8 +22,9 @@ use emberlm_kernels::Backend;
 use self::fields::Fields;
 use crate::checked::DecoderConfig;
 use crate::config::ModelConfig;
+use crate::count;
 use crate::decoder::Decoder;
-use crate::error::HuggingFaceError;
+use crate::error::{HuggingFaceError, WeightsError};
 use crate::families::Family;
 use crate::weights::{Element, Naming, TensorStore, load};
 
@@ -33,6 +34,10 @@ pub const CONFIG_FILE: &str = "config.json";
 pub const WEIGHTS_FILE: &str = "model.safetensors";
 /// The index of weights in several files.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// A number takes two bytes at least; with more parameters than this to each, some tensor is missing or of another
+/// shape whatever else is found.
+const MOST_PER_BYTE: u64 = 4;
 
 /// How a family's models look in a Hugging Face directory.
 pub(crate) struct Exchange {
@@ -145,6 +150,8 @@ impl HuggingFaceModel {
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
         let store = self.tensors()?;
         let exchange = exchange_of(self.config.family)?;
+        self.check_size(&store, &exchange)
+            .map_err(self.weights_error())?;
         let naming = Naming {
             source: |path: &str| self.config.family.source(&self.config, path),
             optional_prefix: exchange.prefix,
@@ -158,15 +165,43 @@ impl HuggingFaceModel {
         load(self.config.blank::<B>(device), &store, naming).map_err(self.weights_error())
     }
 
-    /// The type that most of the weights are stored in.
+    /// Refuses weights that are far too few for the configuration, before memory is asked for it: a number in
+    /// `config.json` can be anything, the bytes of a file are there.
+    fn check_size(&self, store: &TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
+        let parameters = count::parameters(&self.config).total;
+        let bytes = store.total_bytes();
+        if parameters as u64 / MOST_PER_BYTE <= bytes {
+            return Ok(());
+        }
+        let name = exchange.embedding;
+        let expected = [self.config.vocab_size, self.config.d_model];
+        let short = name.strip_prefix(exchange.prefix).unwrap_or(name);
+        for name in [name, short] {
+            match store.shape(name) {
+                Some(found) if found != expected => {
+                    return Err(WeightsError::Shape {
+                        name: name.to_owned(),
+                        found: found.to_vec(),
+                        expected: expected.to_vec(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Err(WeightsError::TooFew { parameters, bytes })
+    }
+
+    /// The widest type that weights are stored in.
     ///
     /// # Errors
     /// As [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
-        Ok(self.tensors()?.element().unwrap_or(Element::F32))
+        let constant = exchange_of(self.config.family)?.constant;
+        let element = self.tensors()?.element(|name| !constant(name));
+        Ok(element.unwrap_or(Element::F32))
     }
 
-    fn weights_error(&self) -> impl Fn(crate::WeightsError) -> HuggingFaceError + '_ {
+    fn weights_error(&self) -> impl Fn(WeightsError) -> HuggingFaceError + '_ {
         |source| HuggingFaceError::Weights {
             path: self.path.clone(),
             source,

@@ -64,7 +64,8 @@ pub(crate) fn first_difference(
         .map(|(field, value)| (field, value.to_string()))
 }
 
-fn object(config: &ModelConfig) -> Map<String, Value> {
+/// A configuration's fields.
+pub(crate) fn object(config: &ModelConfig) -> Map<String, Value> {
     match serde_json::to_value(config) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),

@@ -83,8 +83,8 @@ fn random_batch(model: &DecoderConfig, batch: usize) -> Batch {
     }
 }
 
-/// Linux's account of the process.
-fn peak_rss_mib() -> Option<u64> {
+/// The most memory that the process has held so far, by Linux's account; none elsewhere.
+pub fn peak_rss_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;

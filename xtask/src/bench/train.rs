@@ -80,7 +80,8 @@ pub fn run(args: &TrainArgs) -> Result<(), Error> {
     Ok(())
 }
 
-fn build(backend: &str) -> Result<(), Error> {
+/// Builds the release binary with a backend.
+pub(super) fn build(backend: &str) -> Result<(), Error> {
     let mut command = workspace::cargo();
     command
         .args(["build", "--quiet", "--release", "--package=emberlm"])

@@ -1,6 +1,7 @@
 //! One file per command; each has a `run` that does it.
 
 mod attention;
+pub mod bench_load;
 pub mod bench_train;
 mod eval;
 pub mod export;
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
+        Command::BenchLoad(args) => bench_load::run(args),
         Command::BenchTrain(args) => bench_train::run(args),
     }
 }

@@ -56,6 +56,7 @@ impl From<WeightsError> for CliError {
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }
             | WeightsError::NotTied { .. }
+            | WeightsError::TooFew { .. }
             | WeightsError::LeftOver { .. } => {
                 Some("these weights are not of the model beside them")
             }

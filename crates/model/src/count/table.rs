@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Parameters, norm_vectors, parameters, qkv_width};
+use super::{Parameters, Sizes, narrow, norm_vectors, parameters, where_there};
 use crate::checked::DecoderConfig;
 use crate::config::FeedForward;
 
@@ -52,20 +52,17 @@ pub fn table(config: &DecoderConfig) -> Vec<Row> {
         head,
         ..
     } = parameters(config);
+    let sizes = Sizes::of(config);
     let layers = config.n_layers.max(1);
-    let bias = if config.bias.qkv { 1 } else { 0 };
-    let qkv = qkv_width(config).saturating_mul(config.d_model.saturating_add(bias));
-    let up = match config.feed_forward {
+    let qkv = narrow(sizes.qkv * (sizes.d_model + where_there(config.bias.qkv, 1)));
+    let maps = match config.feed_forward {
         FeedForward::Dense { .. } => 1,
-        FeedForward::Gated { .. } => 2_usize,
+        FeedForward::Gated { .. } => 2,
     };
-    let bias = if config.bias.feed_forward { 1 } else { 0 };
-    let width = config.feed_forward_width();
-    let up = up
-        .saturating_mul(width)
-        .saturating_mul(config.d_model.saturating_add(bias));
-    let whole_norms = 1 + usize::from(config.norm_embedding);
-    let final_norm = norm_vectors(config) * whole_norms * config.d_model;
+    let inputs = sizes.d_model + where_there(config.bias.feed_forward, 1);
+    let up = narrow(maps * sizes.width * inputs);
+    let whole_norms = 1 + where_there(config.norm_embedding, 1);
+    let final_norm = narrow(norm_vectors(config) * whole_norms * sizes.d_model);
     let layer = |part, per_layer: usize| Row {
         part,
         per_layer: Some(per_layer),

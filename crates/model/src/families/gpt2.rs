@@ -136,6 +136,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         fields.size_by_names(["num_hidden_layers", "n_layer"], 12)?,
         fields.size_by_names(["num_attention_heads", "n_head"], 12)?,
     );
+    fields.divides("n_head", raw.heads, "n_embd", raw.d_model)?;
     Ok(ModelConfig {
         vocab_size: fields.size("vocab_size", 50_257)?,
         norm: Norm::Layer {

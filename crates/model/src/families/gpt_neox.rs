@@ -159,6 +159,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         fields.size("num_hidden_layers", 44)?,
         fields.size("num_attention_heads", 64)?,
     );
+    fields.divides("num_attention_heads", raw.heads, "hidden_size", raw.d_model)?;
     let biased = fields.flag("attention_bias", true)?;
     Ok(ModelConfig {
         vocab_size: fields.size("vocab_size", 50_432)?,
@@ -202,7 +203,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
         "use_parallel_residual",
         json!(config.wiring != Wiring::PreNorm),
     );
-    if let Some(rope) = rope::write(config.position, config.head_dim) {
+    if let Some(rope) = rope::write(config.position, config.head_dim, &ROPE) {
         set("rope_parameters", rope);
     }
     fields

@@ -110,6 +110,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         fields.size_by_names(["num_attention_heads", "n_head"], 16)?,
         fields.size("rotary_dim", 64)?,
     );
+    fields.divides("n_head", raw.heads, "n_embd", raw.d_model)?;
     Ok(ModelConfig {
         vocab_size: fields.size("vocab_size", 50_400)?,
         norm: Norm::Layer {

@@ -181,10 +181,9 @@ pub(super) fn read_common(
     };
     let head_dim = match (fields.optional_size("head_dim")?, head_dim) {
         (Some(head_dim), _) | (None, Some(head_dim)) => head_dim,
-        (None, None) if d_model.is_multiple_of(heads) => d_model / heads,
         (None, None) => {
-            let rule = format!("must divide hidden_size = {d_model}");
-            return Err(fields.error("num_attention_heads", rule));
+            fields.divides("num_attention_heads", heads, "hidden_size", d_model)?;
+            d_model / heads
         }
     };
     Ok(ModelConfig {
@@ -228,7 +227,7 @@ pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config.position, config.head_dim) {
+    if let Some(rope) = rope::write(config.position, config.head_dim, &rope::WHOLE_HEAD) {
         set("rope_parameters", rope);
     }
     fields

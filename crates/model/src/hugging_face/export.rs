@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ use super::{CONFIG_FILE, Exchange, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_c
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::reconfigure::first_difference;
+use crate::reconfigure::{first_difference, object};
 use crate::weights::{Element, Published, published, write};
 
 /// How a model is written.
@@ -37,7 +38,8 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes `config.json` and the weights of a model into an existing directory.
+/// Writes `config.json` and the weights of a model into an existing directory. What names the weights of an earlier one
+/// there is replaced.
 ///
 /// # Errors
 /// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
@@ -90,8 +92,16 @@ fn described(
         field,
         value,
     };
+    let own = |field: &str| {
+        let value = object(config.raw()).remove(field).unwrap_or_default();
+        refused(field.to_owned(), value.to_string())
+    };
     let again = read_config(&fields).map_err(|error| match error {
-        HuggingFaceError::Field { field, value, .. } => refused(field, value),
+        HuggingFaceError::Field { field, .. } if field.starts_with("rope_parameters.") => {
+            own("position")
+        }
+        // The rule is broken by a default that stands where the model's own part could not be written.
+        HuggingFaceError::Config(error) => own(error.field.split('.').next().unwrap_or_default()),
         other => other,
     })?;
     match first_difference(config, &again, &[]) {
@@ -140,6 +150,12 @@ fn write_shards<B: Backend>(
         let file = folder.join(INDEX_FILE);
         let text = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
         fs::write(&file, text).map_err(io(&file))?;
+    }
+    // Of a file and an index some programs take the one and some the other.
+    let stale = folder.join(if count > 1 { WEIGHTS_FILE } else { INDEX_FILE });
+    match fs::remove_file(&stale) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&stale)(error)),
+        _ => {}
     }
     Ok(Exported {
         files,

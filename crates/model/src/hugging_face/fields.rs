@@ -101,6 +101,15 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// That a field's `size` divides that of another field.
+    pub(crate) fn divides(&self, name: &str, size: usize, of: &str, whole: usize) -> Read<()> {
+        if whole.is_multiple_of(size) {
+            Ok(())
+        } else {
+            Err(self.error(name, format!("must divide {of} = {whole}")))
+        }
+    }
+
     /// A number.
     pub(crate) fn number(&self, name: &str, default: f64) -> Read<f64> {
         Ok(self.optional_number(name)?.unwrap_or(default))

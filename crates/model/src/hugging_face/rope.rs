@@ -57,21 +57,20 @@ pub(crate) fn read(
         Some(part) => part,
         None => fields.number(names.part, names.default_part)?,
     };
+    let wrong = |rule: &str| match parameters.has("partial_rotary_factor") {
+        true => parameters.error("partial_rotary_factor", rule),
+        false => fields.error(names.part, rule),
+    };
     let legal = part > 0.0 && (part == 1.0 || (names.partial && part < 1.0));
     if !legal {
-        let rule = if names.partial {
-            "must be above 0 and at most 1"
-        } else {
-            "must be 1 for this type"
-        };
-        return Err(match parameters.has("partial_rotary_factor") {
-            true => parameters.error("partial_rotary_factor", rule),
-            false => fields.error(names.part, rule),
-        });
+        return Err(wrong(match names.partial {
+            true => "must be above 0 and at most 1",
+            false => "must be 1 for this type",
+        }));
     }
     let dims = (head_dim as f64 * part) as usize;
     if dims == 0 {
-        return Err(fields.error(names.part, format!("turns nothing of a head of {head_dim}")));
+        return Err(wrong(&format!("turns nothing of a head of {head_dim}")));
     }
     Ok(Position::Rotary {
         dims,
@@ -118,7 +117,7 @@ fn scaling(
 }
 
 /// The fields of rotary positions; nothing for others.
-pub(crate) fn write(position: Position, head_dim: usize) -> Option<Value> {
+pub(crate) fn write(position: Position, head_dim: usize, names: &RopeFields) -> Option<Value> {
     let Position::Rotary {
         dims,
         base,
@@ -145,7 +144,7 @@ pub(crate) fn write(position: Position, head_dim: usize) -> Option<Value> {
         }),
     };
     fields["rope_theta"] = json!(base);
-    if dims != head_dim {
+    if names.partial || dims != head_dim {
         let part = dims as f64 / head_dim as f64;
         let falls_short = ((head_dim as f64 * part) as usize) < dims;
         fields["partial_rotary_factor"] = json!(if falls_short { part.next_up() } else { part });

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fs::{self, File};
 use std::path::Path;
 
 use burn::module::{Module, ParamId};
@@ -84,10 +85,16 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
     metadata: HashMap<String, String>,
     file: &Path,
 ) -> Result<(), WeightsError> {
-    safetensors::serialize_to_file(views, Some(metadata), file).map_err(|error| WeightsError::Io {
+    let io = |reason: String| WeightsError::Io {
         path: file.to_owned(),
-        reason: error.to_string(),
-    })
+        reason,
+    };
+    // The crate writes files that only their owner can read: they get the permissions of any new file.
+    let empty = File::create(file).and_then(|file| file.metadata());
+    let permissions = empty.map_err(|error| io(error.to_string()))?.permissions();
+    safetensors::serialize_to_file(views, Some(metadata), file)
+        .map_err(|error| io(error.to_string()))?;
+    fs::set_permissions(file, permissions).map_err(|error| io(error.to_string()))
 }
 
 /// A tensor as a published checkpoint has it, made of a parameter when it is written and not before.

@@ -132,7 +132,10 @@ impl TensorStore {
                 bytes: (end - start) as u64,
             };
             if self.tensors.insert(name.clone(), entry).is_some() {
-                return Err(format(format!("tensor `{name}` is in another shard too")));
+                return Err(WeightsError::Index {
+                    path: file.to_owned(),
+                    reason: format!("tensor `{name}` is in another shard too"),
+                });
             }
         }
         self.files.push(Mapped {
@@ -161,10 +164,12 @@ impl TensorStore {
         self.tensors.contains_key(name)
     }
 
-    /// The widest type among the tensors, of those that weights can have.
-    pub fn element(&self) -> Option<Element> {
-        let entries = self.tensors.values();
-        entries.filter_map(|entry| Element::of(entry.dtype)).max()
+    /// The widest type among the tensors whose names are chosen, of those that weights can have.
+    pub fn element(&self, chosen: impl Fn(&str) -> bool) -> Option<Element> {
+        let entries = self.tensors.iter().filter(|(name, _)| chosen(name));
+        entries
+            .filter_map(|(_, entry)| Element::of(entry.dtype))
+            .max()
     }
 
     /// The bytes of all tensors.

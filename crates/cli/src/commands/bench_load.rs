@@ -1,0 +1,66 @@
+//! `emberlm bench-load`: the time and memory of reading a model, as `cargo xtask bench load` runs it.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::count;
+use emberlm_trainer::bench::peak_rss_mib;
+
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::model_source::Model;
+
+/// Arguments of `bench-load`.
+#[derive(Debug, Args)]
+pub struct BenchLoadArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Runs the command; its result is JSON.
+///
+/// # Errors
+/// The model cannot be read.
+pub fn run(args: BenchLoadArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let model = Model::open(&args.model)?;
+    let before = peak_rss_mib();
+    let seconds = backend.run(Load { model: &model })??;
+    let weights = count::memory(model.config()).weights as f64 / f64::from(1 << 20);
+    let peak = peak_rss_mib();
+    let ratio = peak
+        .zip(before)
+        .map(|(peak, before)| (peak - before) as f64 / weights);
+    let rounded = |x: f64| (x * 1000.0).round() / 1000.0;
+    crate::output::print_json(&serde_json::json!({
+        "model": args.model.display().to_string(),
+        "stored_in": model.element()?.name(),
+        "weights_mib": rounded(weights),
+        "seconds": rounded(seconds),
+        "rss_before_mib": before,
+        "peak_rss_mib": peak,
+        "peak_of_weights": ratio.map(rounded),
+    }))
+}
+
+struct Load<'a> {
+    model: &'a Model,
+}
+
+impl Job for Load<'_> {
+    type Output = Result<f64, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let started = Instant::now();
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let seconds = started.elapsed().as_secs_f64();
+        drop(decoder);
+        Ok(seconds)
+    }
+}

@@ -1,0 +1,200 @@
+//! Every fixture is the model that `make_families.py` says, and old and unusual ways to write it are understood.
+
+use emberlm_model::config::{Norm, Position, RotaryScaling, Wiring};
+use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
+use emberlm_model::weights::Element;
+use emberlm_model::{Activation, Family, RotaryLayout, count};
+use serde_json::json;
+
+use super::{changed, fixture, fixtures, stored};
+
+/// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
+/// width. The context is 64 throughout.
+const SIZES: [(&str, Family, [usize; 7]); 19] = [
+    ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
+    ("gpt2-tied", Family::Gpt2, [71, 24, 2, 4, 4, 6, 96]),
+    ("gpt2-untied", Family::Gpt2, [67, 24, 2, 3, 3, 8, 40]),
+    ("gpt_neox-hub", Family::GptNeox, [67, 32, 3, 4, 4, 8, 40]),
+    (
+        "gpt_neox-nobias",
+        Family::GptNeox,
+        [71, 20, 3, 2, 2, 10, 36],
+    ),
+    (
+        "gpt_neox-parallel",
+        Family::GptNeox,
+        [83, 32, 3, 2, 2, 16, 48],
+    ),
+    (
+        "gpt_neox-sequential",
+        Family::GptNeox,
+        [67, 24, 2, 3, 3, 8, 56],
+    ),
+    ("gptj-partial", Family::Gptj, [67, 32, 2, 4, 4, 8, 128]),
+    ("gptj-whole", Family::Gptj, [67, 20, 3, 2, 2, 10, 28]),
+    ("llama-bias", Family::Llama, [71, 24, 2, 6, 3, 4, 44]),
+    ("llama-gqa", Family::Llama, [73, 32, 3, 4, 2, 8, 44]),
+    ("llama-oldconfig", Family::Llama, [67, 24, 3, 4, 2, 6, 40]),
+    ("llama-scaled", Family::Llama, [67, 24, 2, 4, 1, 12, 36]),
+    ("mistral-full", Family::Mistral, [67, 20, 2, 3, 1, 10, 36]),
+    ("mistral-window", Family::Mistral, [71, 24, 3, 4, 2, 6, 40]),
+    ("qwen2-mixed", Family::Qwen2, [67, 24, 3, 2, 1, 12, 40]),
+    ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
+    ("qwen3-bias", Family::Qwen3, [67, 16, 3, 3, 1, 10, 28]),
+    ("qwen3-tied", Family::Qwen3, [73, 24, 3, 4, 2, 12, 40]),
+];
+
+#[test]
+fn every_folder_is_the_model_it_was_made_as() {
+    assert_eq!(fixtures(), SIZES.map(|(name, ..)| name));
+    for (name, family, sizes) in SIZES {
+        let model = HuggingFaceModel::open(&fixture(name)).unwrap();
+        let config = model.config();
+        assert_eq!(config.family, family, "{name}");
+        assert_eq!(config.seq_len, 64, "{name}");
+        let found = [
+            config.vocab_size,
+            config.d_model,
+            config.n_layers,
+            config.heads,
+            config.kv_heads,
+            config.head_dim,
+            config.feed_forward_width(),
+        ];
+        assert_eq!(found, sizes, "{name}");
+        let windows = match name {
+            "mistral-window" => (7, vec![]),
+            "qwen2-mixed" => (6, vec![0]),
+            "qwen3-bias" => (5, vec![1]),
+            _ => (0, vec![]),
+        };
+        let found = (config.window, config.full_attention_layers.clone());
+        assert_eq!(found, windows, "{name}");
+        let element = match name {
+            "gptj-whole" | "llama-bias" => Element::Bf16,
+            "gpt_neox-nobias" => Element::F16,
+            _ => Element::F32,
+        };
+        assert_eq!(model.element().unwrap(), element, "{name}");
+    }
+}
+
+#[test]
+fn parameters_are_counted_as_they_lie_in_the_files() {
+    for name in fixtures() {
+        let folder = fixture(&name);
+        let weights = stored(&folder).into_iter().filter(|(name, _)| {
+            let buffers = [".attn.bias", ".attention.bias", "masked_bias", "inv_freq"];
+            !buffers.iter().any(|end| name.ends_with(end))
+        });
+        let elements: usize = weights
+            .map(|(_, t)| t.shape.iter().product::<usize>())
+            .sum();
+        let model = HuggingFaceModel::open(&folder).unwrap();
+        assert_eq!(count::parameters(model.config()).total, elements, "{name}");
+    }
+}
+
+fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, RotaryScaling) {
+    match changed(name, changes).unwrap().position {
+        Position::Rotary {
+            dims,
+            base,
+            layout,
+            scaling,
+        } => (dims, base, layout, scaling),
+        other => panic!("{name} has {other:?}"),
+    }
+}
+
+#[test]
+fn positions_are_those_of_each_type() {
+    let half = RotaryLayout::HalfSplit;
+    let none = RotaryScaling::None;
+    let as_is = |name| rotary(name, json!({}));
+    assert_eq!(as_is("gpt_neox-parallel"), (4, 1e4, half, none));
+    assert_eq!(as_is("gpt_neox-nobias"), (4, 1e4, half, none));
+    assert_eq!(as_is("gpt_neox-hub"), (2, 1e4, half, none));
+    assert_eq!(as_is("gpt_neox-sequential"), (8, 500.0, half, none));
+    let neighbours = RotaryLayout::Interleaved;
+    assert_eq!(as_is("gptj-partial"), (4, 1e4, neighbours, none));
+    assert_eq!(as_is("qwen2-tied"), (8, 1e6, half, none));
+    let linear = RotaryScaling::Linear { factor: 2.0 };
+    assert_eq!(as_is("llama-oldconfig"), (6, 5000.0, half, linear));
+    let llama3 = RotaryScaling::Llama3 {
+        factor: 8.0,
+        low_frequency_factor: 1.0,
+        high_frequency_factor: 4.0,
+        original_seq_len: 32,
+    };
+    assert_eq!(as_is("llama-scaled"), (12, 100.0, half, llama3));
+}
+
+#[test]
+fn old_and_new_fields_say_the_same() {
+    // transformers 4 and 5 of one model; given twice, the older field counts, as in transformers.
+    let old = json!({"rope_scaling": {"type": "linear", "factor": 8.0}, "rope_theta": 7.0});
+    let linear = RotaryScaling::Linear { factor: 8.0 };
+    assert_eq!(rotary("llama-oldconfig", old.clone()).3, linear);
+    assert_eq!(rotary("llama-oldconfig", old).1, 7.0);
+    let twice = json!({
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0, "rope_theta": 7.0},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5.0},
+    });
+    assert_eq!(rotary("llama-oldconfig", twice.clone()).3, linear);
+    assert_eq!(rotary("llama-oldconfig", twice).1, 7.0);
+    let explicit = json!({"rope_scaling": {"rope_type": "default"}});
+    assert_eq!(rotary("llama-oldconfig", explicit).3, RotaryScaling::None);
+    let null = json!({"rope_scaling": null});
+    assert_eq!(rotary("llama-oldconfig", null).3, RotaryScaling::None);
+}
+
+#[test]
+fn null_is_the_type_s_own_default() {
+    let config = changed("gpt2-untied", json!({"n_inner": null})).unwrap();
+    assert_eq!(config.feed_forward_width(), 4 * 24);
+    let config = changed("llama-gqa", json!({"num_key_value_heads": null})).unwrap();
+    assert_eq!(config.kv_heads, 4);
+    let config = changed("mistral-window", json!({"sliding_window": null})).unwrap();
+    assert_eq!(config.window, 0);
+}
+
+/// A file may hold only what differs from the defaults, which are the classes' own in transformers: the counts are
+/// those of its models of these.
+#[test]
+fn what_is_not_given_is_the_type_s_default() {
+    for (model_type, parameters) in [
+        ("gpt2", 124_439_808),
+        ("gptj", 6_050_882_784),
+        ("gpt_neox", 20_554_567_680),
+        ("llama", 6_738_415_616),
+        ("mistral", 7_241_732_096),
+        ("qwen2", 12_049_846_272),
+        ("qwen3", 12_049_461_248),
+    ] {
+        let fields = json!({ "model_type": model_type });
+        let config = read_config(fields.as_object().unwrap()).unwrap();
+        let found = count::parameters(&config).total;
+        assert_eq!(found, parameters, "{model_type}");
+        let epsilon = match config.norm {
+            Norm::Layer { bias: true, .. } => 1e-5,
+            _ => 1e-6,
+        };
+        assert_eq!(config.norm_epsilon(), epsilon, "{model_type}");
+        let activation = match model_type {
+            "gpt2" | "gptj" => Activation::GeluTanh,
+            "gpt_neox" => Activation::Gelu,
+            _ => Activation::Silu,
+        };
+        assert_eq!(config.activation(), activation, "{model_type}");
+        let wiring = match model_type {
+            "gptj" => Wiring::Parallel { shared_norm: true },
+            "gpt_neox" => Wiring::Parallel { shared_norm: false },
+            _ => Wiring::PreNorm,
+        };
+        assert_eq!(config.wiring, wiring, "{model_type}");
+        let window = if model_type == "mistral" { 4096 } else { 0 };
+        assert_eq!(config.window, window, "{model_type}");
+        assert_eq!(config.head.tied, model_type == "gpt2", "{model_type}");
+    }
+}

@@ -1,0 +1,310 @@
+//! What is not computed here is refused: the field, its value and the rule.
+
+use std::fs;
+
+use emberlm_model::HuggingFaceError;
+use emberlm_model::hugging_face::HuggingFaceModel;
+use serde_json::{Value, json};
+
+use super::{Copied, changed, fields_of, fixture};
+
+fn refuses(name: &str, changes: Value, expected: &str) {
+    match changed(name, changes.clone()) {
+        Ok(_) => panic!("{name} with {changes} was read"),
+        Err(error) => assert_eq!(error.to_string(), expected, "{name} with {changes}"),
+    }
+}
+
+const ONE_OF_ACTIVATIONS: &str = "must be one of gelu, gelu_python, gelu_new, gelu_pytorch_tanh, gelu_python_tanh, \
+                                  gelu_fast, gelu_accurate, relu, relu2, silu, swish";
+
+#[test]
+fn activations_that_are_not_computed() {
+    for (name, field) in [
+        ("gpt2-tied", "activation_function"),
+        ("gptj-partial", "activation_function"),
+        ("gpt_neox-parallel", "hidden_act"),
+        ("llama-gqa", "hidden_act"),
+        ("mistral-full", "hidden_act"),
+        ("qwen2-tied", "hidden_act"),
+        ("qwen3-tied", "hidden_act"),
+    ] {
+        for activation in ["tanh", "quick_gelu"] {
+            let expected =
+                format!("config.json: `{field}` = \"{activation}\": {ONE_OF_ACTIVATIONS}");
+            refuses(name, json!({ field: activation }), &expected);
+        }
+    }
+}
+
+#[test]
+fn attention_that_is_not_computed() {
+    for (name, changes, expected) in [
+        (
+            "gpt2-tied",
+            json!({"scale_attn_weights": false}),
+            "config.json: `scale_attn_weights` = false: unscaled attention is not computed",
+        ),
+        (
+            "gpt2-tied",
+            json!({"scale_attn_by_inverse_layer_idx": true}),
+            "config.json: `scale_attn_by_inverse_layer_idx` = true: attention scaled by its layer is not computed",
+        ),
+        (
+            "gpt2-tied",
+            json!({"add_cross_attention": true}),
+            "config.json: `add_cross_attention` = true: cross-attention is not computed",
+        ),
+        (
+            "gptj-partial",
+            json!({"rotary": false}),
+            "config.json: `rotary` = false: GPT-J without rotary positions is not computed",
+        ),
+        (
+            "gptj-partial",
+            json!({"rotary_dim": null}),
+            "config.json: `rotary_dim` = null: must be a whole number",
+        ),
+        (
+            "gptj-partial",
+            json!({"rotary_dim": 5}),
+            "config.json describes no model: model.position.dims = 5: must be even and at most head_dim = 8",
+        ),
+        (
+            "gptj-partial",
+            json!({"rotary_dim": 10}),
+            "config.json describes no model: model.position.dims = 10: must be even and at most head_dim = 8",
+        ),
+        (
+            "mistral-window",
+            json!({"layer_types": vec!["full_attention"; 3]}),
+            "config.json: `layer_types` = [\"full_attention\",\"full_attention\",\"full_attention\"]: layers that \
+             differ are not of this type",
+        ),
+    ] {
+        refuses(name, changes, expected);
+    }
+}
+
+#[test]
+fn rotary_positions_that_are_not_computed() {
+    let one_of = "must be one of default, linear, llama3";
+    for name in [
+        "llama-gqa",
+        "mistral-full",
+        "qwen2-tied",
+        "qwen3-tied",
+        "gpt_neox-hub",
+    ] {
+        for kind in ["yarn", "dynamic", "longrope"] {
+            let new = json!({"rope_parameters": {"rope_type": kind, "factor": 4.0}});
+            let expected =
+                format!("config.json: `rope_parameters.rope_type` = \"{kind}\": {one_of}");
+            refuses(name, new, &expected);
+            let old = json!({"rope_scaling": {"type": kind, "factor": 4.0}});
+            let expected = format!("config.json: `rope_scaling.type` = \"{kind}\": {one_of}");
+            refuses(name, old, &expected);
+        }
+        for (parameters, expected) in [
+            (
+                json!({"full_attention": {"rope_type": "default"}}),
+                "`rope_parameters.full_attention` = {\"rope_type\":\"default\"}: positions that differ between \
+                 layers are not computed",
+            ),
+            (
+                json!({"rope_type": "linear"}),
+                "`rope_parameters.factor` = missing: must be given with linear",
+            ),
+            (
+                json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}),
+                "`rope_parameters.high_freq_factor` = missing: must be given with llama3",
+            ),
+            (
+                json!({"rope_theta": "10000"}),
+                "`rope_parameters.rope_theta` = \"10000\": must be a number",
+            ),
+        ] {
+            let expected = format!("config.json: {expected}");
+            refuses(name, json!({ "rope_parameters": parameters }), &expected);
+        }
+        for (parameters, expected) in [
+            (
+                json!({"rope_type": "linear", "factor": 0}),
+                "position.scaling.factor = 0: must be above 0 and finite",
+            ),
+            (
+                json!({"rope_theta": -1}),
+                "position.base = -1: must be above 0 and finite",
+            ),
+            (
+                json!({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}),
+                "position.scaling.high_frequency_factor = 4: must be above low_frequency_factor = 4",
+            ),
+        ] {
+            let expected = format!("config.json describes no model: model.{expected}");
+            refuses(name, json!({ "rope_parameters": parameters }), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_part_of_the_head_turns_only_where_the_type_can() {
+    for name in ["llama-gqa", "mistral-full", "qwen2-tied", "qwen3-tied"] {
+        let expected = "config.json: `partial_rotary_factor` = 0.5: must be 1 for this type";
+        refuses(name, json!({"partial_rotary_factor": 0.5}), expected);
+        let nested = json!({"rope_parameters": {"partial_rotary_factor": 0.5}});
+        let expected =
+            "config.json: `rope_parameters.partial_rotary_factor` = 0.5: must be 1 for this type";
+        refuses(name, nested, expected);
+    }
+    for (part, rule) in [
+        (json!(0), "must be above 0 and at most 1"),
+        (json!(-0.5), "must be above 0 and at most 1"),
+        (json!(1.5), "must be above 0 and at most 1"),
+        (json!(0.01), "turns nothing of a head of 8"),
+    ] {
+        let expected = format!("config.json: `rotary_pct` = {part}: {rule}");
+        refuses("gpt_neox-hub", json!({ "rotary_pct": part }), &expected);
+        let nested = json!({"rope_parameters": {"partial_rotary_factor": part}});
+        let expected =
+            format!("config.json: `rope_parameters.partial_rotary_factor` = {part}: {rule}");
+        refuses("gpt_neox-hub", nested, &expected);
+    }
+}
+
+#[test]
+fn kinds_of_layers() {
+    for name in ["qwen2-mixed", "qwen3-bias"] {
+        for (types, rule) in [
+            (json!(vec!["full_attention"; 2]), "must have 3 entries"),
+            (json!(vec!["full_attention"; 4]), "must have 3 entries"),
+            (json!([]), "must have 3 entries"),
+            (
+                json!(["full_attention", "linear_attention", "full_attention"]),
+                "must be of sliding_attention and full_attention",
+            ),
+            (json!([1, 2, 3]), "must be a list of texts"),
+            (json!("full_attention"), "must be a list of texts"),
+        ] {
+            let expected = format!("config.json: `layer_types` = {types}: {rule}");
+            refuses(name, json!({ "layer_types": types }), &expected);
+        }
+        let types = fields_of(&fixture(name))["layer_types"].clone();
+        let expected = format!(
+            "config.json: `layer_types` = {types}: slides without use_sliding_window and sliding_window"
+        );
+        for changes in [
+            json!({"sliding_window": null}),
+            json!({"use_sliding_window": false}),
+        ] {
+            refuses(name, changes, &expected);
+        }
+    }
+}
+
+#[test]
+fn heads_that_do_not_divide() {
+    for (name, changes, expected) in [
+        (
+            "llama-oldconfig",
+            json!({"num_attention_heads": 5}),
+            "config.json: `num_attention_heads` = 5: must divide hidden_size = 24",
+        ),
+        (
+            "llama-gqa",
+            json!({"num_key_value_heads": 3}),
+            "config.json describes no model: model.kv_heads = 3: must divide heads = 4",
+        ),
+        (
+            "qwen3-tied",
+            json!({"num_key_value_heads": 8}),
+            "config.json describes no model: model.kv_heads = 8: must divide heads = 4",
+        ),
+        (
+            "gpt2-tied",
+            json!({"n_head": 5}),
+            "config.json: `n_head` = 5: must divide n_embd = 24",
+        ),
+        (
+            "gptj-partial",
+            json!({"n_head": 3}),
+            "config.json: `n_head` = 3: must divide n_embd = 32",
+        ),
+        (
+            "gpt_neox-hub",
+            json!({"num_attention_heads": 5}),
+            "config.json: `num_attention_heads` = 5: must divide hidden_size = 32",
+        ),
+        (
+            "gpt_neox-hub",
+            json!({"num_attention_heads": 64}),
+            "config.json: `num_attention_heads` = 64: must divide hidden_size = 32",
+        ),
+    ] {
+        refuses(name, changes, expected);
+    }
+}
+
+#[test]
+fn quantised_weights_and_other_types() {
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3";
+    for (changes, expected) in [
+        (
+            json!({"quantization_config": {"bits": 4}}),
+            "`quantization_config` = {\"bits\":4}: quantised weights are not read".to_owned(),
+        ),
+        (
+            json!({"model_type": "bert"}),
+            format!("`model_type` = \"bert\": {one_of}"),
+        ),
+        (
+            json!({"model_type": "GPT2"}),
+            format!("`model_type` = \"GPT2\": {one_of}"),
+        ),
+        (
+            json!({"model_type": null}),
+            "`model_type` = null: must be given".to_owned(),
+        ),
+        (
+            json!({"model_type": 7}),
+            "`model_type` = 7: must be a text".to_owned(),
+        ),
+    ] {
+        refuses("llama-gqa", changes, &format!("config.json: {expected}"));
+    }
+    let mut fields = fields_of(&fixture("llama-gqa"));
+    fields.remove("model_type");
+    let error = emberlm_model::hugging_face::read_config(&fields).unwrap_err();
+    let expected = "config.json: `model_type` = missing: must be given";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_file_that_is_no_configuration() {
+    let copied = Copied::of("llama-gqa");
+    for text in [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"vocab_size\": 1e999}",
+        "\u{feff}{}",
+    ] {
+        copied.write("config.json", text);
+        let error = copied.error();
+        let start = "DIR/config.json is no JSON object: ";
+        assert!(error.starts_with(start), "{text}: {error}");
+    }
+    copied.write("config.json", "{\"a\":".repeat(100_000));
+    assert!(
+        copied
+            .error()
+            .starts_with("DIR/config.json is no JSON object: ")
+    );
+    copied.write("config.json", [0xff, 0xfe]);
+    assert!(copied.error().starts_with("DIR/config.json: "));
+    fs::remove_file(copied.path("config.json")).unwrap();
+    assert!(copied.error().starts_with("DIR/config.json: "));
+    let nowhere = HuggingFaceModel::open(&copied.path("no/such"));
+    assert!(matches!(nowhere, Err(HuggingFaceError::Io { .. })));
+}

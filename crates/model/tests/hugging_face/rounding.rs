@@ -1,0 +1,60 @@
+//! Narrower types round to the nearest, ties to even, as PyTorch's `Tensor.to` does.
+
+use safetensors::Dtype;
+
+use emberlm_model::hugging_face::export;
+use emberlm_model::weights::Element;
+
+use super::{Copied, load, options, stored};
+
+/// A number, and its bits as f16 and bf16: by hand from the formats, and the same in PyTorch.
+const ROUNDED: [(f32, u16, u16); 15] = [
+    (1.0, 0x3c00, 0x3f80),
+    (-0.0, 0x8000, 0x8000),
+    (0.1, 0x2e66, 0x3dcd),
+    (1.0 / 3.0, 0x3555, 0x3eab),
+    // Half way between two numbers of 11 bits: to the even one, down and up.
+    (1.0 + 1.0 / 2048.0, 0x3c00, 0x3f80),
+    (1.0 + 3.0 / 2048.0, 0x3c02, 0x3f80),
+    // And of 8 bits.
+    (1.0 + 1.0 / 256.0, 0x3c04, 0x3f80),
+    (1.0 + 3.0 / 256.0, 0x3c0c, 0x3f82),
+    // f16's greatest, what still rounds to it, and what no longer does.
+    (65_504.0, 0x7bff, 0x4780),
+    (65_519.99, 0x7bff, 0x4780),
+    (65_520.0, 0x7c00, 0x4780),
+    (f32::MAX, 0x7c00, 0x7f80),
+    // f16's smallest, half of it, and more than half.
+    (1.0 / 16_777_216.0, 0x0001, 0x3380),
+    (1.0 / 33_554_432.0, 0x0000, 0x3300),
+    (1.5 / 33_554_432.0, 0x0001, 0x3340),
+];
+
+#[test]
+fn numbers_are_rounded_to_the_nearest_even() {
+    let copied = Copied::tiny();
+    copied.rewrite(|tensors| {
+        let embedding = tensors.get_mut("model.embed_tokens.weight").unwrap();
+        let places = embedding.bytes.chunks_exact_mut(4);
+        for ((number, ..), place) in ROUNDED.iter().zip(places) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+    });
+    let decoder = load(copied.0.path());
+    for (element, dtype) in [(Element::F16, Dtype::F16), (Element::Bf16, Dtype::BF16)] {
+        let folder = tempfile::tempdir().unwrap();
+        export(&decoder, folder.path(), &options(element)).unwrap();
+        let tensors = stored(folder.path());
+        assert!(tensors.values().all(|stored| stored.dtype == dtype));
+        let embedding = &tensors["model.embed_tokens.weight"];
+        for ((number, f16, bf16), bytes) in ROUNDED.iter().zip(embedding.bytes.chunks_exact(2)) {
+            let found = u16::from_le_bytes([bytes[0], bytes[1]]);
+            let expected = if element == Element::F16 { f16 } else { bf16 };
+            assert_eq!(found, *expected, "{number:e} as {element:?}: {found:#06x}");
+        }
+        // Reading widens exactly: what is written again has the same bits.
+        let again = tempfile::tempdir().unwrap();
+        export(&load(folder.path()), again.path(), &options(element)).unwrap();
+        assert!(stored(again.path()) == tensors);
+    }
+}

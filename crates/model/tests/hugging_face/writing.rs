@@ -1,0 +1,345 @@
+//! What is written is what was read, byte for byte; and what a type cannot say is not written at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use emberlm_model::config::{
+    Biases, FeedForward, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+};
+use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
+use emberlm_model::weights::Element;
+use emberlm_model::{Activation, Decoder, DecoderConfig, Family, RotaryLayout, families};
+use serde_json::{Value, json};
+
+use super::{Stored, bits, fields_of, fixture, fixtures, initial, load, options, stored};
+
+/// A fixture's tensors under the names that new files have, without the masks and tables of old ones.
+fn weights_of(name: &str) -> BTreeMap<String, Stored> {
+    let full = |tensor: String| match name {
+        "gpt2-hub" => format!("transformer.{tensor}"),
+        _ => tensor,
+    };
+    let constants = [".attn.bias", ".attention.bias", "masked_bias", "inv_freq"];
+    let tensors = stored(&fixture(name)).into_iter();
+    tensors
+        .filter(|(tensor, _)| !constants.iter().any(|end| tensor.ends_with(end)))
+        .map(|(tensor, stored)| (full(tensor), stored))
+        .collect()
+}
+
+fn export_again(name: &str, folder: &Path, shard_bytes: u64) -> DecoderConfig {
+    let model = HuggingFaceModel::open(&fixture(name)).unwrap();
+    let options = ExportOptions {
+        shard_bytes,
+        ..options(model.element().unwrap())
+    };
+    let decoder = model.decoder::<Flex>(&Default::default()).unwrap();
+    let exported = export(&decoder, folder, &options).unwrap();
+    let tensors = stored(folder);
+    let bytes: usize = tensors.values().map(|stored| stored.bytes.len()).sum();
+    assert_eq!(exported.tensors, tensors.len(), "{name}");
+    assert_eq!(exported.bytes, bytes as u64, "{name}");
+    assert!(exported.files.iter().all(|file| file.exists()), "{name}");
+    model.config().clone()
+}
+
+#[test]
+fn every_folder_is_written_as_it_was_read() {
+    for name in fixtures() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = export_again(&name, folder.path(), u64::MAX);
+        let expected = weights_of(&name);
+        let found = stored(folder.path());
+        let names = |tensors: &BTreeMap<String, Stored>| -> Vec<String> {
+            tensors.keys().cloned().collect()
+        };
+        assert_eq!(names(&found), names(&expected), "{name}");
+        for (tensor, stored) in &expected {
+            assert!(found[tensor] == *stored, "{name}: {tensor}");
+        }
+        let again = HuggingFaceModel::open(folder.path()).unwrap();
+        assert_eq!(again.config(), &config, "{name}");
+    }
+}
+
+/// What `transformers` wrote of each fixture's fields that are about the model, and the class it is loaded with.
+#[test]
+fn fields_are_those_that_transformers_wrote() {
+    for name in fixtures() {
+        // Old files spell theirs otherwise.
+        if name.ends_with("hub") || name.ends_with("oldconfig") {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        export_again(&name, folder.path(), u64::MAX);
+        let (written, theirs) = (fields_of(folder.path()), fields_of(&fixture(&name)));
+        for (field, value) in &written {
+            let expected = match theirs.get(field) {
+                Some(Value::Null) if field == "n_inner" => {
+                    json!(4 * theirs["n_embd"].as_u64().unwrap())
+                }
+                Some(theirs) => theirs.clone(),
+                // A default that its file leaves out.
+                None if field == "head_dim" => {
+                    let of = |field: &str| theirs[field].as_u64().unwrap();
+                    json!(of("hidden_size") / of("num_attention_heads"))
+                }
+                None => panic!("{name}: {field} = {value} is none of transformers'"),
+            };
+            assert_eq!(value, &expected, "{name}: {field}");
+        }
+    }
+}
+
+#[test]
+fn small_shards_have_a_valid_index() {
+    for name in fixtures() {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = 4000;
+        export_again(&name, folder.path(), limit);
+        let expected = weights_of(&name);
+        assert!(stored(folder.path()) == expected, "{name}");
+        assert!(!folder.path().join("model.safetensors").exists(), "{name}");
+
+        let index = fs::read(folder.path().join("model.safetensors.index.json")).unwrap();
+        let index: Value = serde_json::from_slice(&index).unwrap();
+        let total: usize = expected.values().map(|stored| stored.bytes.len()).sum();
+        assert_eq!(index["metadata"]["total_size"], total, "{name}");
+        let map = index["weight_map"].as_object().unwrap();
+        assert!(map.keys().eq(expected.keys()), "{name}");
+        let mut shards: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (tensor, shard) in map {
+            let sizes = shards.entry(shard.as_str().unwrap()).or_default();
+            sizes.push(expected[tensor].bytes.len());
+        }
+        for (number, (shard, sizes)) in shards.iter().enumerate() {
+            let (number, count) = (number + 1, shards.len());
+            let name = format!("model-{number:05}-of-{count:05}.safetensors");
+            assert_eq!(*shard, name);
+            let alone = sizes.len() == 1;
+            assert!(
+                alone || sizes.iter().sum::<usize>() <= limit as usize,
+                "{name}"
+            );
+        }
+        assert!(shards.len() > 4, "{name}");
+        let again = load(folder.path());
+        assert_eq!(bits(&again), bits(&load(&fixture(&name))), "{name}");
+    }
+}
+
+#[test]
+fn what_an_earlier_export_left_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, limit) in [
+        ("gpt2-tied", 4000),
+        ("gpt2-untied", u64::MAX),
+        ("qwen3-bias", 4000),
+        ("gpt2-tied", u64::MAX),
+    ] {
+        export_again_over(name, folder.path(), limit);
+        let [one, index] = ["model.safetensors", "model.safetensors.index.json"];
+        let there = |name| folder.path().join(name).exists();
+        assert!(there(one) != there(index), "one of them, whoever reads it");
+        let again = load(folder.path());
+        assert_eq!(bits(&again), bits(&load(&fixture(name))), "{name}");
+    }
+}
+
+fn export_again_over(name: &str, folder: &Path, shard_bytes: u64) {
+    let options = ExportOptions {
+        shard_bytes,
+        ..options(Element::F32)
+    };
+    export(&load(&fixture(name)), folder, &options).unwrap();
+}
+
+#[test]
+fn fields_that_say_nothing_about_the_model_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = load(&fixture("llama-gqa"));
+    let fields = json!({"bos_token_id": 1, "eos_token_id": [2, 3], "vocab_size": 12});
+    let options = ExportOptions {
+        fields: fields.as_object().unwrap().clone(),
+        ..options(Element::Bf16)
+    };
+    export(&decoder, folder.path(), &options).unwrap();
+    let written = fields_of(folder.path());
+    assert_eq!(written["bos_token_id"], 1);
+    assert_eq!(written["eos_token_id"], json!([2, 3]));
+    // What does is the model's.
+    assert_eq!(written["vocab_size"], 73);
+    assert_eq!(written["dtype"], "bfloat16");
+    assert_eq!(written["architectures"], json!(["LlamaForCausalLM"]));
+}
+
+fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
+    let mut raw = families::preset(preset).unwrap().config;
+    raw.vocab_size = 11;
+    raw.seq_len = 8;
+    raw.d_model = 24;
+    raw.n_layers = 2;
+    raw.kv_heads = if raw.kv_heads < raw.heads { 1 } else { 2 };
+    raw.heads = 2;
+    raw.head_dim = 12;
+    if let Position::Rotary { dims, .. } = &mut raw.position {
+        *dims = (*dims).min(4);
+    }
+    raw.window = raw.window.min(3);
+    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+        &mut raw.feed_forward;
+    *width = 20;
+    // Far from zero, so that what is left out shows.
+    raw.init = Init::Normal {
+        std: 0.3,
+        scale_residual: false,
+    };
+    change(&mut raw);
+    initial(DecoderConfig::try_from(raw).unwrap())
+}
+
+fn refused(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = tiny(preset, change);
+    let error = export(&decoder, folder.path(), &options(Element::F32)).unwrap_err();
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "{preset}: files of a refused export");
+    error.to_string()
+}
+
+#[test]
+fn families_without_a_type_are_refused() {
+    for family in Family::ALL {
+        match family.model_type() {
+            Some(name) => assert!(fixtures().iter().any(|f| f.starts_with(name)), "{name}"),
+            None => {
+                let name = family.name();
+                let expected = format!("`transformers` has no type for the family `{name}`");
+                assert_eq!(refused(name, |_| ()), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_that_its_type_cannot_express_is_refused() {
+    let cannot = |preset: &str, field: &str, change: fn(&mut ModelConfig)| {
+        let error = refused(preset, change);
+        let family = families::preset(preset).unwrap().config.family.name();
+        let start = format!("`transformers`' type `{family}` cannot express {field}");
+        assert!(error.starts_with(&start), "{preset}: {error}");
+    };
+    for preset in [
+        "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3",
+    ] {
+        cannot(preset, "model.head = {", |raw| raw.head.soft_cap = 30.0);
+        cannot(preset, "model.head = {", |raw| raw.head.scaled = true);
+        cannot(preset, "model.norm_embedding = true", |raw| {
+            raw.norm_embedding = true
+        });
+        cannot(preset, "model.scale_embedding = true", |raw| {
+            raw.scale_embedding = true
+        });
+        cannot(preset, "model.position = ", |raw| {
+            raw.position = Position::Sinusoidal
+        });
+        cannot(preset, "model.wiring = ", |raw| {
+            raw.wiring = Wiring::PostNorm
+        });
+        cannot(preset, "model.norm = ", |raw| {
+            raw.norm = Norm::UnitRms { epsilon: 1e-8 }
+        });
+    }
+    for preset in ["gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2"] {
+        cannot(preset, "model.qk_norm = true", |raw| raw.qk_norm = true);
+    }
+    for preset in ["gpt2", "gptj", "gpt_neox", "llama"] {
+        cannot(preset, "model.window = 3", |raw| raw.window = 3);
+    }
+    for preset in ["gpt2", "gptj", "gpt_neox"] {
+        cannot(preset, "model.kv_heads = 1", |raw| raw.kv_heads = 1);
+        cannot(preset, "model.head_dim = 10", |raw| raw.head_dim = 10);
+        cannot(preset, "model.feed_forward = ", |raw| {
+            raw.feed_forward = FeedForward::Gated {
+                activation: Activation::Silu,
+                width: 20,
+            };
+        });
+    }
+    let interleaved = |raw: &mut ModelConfig| {
+        raw.position = Position::Rotary {
+            dims: 0,
+            base: 10_000.0,
+            layout: RotaryLayout::Interleaved,
+            scaling: RotaryScaling::None,
+        };
+    };
+    for preset in ["gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"] {
+        cannot(preset, "model.position = ", interleaved);
+    }
+    cannot("gptj", "model.bias = ", |raw| raw.bias.qkv = true);
+    cannot("gpt_neox", "model.bias = ", |raw| raw.bias.qkv = false);
+    cannot("mistral", "model.bias = ", |raw| raw.bias.qkv = true);
+    cannot("qwen2", "model.bias = ", |raw| {
+        raw.bias = Biases::all(false)
+    });
+    cannot("qwen3", "model.bias = ", |raw| raw.bias.feed_forward = true);
+    cannot("mistral", "model.full_attention_layers = [1]", |raw| {
+        raw.full_attention_layers = vec![1];
+    });
+    cannot("llama", "model.position = ", |raw| {
+        raw.position = Position::Rotary {
+            dims: 6,
+            base: 10_000.0,
+            layout: RotaryLayout::HalfSplit,
+            scaling: RotaryScaling::None,
+        };
+    });
+}
+
+fn logits(decoder: &Decoder<Flex>) -> Vec<f32> {
+    let ids: Vec<i64> = vec![3, 1, 4, 1, 5, 9, 2, 6];
+    let tokens: Tensor<Flex, 2, Int> =
+        Tensor::from_data(TensorData::new(ids, [1, 8]), &Default::default());
+    decoder.forward(tokens).into_data().iter::<f32>().collect()
+}
+
+/// nanoGPT trains without biases, which Hugging Face's type always has.
+#[test]
+fn what_a_model_lacks_is_written_as_zeros() {
+    for (preset, biases) in [("char-nano", 13), ("gpt2", 13), ("gptj", 8)] {
+        let decoder = tiny(preset, |raw| {
+            raw.bias = Biases::all(false);
+            raw.norm = Norm::Layer {
+                bias: false,
+                epsilon: 1e-5,
+            };
+            raw.head.bias = false;
+        });
+        let folder = tempfile::tempdir().unwrap();
+        export(&decoder, folder.path(), &options(Element::F32)).unwrap();
+        let tensors = stored(folder.path());
+        let zeros = tensors.iter().filter(|(name, stored)| {
+            assert!(!name.ends_with("bias") || stored.bytes.iter().all(|&byte| byte == 0));
+            name.ends_with("bias")
+        });
+        assert_eq!(zeros.count(), biases, "{preset}");
+        assert_eq!(logits(&load(folder.path())), logits(&decoder), "{preset}");
+    }
+}
+
+/// Presets whose parts are shrunk, of every family that has a type.
+#[test]
+fn every_preset_s_parts_survive_a_round_trip() {
+    let presets = families::presets().into_iter();
+    for preset in presets.filter(|preset| preset.config.family.model_type().is_some()) {
+        let decoder = tiny(preset.name, |_| ());
+        let folder = tempfile::tempdir().unwrap();
+        export(&decoder, folder.path(), &options(Element::F32)).unwrap();
+        let again = load(folder.path());
+        assert_eq!(logits(&again), logits(&decoder), "{}", preset.name);
+    }
+}

@@ -1,0 +1,26 @@
+//! Any bytes as the weights of a small model, and as the index of its weights.
+
+#![recursion_limit = "256"]
+#![no_main]
+
+#[allow(dead_code)]
+#[path = "../../crates/model/tests/fuzzed/entry.rs"]
+mod entry;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+const SHARD: &[u8] =
+    include_bytes!("../../crates/model/tests/fixtures/corpus/weights/model.safetensors");
+
+/// One for each: an index is preferred to a file beside it.
+static FOLDERS: LazyLock<[TempDir; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder")));
+
+fuzz_target!(|bytes: &[u8]| {
+    let [whole, index] = &*FOLDERS;
+    entry::weights(bytes, whole.path());
+    entry::index(bytes, SHARD, index.path());
+});

@@ -1,0 +1,63 @@
+//! `cargo xtask bench load`: how long reading a model takes, and how much more memory than its weights.
+
+use std::process::Command;
+
+use super::train::build;
+use crate::{error::Error, workspace};
+
+/// Arguments of `cargo xtask bench load`.
+#[derive(Debug, clap::Args)]
+pub struct LoadArgs {
+    /// The model, whose first weights are written and read again.
+    #[arg(long, default_value = "pythia-160m")]
+    preset: String,
+    /// The backend to build and measure.
+    #[arg(long, default_value = "flex")]
+    backend: String,
+}
+
+/// Builds, writes the model as a Hugging Face directory in each type of numbers, and reads each.
+pub fn run(args: &LoadArgs) -> Result<(), Error> {
+    let metadata = workspace::metadata()?;
+    build(&args.backend)?;
+    let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
+    let binary = metadata.target_directory.join("release").join(binary);
+    let folder = metadata.target_directory.join("bench-load");
+    let own = folder.join("own");
+    let new = [
+        "new",
+        "--preset",
+        &args.preset,
+        "--force",
+        "--out",
+        own.as_str(),
+    ];
+    run_to_end(Command::new(&binary).args(new))?;
+    for element in ["f32", "bf16", "f16"] {
+        let out = folder.join(element);
+        let export = [
+            "export",
+            own.as_str(),
+            "--force",
+            "--dtype",
+            element,
+            "--out",
+            out.as_str(),
+        ];
+        run_to_end(Command::new(&binary).args(export))?;
+        let load = ["bench-load", out.as_str(), "--backend", &args.backend];
+        run_to_end(Command::new(&binary).args(load))?;
+    }
+    Ok(())
+}
+
+fn run_to_end(command: &mut Command) -> Result<(), Error> {
+    let status = workspace::status(command)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Failed {
+        command: workspace::shown(command),
+        status,
+    })
+}
