@@ -32,7 +32,7 @@ type Colour = [u8; 3];
 
 const PAPER: Colour = [255, 255, 255];
 const INK: Colour = [38, 38, 46];
-const FAINT: Colour = [118, 118, 130];
+const FAINT: Colour = [96, 96, 108];
 const FRAME: Colour = [200, 200, 208];
 /// What causality hides.
 const HIDDEN: Colour = [240, 240, 243];

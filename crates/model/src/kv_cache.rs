@@ -111,6 +111,7 @@ impl<B: Backend> LayerCache<B> {
             values: held_values,
         } = &mut self.held
         else {
+            // Linear attention never asks: its sums are all that is held.
             return (keys, values);
         };
         (

@@ -15,7 +15,7 @@ use embedded_graphics::mono_font::iso_8859_1::{FONT_6X10, FONT_7X13, FONT_9X18};
 /// The longest side of a picture.
 const LONGEST: usize = 8000;
 /// What a grid of panels aims at.
-const AIM: usize = 2000;
+const AIM: usize = 1440;
 /// The sides of a panel.
 const SMALLEST_PANEL: usize = 64;
 const LARGEST_PANEL: usize = 1024;
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn panels_are_whole_tokens_where_there_is_room() {
         assert_eq!(layout(1, 1, 10).side, 760);
-        assert_eq!(layout(4, 6, 32).side, 320);
+        assert_eq!(layout(4, 6, 32).side, 224);
         assert_eq!(layout(12, 12, 100).side, 100);
         assert_eq!(layout(1, 1, 1000).side, 1000);
         assert_eq!(layout(1, 1, 4096).side, 1024);
