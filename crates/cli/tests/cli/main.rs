@@ -6,6 +6,7 @@
 mod attention;
 mod backends;
 mod help;
+mod hugging_face;
 mod info;
 mod model;
 mod model_errors;

@@ -81,13 +81,18 @@ fn presets() -> Vec<Preset> {
             32,
         ),
         of("pythia-12b", "Pythia, 12B parameters", 50_688, 5120, 36, 40),
-        of(
+        Preset::new(
             "gpt-neox-20b",
             "GPT-NeoX, 20B parameters",
-            50_432,
-            6144,
-            44,
-            64,
+            ModelConfig {
+                vocab_size: 50_432,
+                // Its `config.json` says `gelu_fast`, which is the tanh form; Pythia's say `gelu`.
+                feed_forward: FeedForward::Dense {
+                    activation: Activation::GeluTanh,
+                    width: 0,
+                },
+                ..sized(2048, 6144, 44, 64)
+            },
         ),
     ]
 }
