@@ -151,7 +151,7 @@ pub fn host<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B,
 }
 
 /// `‖a - b‖ / ‖b‖`.
-fn relative(a: &[f32], b: &[f32]) -> f64 {
+pub fn relative(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len(), "elements");
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let pairs = || a.iter().zip(b).map(|(a, b)| (f64::from(*a), f64::from(*b)));

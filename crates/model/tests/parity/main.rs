@@ -1,5 +1,6 @@
 //! The model against PyTorch: logits, loss, every parameter's gradient and ten AdamW steps, for each family's fixture
-//! on each backend. `fixtures/make.py` wrote what PyTorch computes in float64.
+//! on each backend. `fixtures/make.py` wrote what PyTorch computes in float64. Linear attention, which has no fixture, is
+//! compared between backends.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -9,12 +10,18 @@
 mod activations;
 mod checks;
 mod fixture;
+mod linear_attention;
 mod optimize;
 
 /// Every check of every fixture on one backend.
 macro_rules! on_backend {
     ($module:ident, $backend:ty, $device:expr) => {
         mod $module {
+            #[test]
+            fn linear_attention() {
+                crate::linear_attention::check::<$backend>(&$device);
+            }
+
             #[test]
             fn pocket() {
                 crate::checks::check::<$backend>("pocket", &$device);
