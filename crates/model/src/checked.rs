@@ -131,6 +131,8 @@ fn check_sizes(raw: &ModelConfig) -> Result<(), ConfigError> {
 }
 
 fn fill_defaults(raw: &mut ModelConfig) -> Result<(), ConfigError> {
+    raw.full_attention_layers.sort_unstable();
+    raw.full_attention_layers.dedup();
     if raw.head_dim == 0 {
         if !raw.d_model.is_multiple_of(raw.heads) {
             let rule = format!("must divide d_model = {}", raw.d_model);

@@ -48,8 +48,7 @@ impl DecoderConfig {
         self.initialized(&Initializer::new(self, Some(seed), device))
     }
 
-    /// A model whose maps and embeddings are zeros, for weights to be read over them. Zeroed memory is not touched
-    /// before that, so that what is held while reading is the weights alone.
+    /// A model whose maps and embeddings are zeros, for weights to be read over them: each is made when it is looked at.
     pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
         self.initialized(&Initializer::new(self, None, device))
     }

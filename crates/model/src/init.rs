@@ -14,7 +14,7 @@
 //! Numbers are drawn on the host, each parameter from a stream of its own that depends on the seed and the parameter's
 //! path alone: the same model on every backend, whatever else is in it.
 
-use burn::module::Param;
+use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -132,7 +132,14 @@ impl<'a, B: Backend> Initializer<'a, B> {
         from: Drawn,
     ) -> Param<Tensor<B, D>> {
         let Some(seed) = self.seed else {
-            return Param::from_tensor(Tensor::zeros(shape, self.device));
+            // Made when it is asked for: whoever reads weights over it never holds all zeros at once.
+            return Param::uninitialized(
+                ParamId::new(),
+                move |device, tracked| Tensor::zeros(shape, device).set_require_grad(tracked),
+                self.device.clone(),
+                true,
+                shape.into(),
+            );
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(fnv1a(path));

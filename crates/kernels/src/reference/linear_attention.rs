@@ -150,9 +150,14 @@ impl<B: Backend> Keys<B> {
 
     /// `φ(q_i)·φ(k_j)` up to a factor for each query, 0 for later keys: `[batch, kv_heads, stacked, len]`.
     fn shared(&self, q: &Tensor<B, 4>) -> Tensor<B, 4> {
-        let len = self.features.dims()[2];
+        let [batch, kv_heads, len, _] = self.features.dims();
+        // Spelled out rather than broadcast: Burn 0.21's fused kernels read a column that is subtracted from its own
+        // transpose four rows at a time.
+        let at_query = self.peaks.clone().repeat_dim(3, len); // [batch, kv_heads, len, len]
+        let at_key = self.peaks.clone().reshape([batch, kv_heads, 1, len]);
+        let at_key = at_key.repeat_dim(2, len);
         let hidden = later_keys(len, &self.features.device()).unsqueeze::<4>();
-        let faded = (self.peaks.clone().transpose() - self.peaks.clone() + hidden).exp();
+        let faded = (at_key - at_query + hidden).exp();
         per_query(q.clone().matmul(self.features.clone().transpose()), faded)
     }
 

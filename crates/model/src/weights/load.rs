@@ -92,17 +92,17 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
         if self.error.is_some() {
             return value;
         }
-        let shape = value.dims();
+        let (shape, tracked, device) = (value.dims(), value.is_require_grad(), value.device());
+        // Before its successor is made: both at once would be the peak.
+        drop(value);
         match self.values(path, &shape) {
             Ok(values) => {
-                let (tracked, device) = (value.is_require_grad(), value.device());
-                drop(value);
                 let data = TensorData::new(values, shape);
                 Tensor::from_data(data, &device).set_require_grad(tracked)
             }
             Err(error) => {
                 self.error = Some(error);
-                value
+                Tensor::zeros(shape, &device)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The model against PyTorch and `transformers`: logits, loss, every parameter's gradient, ten AdamW steps and greedy
-//! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them.
+//! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them. Linear
+//! attention, which has no fixture, is compared between backends.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -10,6 +11,7 @@ mod activations;
 mod checks;
 mod families;
 mod fixture;
+mod linear_attention;
 mod optimize;
 
 /// Every check of some fixtures on one backend.
@@ -96,6 +98,17 @@ transformers!(
     burn::backend::Vulkan,
     crate::vulkan_device()
 );
+
+#[test]
+fn linear_attention_on_ndarray() {
+    linear_attention::check::<burn_ndarray::NdArray>(&Default::default());
+}
+
+#[cfg(feature = "vulkan")]
+#[test]
+fn linear_attention_on_vulkan() {
+    linear_attention::check::<burn::backend::Vulkan>(&vulkan_device());
+}
 
 /// The kernels' own test of the activations on one more backend.
 #[cfg(feature = "vulkan")]
