@@ -14,14 +14,15 @@ fn rows_are_distributions_over_what_is_seen() {
         let config = decoder.config();
         let layers = decoder.attention_weights(tokens(7));
         assert_eq!(layers.len(), config.n_layers);
-        for weights in layers {
+        for (layer, weights) in layers.into_iter().enumerate() {
+            let window = config.window_of(layer);
             assert_eq!(weights.dims(), [BATCH, config.heads, SEQ_LEN, SEQ_LEN]);
             for (row, weights) in host(weights).chunks(SEQ_LEN).enumerate() {
                 let i = row % SEQ_LEN;
                 let sum: f32 = weights.iter().sum();
                 assert!((sum - 1.0).abs() < 1e-5, "{name}: row {i} sums to {sum}");
                 for (j, &weight) in weights.iter().enumerate() {
-                    let near = config.window == 0 || j + config.window > i;
+                    let near = window.is_none_or(|window| j + window > i);
                     let seen = j <= i && (near || j < config.global_tokens);
                     assert!(seen || weight == 0.0, "{name}: {i} sees {j}: {weight}");
                 }

@@ -32,13 +32,10 @@ const NEOX: [&str; 6] = [
     "vocab_size",
 ];
 
+type Names = Vec<&'static str>;
+
 /// A fixture of each type, its sizes, its other numbers and its flags.
-fn types() -> [(
-    &'static str,
-    Vec<&'static str>,
-    Vec<&'static str>,
-    Vec<&'static str>,
-); 7] {
+fn types() -> [(&'static str, Names, Names, Names); 7] {
     let of = |name, sizes: &[&'static str], more: &[&'static str], numbers: &[_], flags: &[_]| {
         let sizes = sizes.iter().chain(more).copied().collect();
         (name, sizes, numbers.to_vec(), flags.to_vec())

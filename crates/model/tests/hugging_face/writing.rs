@@ -7,7 +7,7 @@ use std::path::Path;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::config::{
-    Biases, FeedForward, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+    AttentionKind, Biases, FeedForward, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
 };
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::Element;
@@ -289,6 +289,17 @@ fn a_model_that_its_type_cannot_express_is_refused() {
     cannot("qwen3", "model.bias = ", |raw| raw.bias.feed_forward = true);
     cannot("mistral", "model.full_attention_layers = [1]", |raw| {
         raw.full_attention_layers = vec![1];
+    });
+    for preset in ["gpt2", "gptj", "gpt_neox", "llama", "qwen2", "qwen3"] {
+        cannot(preset, "model.attention = ", |raw| {
+            raw.attention = AttentionKind::Linear {
+                features: 8,
+                seed: 1,
+            };
+        });
+    }
+    cannot("mistral", "model.global_tokens = 2", |raw| {
+        raw.global_tokens = 2
     });
     cannot("llama", "model.position = ", |raw| {
         raw.position = Position::Rotary {
