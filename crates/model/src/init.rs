@@ -132,10 +132,14 @@ impl<'a, B: Backend> Initializer<'a, B> {
         from: Drawn,
     ) -> Param<Tensor<B, D>> {
         let Some(seed) = self.seed else {
-            // Made when it is asked for: whoever reads weights over it never holds all zeros at once.
+            // Made when it is asked for, and one number where a backend can repeat it: whoever reads weights over zeros
+            // never holds both.
             return Param::uninitialized(
                 ParamId::new(),
-                move |device, tracked| Tensor::zeros(shape, device).set_require_grad(tracked),
+                move |device, tracked| {
+                    let zeros = Tensor::<B, D>::zeros([1; D], device).expand(shape);
+                    zeros.set_require_grad(tracked)
+                },
                 self.device.clone(),
                 true,
                 shape.into(),
