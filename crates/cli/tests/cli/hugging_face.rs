@@ -214,14 +214,23 @@ fn families_and_parts_without_a_type_are_refused_by_name() {
     sandbox
         .words("new --preset pocket-tales --vocab-size 20 --out pocket")
         .ok();
-    insta::assert_snapshot!(sandbox.words("export pocket --out hf"), @"");
+    insta::assert_snapshot!(sandbox.words("export pocket --out hf"), @r"
+    exit 1
+    --- stderr
+    error: `transformers` has no type for the family `pocket`
+    hint: it has types for gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3; this model's own checkpoint is a safetensors file already
+    ");
     let small = "--vocab-size 20 --set model.d_model=8 --set model.n_layers=1 --set model.heads=2 --set model.seq_len=8";
     sandbox
         .words(&format!(
             "new --preset char-nano {small} --set model.kv_heads=1 --out grouped"
         ))
         .ok();
-    insta::assert_snapshot!(sandbox.words("export grouped --out hf"), @"");
+    insta::assert_snapshot!(sandbox.words("export grouped --out hf"), @r"
+    exit 1
+    --- stderr
+    error: `transformers`' type `gpt2` cannot express model.kv_heads = 1
+    ");
     assert_eq!(
         sandbox.names(),
         ["grouped", "pocket"],
@@ -246,8 +255,13 @@ fn a_new_model_is_its_seeds() {
     let info: Value = sandbox.words("info a --json").json();
     assert_eq!(info["about"], "a model that has not been trained");
     assert_eq!(info["config"]["vocab_size"], 64);
-    insta::assert_snapshot!(sandbox.words("new --preset char-nano --out d"), @"");
-    insta::assert_snapshot!(sandbox.words("new --preset gpt9 --out d").stderr.lines().next().unwrap(), @"");
+    insta::assert_snapshot!(sandbox.words("new --preset char-nano --out d"), @r"
+    exit 2
+    --- stderr
+    error: the preset `char-nano` takes its vocabulary from a dataset
+    hint: give its size: --vocab-size N
+    ");
+    insta::assert_snapshot!(sandbox.words("new --preset gpt9 --out d").stderr.lines().next().unwrap(), @r"error: unknown preset `gpt9`");
 }
 
 /// A byte dataset, and a Hugging Face model for it.
@@ -299,7 +313,11 @@ fn what_the_weights_have_cannot_be_set() {
     let ran = sandbox.words(&format!(
         "train --from hf --data data --out run {QUICK} --set model.d_model=32"
     ));
-    insta::assert_snapshot!(ran, @"");
+    insta::assert_snapshot!(ran, @r"
+    exit 1
+    --- stderr
+    error: model.d_model = 32: must be 16, as in the weights
+    ");
     assert!(!sandbox.path("run").exists());
     insta::assert_snapshot!(sandbox.words("train --from hf --preset pocket --data data").code.unwrap(), @"2");
 }
@@ -309,7 +327,12 @@ fn a_dataset_of_another_tokenizer_is_refused() {
     let sandbox = with_byte_model();
     let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
     sandbox.write("hf/tokenizer.json", gpt2.to_tokenizer_json());
-    insta::assert_snapshot!(sandbox.words("train --from hf --data data --out run"), @"");
+    insta::assert_snapshot!(sandbox.words("train --from hf --data data --out run"), @r"
+    exit 1
+    --- stderr
+    error: data was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, tokenizer.json (50,257 ids, 39030c6b…) in hf
+    hint: prepare the text again with --tokenizer hf
+    ");
     // The same vocabulary from a file and built in is one.
     sandbox
         .words("prepare text.txt --out words --tokenizer gpt2")
@@ -333,13 +356,28 @@ fn a_dataset_of_another_tokenizer_is_refused() {
 fn pickles_are_refused_with_the_reason() {
     let sandbox = Sandbox::new();
     sandbox.write("ckpt.pt", "pickle");
-    insta::assert_snapshot!(sandbox.words("generate ckpt.pt --tokens 1"), @"");
+    insta::assert_snapshot!(sandbox.words("generate ckpt.pt --tokens 1"), @r"
+    exit 1
+    --- stderr
+    error: ckpt.pt is a file, not a model's directory
+    hint: a PyTorch pickle can run any program when it is opened, so none is read
+    hint: save it as safetensors where you trust it: in Python, AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)
+    ");
     let config = fs::read(fixture("gpt2-tied").join("config.json")).unwrap();
     sandbox.write("hf/config.json", config);
     sandbox.write("hf/pytorch_model.bin", "pickle");
-    insta::assert_snapshot!(sandbox.words("generate hf --tokens 1"), @"");
+    insta::assert_snapshot!(sandbox.words("generate hf --tokens 1"), @r"
+    exit 1
+    --- stderr
+    error: hf/pytorch_model.bin is a PyTorch pickle, which can run any program when it is opened: it is not read
+    hint: save it as safetensors where you trust it: in Python, AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)
+    ");
     fs::remove_file(sandbox.path("hf/pytorch_model.bin")).unwrap();
-    insta::assert_snapshot!(sandbox.words("generate hf --tokens 1"), @"");
+    insta::assert_snapshot!(sandbox.words("generate hf --tokens 1"), @r"
+    exit 1
+    --- stderr
+    error: hf has no model.safetensors and no model.safetensors.index.json
+    ");
 }
 
 #[test]
@@ -347,10 +385,18 @@ fn a_setting_that_is_not_computed_is_named() {
     let sandbox = Sandbox::new();
     let text = fs::read_to_string(fixture("gpt2-tied").join("config.json")).unwrap();
     sandbox.write("hf/config.json", text.replace("gelu_new", "mish"));
-    insta::assert_snapshot!(sandbox.words("info hf"), @"");
+    insta::assert_snapshot!(sandbox.words("info hf"), @r#"
+    exit 1
+    --- stderr
+    error: config.json: `activation_function` = "mish": must be one of gelu, gelu_python, gelu_new, gelu_pytorch_tanh, gelu_python_tanh, gelu_fast, gelu_accurate, relu, relu2, silu, swish
+    "#);
     sandbox.write(
         "hf/config.json",
         text.replace("\"n_head\": 4", "\"n_head\": 0"),
     );
-    insta::assert_snapshot!(sandbox.words("info hf"), @"");
+    insta::assert_snapshot!(sandbox.words("info hf"), @r"
+    exit 1
+    --- stderr
+    error: config.json: `n_head` = 0: must be a whole number between 1 and 16777216
+    ");
 }

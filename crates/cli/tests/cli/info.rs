@@ -29,16 +29,20 @@ fn a_preset_as_text() {
     insta::assert_snapshot!(Sandbox::new().words("info gpt2"), @r"
     exit 0
     --- stdout
-    gpt2: GPT-2 small, 124M parameters
+    gpt2-small: GPT-2 small, 124M parameters
 
     Parameters
-      total         124,439,808
-      embedding      38,597,376
-      positions         786,432
-      attention      28,348,416
-      feed-forward   56,669,184
-      norms              38,400
-      head                    0  tied to the embedding
+                                        per layer       in all
+      token embedding                               38,597,376
+      position embedding                               786,432
+      attention: queries, keys, values  1,771,776   21,261,312  12 layers
+      attention: output                   590,592    7,087,104  12 layers
+      feed-forward: in                  2,362,368   28,348,416  12 layers
+      feed-forward: out                 2,360,064   28,320,768  12 layers
+      norms                                 3,072       36,864  12 layers
+      final norm                                         1,536
+      head                                                   0  tied to the embedding
+      total                                        124,439,808
 
     Operations per token, at the full 1,024 tokens of context
       forward   284.8 MFLOP
@@ -85,13 +89,38 @@ fn without_a_subject_the_presets_are_listed() {
     exit 0
     --- stdout
     Presets, with their parameters
-      pocket           48,034,560   PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary
-      pocket-tales        442,560*  a PocketTransformer that learns the built-in tales in two minutes on two CPU cores
-      char-nano           828,672*  nanoGPT's CPU model for characters: 4 layers of width 128, no biases
-      gpt2            124,439,808   GPT-2 small, 124M parameters
-      gpt2-medium     354,823,168   GPT-2 medium, 355M parameters
-      gpt2-large      774,030,080   GPT-2 large, 774M parameters
-      gpt2-xl       1,557,611,200   GPT-2 XL, 1.5B parameters
+      pocket               48,034,560   PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary
+      pocket-tales            442,560*  a PocketTransformer that learns the built-in tales in two minutes on two CPU cores
+      vanilla             162,301,009   the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions
+      prenorm             144,150,528   norms first, learned positions, GELU: the seed's sizes, its feed-forward part 2048 wide
+      cs336                22,825,472   the course's model at its TinyStories size: 4 layers of width 512, a vocabulary of 10,000
+      gpt2-small          124,439,808   GPT-2 small, 124M parameters
+      gpt2-medium         354,823,168   GPT-2 medium, 355M parameters
+      gpt2-large          774,030,080   GPT-2 large, 774M parameters
+      gpt2-xl           1,557,611,200   GPT-2 XL, 1.5B parameters
+      char-nano               828,672*  nanoGPT's CPU model for characters: 4 layers of width 128, no biases
+      gptj-6b           6,050,882,784   GPT-J, 6B parameters
+      pythia-70m           70,426,624   Pythia, 70M parameters
+      pythia-160m         162,322,944   Pythia, 160M parameters
+      pythia-410m         405,334,016   Pythia, 410M parameters
+      pythia-1b         1,011,781,632   Pythia, 1B parameters
+      pythia-1.4b       1,414,647,808   Pythia, 1.4B parameters
+      pythia-2.8b       2,775,208,960   Pythia, 2.8B parameters
+      pythia-6.9b       6,857,302,016   Pythia, 6.9B parameters
+      pythia-12b       11,846,072,320   Pythia, 12B parameters
+      gpt-neox-20b     20,554,567,680   GPT-NeoX, 20B parameters
+      tinyllama-1.1b    1,100,048,384   TinyLlama, 1.1B parameters
+      llama-2-7b        6,738,415,616   LLaMA 2, 7B parameters
+      llama-3-8b        8,030,261,248   LLaMA 3, 8B parameters
+      llama-3.2-1b      1,235,814,400   LLaMA 3.2, 1B parameters, tied
+      mistral-7b        7,241,732,096   Mistral 7B v0.1, a window of 4096 tokens
+      qwen2-0.5b          494,032,768   Qwen2, 0.5B parameters, tied
+      qwen2-7b          7,615,616,512   Qwen2, 7B parameters
+      qwen3-0.6b          596,049,920   Qwen3, 0.6B parameters, tied
+      qwen3-8b          8,190,735,360   Qwen3, 8B parameters
+      palm-8b           8,632,012,800   PaLM's smallest size
+      palm-62b         62,495,662,080   PaLM's middle size
+      palm-540b       540,356,474,880   PaLM's largest size
       * with 257 token ids: the vocabulary is the dataset's
     More of one: emberlm info PRESET
     ");

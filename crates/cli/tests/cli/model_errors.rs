@@ -12,13 +12,14 @@ fn no_such_model() {
     exit 1
     --- stderr
     error: no such model: nowhere
-    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
     ");
     insta::assert_snapshot!(sandbox.words("generate gpt2 --prompt a"), @r"
     exit 1
     --- stderr
     error: no such model: gpt2
-    hint: `gpt2` is a preset, which has no weights yet: emberlm train --preset gpt2 --data DATASET --out RUN
+    hint: `gpt2-small` is a preset, which has no weights yet: emberlm train --preset gpt2-small --data DATASET --out RUN
+    hint: or its first weights: emberlm new --preset gpt2-small --out MODEL
     ");
 }
 
@@ -32,14 +33,13 @@ fn directories_that_are_no_models() {
     insta::assert_snapshot!(sandbox.words("generate hf --prompt a"), @r"
     exit 1
     --- stderr
-    error: hf is a Hugging Face model, which this version does not read yet
-    hint: for now give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    error: config.json: `model_type` = missing: must be given
     ");
     insta::assert_snapshot!(sandbox.words("generate other --prompt a"), @r"
     exit 1
     --- stderr
     error: other holds no model
-    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
     ");
     insta::assert_snapshot!(sandbox.words("generate data --prompt a"), @r"
     exit 1
@@ -57,7 +57,7 @@ fn directories_that_are_no_models() {
     exit 1
     --- stderr
     error: text.txt is a file, not a model's directory
-    hint: give a run's directory (the --out of `emberlm train`) or one of its checkpoints/step-…
+    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
     ");
 }
 
