@@ -49,7 +49,7 @@ macro_rules! equations {
     };
 }
 
-/// The directories that `transformers` wrote, one of each type with its gradients first.
+/// The directories that `transformers` wrote, one of each type, with its gradients.
 macro_rules! transformers {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(
@@ -65,6 +65,20 @@ macro_rules! transformers {
                 mistral_window = "mistral-window",
                 qwen2_tied = "qwen2-tied",
                 qwen3_tied = "qwen3-tied",
+            ]
+        );
+    };
+}
+
+/// Other configurations of the types: what a GPU backend compiles for each takes it half a minute, so on CPUs alone.
+macro_rules! variants {
+    ($module:ident, $backend:ty, $device:expr) => {
+        on_backend!(
+            $module,
+            $backend,
+            $device,
+            families,
+            [
                 gpt2_untied = "gpt2-untied",
                 gpt2_hub = "gpt2-hub",
                 gptj_whole = "gptj-whole",
@@ -90,6 +104,8 @@ transformers!(
     burn_ndarray::NdArray,
     Default::default()
 );
+variants!(flex_variants, burn_flex::Flex, Default::default());
+variants!(ndarray_variants, burn_ndarray::NdArray, Default::default());
 #[cfg(feature = "vulkan")]
 equations!(vulkan, burn::backend::Vulkan, crate::vulkan_device());
 #[cfg(feature = "vulkan")]
