@@ -178,7 +178,9 @@ pub fn relative(a: &[f32], b: &[f32]) -> f64 {
     norm(&mut pairs().map(|(a, b)| a - b)) / norm(&mut pairs().map(|(_, b)| b))
 }
 
+/// The error is printed too: `-- --nocapture` shows what docs/results.md lists.
 pub fn within(what: &str, error: f64, tolerance: f64) {
+    println!("{what}: {error:.1e}");
     assert!(
         error <= tolerance,
         "{what}: relative error {error:.2e} is above {tolerance:.0e}"

@@ -28,7 +28,6 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
 
     let logits = host(decoder.forward(batch.input.clone()));
     let error = relative(&logits, &fixture.floats("logits"));
-    println!("{name}: logits {error:.1e}");
     within("logits", error, LOGITS);
     check_greedy(&fixture, &decoder.valid());
 
