@@ -226,14 +226,7 @@ fn git(root: &Path) -> Command {
 /// Says what is run, and runs it to success.
 fn announced(command: &mut Command) -> Result<(), Error> {
     eprintln!("running {}", workspace::shown(command));
-    let status = workspace::status(command)?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Error::Failed {
-        command: workspace::shown(command),
-        status,
-    })
+    workspace::success(command)
 }
 
 fn read(path: &Path) -> Result<String, Error> {

@@ -24,6 +24,18 @@ pub fn status(command: &mut Command) -> Result<ExitStatus, Error> {
     })
 }
 
+/// Runs a command, which must succeed.
+pub fn success(command: &mut Command) -> Result<(), Error> {
+    let status = status(command)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Failed {
+        command: shown(command),
+        status,
+    })
+}
+
 /// Runs a program to success and returns its stdout; its stderr goes to this terminal.
 pub fn stdout(command: &mut Command) -> Result<String, Error> {
     command.stderr(std::process::Stdio::inherit());

@@ -114,10 +114,11 @@ impl HuggingFaceModel {
     /// There are none, only pickled ones, or damaged ones.
     pub fn tensors(&self) -> Result<TensorStore, HuggingFaceError> {
         let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
-        let store = if index.exists() {
-            TensorStore::open_index(&index)
-        } else if whole.exists() {
+        // In `transformers`' order.
+        let store = if whole.exists() {
             TensorStore::open(&whole)
+        } else if index.exists() {
+            TensorStore::open_index(&index)
         } else {
             return Err(self.no_weights());
         };

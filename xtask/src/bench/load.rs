@@ -32,7 +32,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Error> {
         "--out",
         own.as_str(),
     ];
-    run_to_end(Command::new(&binary).args(new))?;
+    workspace::success(Command::new(&binary).args(new))?;
     for element in ["f32", "bf16", "f16"] {
         let out = folder.join(element);
         let export = [
@@ -44,20 +44,9 @@ pub fn run(args: &LoadArgs) -> Result<(), Error> {
             "--out",
             out.as_str(),
         ];
-        run_to_end(Command::new(&binary).args(export))?;
+        workspace::success(Command::new(&binary).args(export))?;
         let load = ["bench-load", out.as_str(), "--backend", &args.backend];
-        run_to_end(Command::new(&binary).args(load))?;
+        workspace::success(Command::new(&binary).args(load))?;
     }
     Ok(())
-}
-
-fn run_to_end(command: &mut Command) -> Result<(), Error> {
-    let status = workspace::status(command)?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Error::Failed {
-        command: workspace::shown(command),
-        status,
-    })
 }

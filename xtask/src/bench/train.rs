@@ -86,15 +86,7 @@ pub(super) fn build(backend: &str) -> Result<(), Error> {
     command
         .args(["build", "--quiet", "--release", "--package=emberlm"])
         .arg(format!("--features={backend}"));
-    let status = workspace::status(&mut command)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Error::Failed {
-            command: workspace::shown(&command),
-            status,
-        })
-    }
+    workspace::success(&mut command)
 }
 
 /// Ours and the peer's in turns, so that a change in the machine's load meets both.

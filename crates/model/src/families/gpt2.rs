@@ -130,36 +130,68 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         false,
         "cross-attention is not computed",
     )?;
-    let raw = sized(
-        fields.size_by_names(["max_position_embeddings", "n_positions"], 1024)?,
-        fields.size_by_names(["hidden_size", "n_embd"], 768)?,
-        fields.size_by_names(["num_hidden_layers", "n_layer"], 12)?,
-        fields.size_by_names(["num_attention_heads", "n_head"], 12)?,
+    let [seq_len, d_model, n_layers, heads] = read_sizes(fields, [1024, 768, 12, 12])?;
+    let raw = ModelConfig {
+        vocab_size: 50_257,
+        ..sized(seq_len, d_model, n_layers, heads)
+    };
+    read_common(fields, raw)
+}
+
+/// The context, width, layers and heads, with a type's defaults.
+pub(super) fn read_sizes(
+    fields: &Fields<'_>,
+    defaults: [usize; 4],
+) -> Result<[usize; 4], HuggingFaceError> {
+    let [seq_len, d_model, n_layers, heads] = defaults;
+    let sizes = [
+        fields.size_by_names(["max_position_embeddings", "n_positions"], seq_len)?,
+        fields.size_by_names(["hidden_size", "n_embd"], d_model)?,
+        fields.size_by_names(["num_hidden_layers", "n_layer"], n_layers)?,
+        fields.size_by_names(["num_attention_heads", "n_head"], heads)?,
+    ];
+    fields.divides("n_head", sizes[3], "n_embd", sizes[1])?;
+    Ok(sizes)
+}
+
+/// The other fields that GPT-2 and GPT-J share, over a type's defaults.
+pub(super) fn read_common(
+    fields: &Fields<'_>,
+    defaults: ModelConfig,
+) -> Result<ModelConfig, HuggingFaceError> {
+    let scale_residual = matches!(
+        defaults.init,
+        Init::Normal {
+            scale_residual: true,
+            ..
+        }
     );
-    fields.divides("n_head", raw.heads, "n_embd", raw.d_model)?;
     Ok(ModelConfig {
-        vocab_size: fields.size("vocab_size", 50_257)?,
+        vocab_size: fields.size("vocab_size", defaults.vocab_size)?,
         norm: Norm::Layer {
             bias: true,
             epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
         },
         feed_forward: FeedForward::Dense {
             activation: activation(fields, "activation_function", Activation::GeluTanh)?,
-            width: fields.optional_size("n_inner")?.unwrap_or(4 * raw.d_model),
+            width: fields
+                .optional_size("n_inner")?
+                .unwrap_or(4 * defaults.d_model),
         },
         head: Head {
-            tied: fields.flag("tie_word_embeddings", true)?,
-            ..raw.head
+            tied: fields.flag("tie_word_embeddings", defaults.head.tied)?,
+            ..defaults.head
         },
         init: Init::Normal {
             std: fields.number("initializer_range", 0.02)?,
-            scale_residual: true,
+            scale_residual,
         },
-        ..raw
+        ..defaults
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+/// The fields for [`read_sizes`] and [`read_common`].
+pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("n_positions", json!(config.seq_len));

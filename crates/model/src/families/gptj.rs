@@ -10,15 +10,15 @@
 use emberlm_kernels::{Activation, RotaryLayout};
 use serde_json::{Map, Value, json};
 
+use super::gpt2::{self, read_common, read_sizes};
 use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{
-    Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+    Biases, FeedForward, Head, ModelConfig, Norm, Position, RotaryScaling, Wiring,
 };
 use crate::error::HuggingFaceError;
 use crate::hugging_face::Exchange;
 use crate::hugging_face::fields::Fields;
-use crate::hugging_face::names::{activation, activation_name};
 use crate::weights::map::{Source, block_path};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -103,56 +103,24 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     if fields.has("rotary_dim") && fields.optional_size("rotary_dim")?.is_none() {
         return Err(fields.error("rotary_dim", "must be a whole number"));
     }
-    let raw = sized(
-        fields.size_by_names(["max_position_embeddings", "n_positions"], 2048)?,
-        fields.size_by_names(["hidden_size", "n_embd"], 4096)?,
-        fields.size_by_names(["num_hidden_layers", "n_layer"], 28)?,
-        fields.size_by_names(["num_attention_heads", "n_head"], 16)?,
-        fields.size("rotary_dim", 64)?,
-    );
-    fields.divides("n_head", raw.heads, "n_embd", raw.d_model)?;
-    Ok(ModelConfig {
-        vocab_size: fields.size("vocab_size", 50_400)?,
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
-        },
-        feed_forward: FeedForward::Dense {
-            activation: activation(fields, "activation_function", Activation::GeluTanh)?,
-            width: fields.optional_size("n_inner")?.unwrap_or(4 * raw.d_model),
-        },
-        head: Head {
-            tied: fields.flag("tie_word_embeddings", false)?,
-            ..raw.head
-        },
-        init: Init::Normal {
-            std: fields.number("initializer_range", 0.02)?,
-            scale_residual: false,
-        },
-        ..raw
-    })
+    let rotary_dims = fields.size("rotary_dim", 64)?;
+    let [seq_len, d_model, n_layers, heads] = read_sizes(fields, [2048, 4096, 28, 16])?;
+    let raw = ModelConfig {
+        vocab_size: 50_400,
+        ..sized(seq_len, d_model, n_layers, heads, rotary_dims)
+    };
+    read_common(fields, raw)
 }
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("n_positions", json!(config.seq_len));
-    set("n_embd", json!(config.d_model));
-    set("n_layer", json!(config.n_layers));
-    set("n_head", json!(config.heads));
-    set("n_inner", json!(config.feed_forward_width()));
-    set(
-        "activation_function",
-        json!(activation_name(config.activation())),
-    );
-    set("layer_norm_epsilon", json!(config.norm_epsilon()));
+    let mut fields = gpt2::write(config);
     if let Position::Rotary {
         dims,
         scaling: RotaryScaling::None,
         ..
     } = config.position
     {
-        set("rotary_dim", json!(dims));
+        fields.insert("rotary_dim".to_owned(), json!(dims));
     }
     fields
 }
