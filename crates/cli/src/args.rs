@@ -125,6 +125,9 @@ pub struct EvalArgs {
     /// Which part of the dataset
     #[arg(long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser())]
     pub split: Split,
+    /// Tokens of a window [default: the model's context, at most 4096]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub seq_len: Option<usize>,
     /// Windows at a time [default: about 4096 tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,

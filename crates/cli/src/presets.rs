@@ -38,6 +38,7 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
         },
         train: TrainConfig {
             from: from.to_owned(),
+            seq_len: if model.seq_len > 1024 { 1024 } else { 0 },
             steps: 100,
             micro_batch: 1,
             accumulation: 32,

@@ -39,6 +39,9 @@ pub struct TrainConfig {
     pub steps: usize,
     /// What first weights, data order and dropout are drawn from.
     pub seed: u64,
+    /// Tokens of a sequence, in training and evaluation; 0 for the model's whole context.
+    #[serde(default)]
+    pub seq_len: usize,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
     /// Micro-batches per step; the loss is the mean over all of a step's tokens.
@@ -81,6 +84,7 @@ impl Default for TrainConfig {
             from: PathBuf::new(),
             steps: 2000,
             seed: 1,
+            seq_len: 0,
             micro_batch: 12,
             accumulation: 1,
             learning_rate: 1e-3,
@@ -147,6 +151,19 @@ impl TrainConfig {
         let rule = format!("must be at most learning_rate = {}", self.learning_rate);
         let min = self.min_learning_rate;
         require("min_learning_rate", min, min <= self.learning_rate, &rule)
+    }
+
+    /// Tokens of a sequence for a model of a context.
+    ///
+    /// # Errors
+    /// They are more than the context.
+    pub fn sequence_tokens(&self, context: usize) -> Result<usize, TrainError> {
+        let rule = format!("must be at most the model's context of {context}");
+        require("seq_len", self.seq_len, self.seq_len <= context, &rule)?;
+        Ok(match self.seq_len {
+            0 => context,
+            tokens => tokens,
+        })
     }
 
     /// Sequences per step.

@@ -17,18 +17,20 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-/// Predicts every token of a split but its first, in windows of the model's length; of at most `max_tokens`.
+/// Predicts every token of a split but its first, in windows of `seq_len`, at most the model's context; of at most
+/// `max_tokens`.
 ///
 /// # Errors
 /// The split cannot be read, or has not even two tokens.
 pub fn evaluate<B: Backend>(
     decoder: &Decoder<B>,
     split: &TokenSplit,
+    seq_len: usize,
     batch: usize,
     max_tokens: Option<u64>,
 ) -> Result<Evaluation, TrainError> {
     let device = decoder.device();
-    let batches = eval_batches(split, decoder.config().seq_len, batch, max_tokens)?;
+    let batches = eval_batches(split, seq_len, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
     for batch in batches {
         let batch = to_tensors::<B>(batch?, &device);

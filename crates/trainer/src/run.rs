@@ -86,7 +86,8 @@ pub fn train<B: TrainingBackend>(
     let dataset = Dataset::open(&config.data.dataset)?;
     let model = resolve_model(&mut config, &dataset)?;
     let seed = config.train.seed;
-    let batches = TrainBatches::new(dataset.split(Split::Train)?, seed, model.seq_len)?;
+    let seq_len = config.train.sequence_tokens(model.seq_len)?;
+    let batches = TrainBatches::new(dataset.split(Split::Train)?, seed, seq_len)?;
     let validation = dataset.split(Split::Val)?;
     let decoder = match weights {
         Some(weights) => weights.reconfigured(&model)?,
@@ -105,7 +106,7 @@ pub fn train<B: TrainingBackend>(
     };
     let eval_loader = EvalLoader::<B::InnerBackend> {
         split: validation.clone(),
-        seq_len: model.seq_len,
+        seq_len,
         batch: config.train.eval_batch,
         max_tokens: (config.train.eval_tokens > 0).then_some(config.train.eval_tokens),
         device: device.clone(),
@@ -114,6 +115,7 @@ pub fn train<B: TrainingBackend>(
     let result = Arc::new(Mutex::new(None));
     let strategy = StepStrategy {
         config: config.train.clone(),
+        seq_len,
         run: run.to_owned(),
         description: Description {
             model: config.model.clone(),

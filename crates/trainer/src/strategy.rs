@@ -52,6 +52,8 @@ pub struct Progressed {
 pub struct StepStrategy<B: TrainingBackend> {
     /// How to train.
     pub config: TrainConfig,
+    /// Tokens of a sequence.
+    pub seq_len: usize,
     /// Where the run's files go.
     pub run: PathBuf,
     /// What the model is, for its checkpoints.

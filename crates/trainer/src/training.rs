@@ -216,6 +216,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             let found = evaluate(
                 &model.decoder,
                 &strategy.validation,
+                strategy.seq_len,
                 config.eval_batch,
                 most,
             )?;
@@ -287,7 +288,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
     }
 
     fn tokens(&self) -> u64 {
-        let seq_len = self.strategy.description.model.seq_len as u64;
+        let seq_len = self.strategy.seq_len as u64;
         self.progressed.step as u64 * self.strategy.config.step_sequences() * seq_len
     }
 

@@ -34,22 +34,39 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
             "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
         ));
     }
-    let seq_len = model.config().seq_len;
+    let seq_len = window(args.seq_len, model.config().seq_len)?;
     let evaluation = backend.run(Evaluate {
         model: &model,
         split: dataset.split(args.split)?,
+        seq_len,
         batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
     })??;
-    let report = Report::new(evaluation, manifest);
+    let report = Report::new(evaluation, seq_len, manifest);
     match args.json {
         true => print_json(&report),
         false => print(&report.table(manifest)),
     }
 }
 
+/// Longer contexts than this are not evaluated at their full length unless it is asked for: attention's scores grow with
+/// its square.
+const LONGEST_BY_DEFAULT: usize = 4096;
+
+/// Tokens of a window.
+fn window(asked: Option<usize>, context: usize) -> Result<usize, CliError> {
+    match asked {
+        Some(tokens) if tokens > context => Err(CliError::usage(format!(
+            "--seq-len {tokens}: the model's context is {context}"
+        ))),
+        Some(tokens) => Ok(tokens),
+        None => Ok(context.min(LONGEST_BY_DEFAULT)),
+    }
+}
+
 struct Evaluate<'a> {
     model: &'a Model,
     split: TokenSplit,
+    seq_len: usize,
     batch: usize,
 }
 
@@ -62,7 +79,7 @@ impl Job for Evaluate<'_> {
         let spinner = ProgressBar::new_spinner()
             .with_message(format!("evaluating {} tokens", HumanCount(targets)));
         spinner.enable_steady_tick(Duration::from_millis(200));
-        let evaluation = evaluate(&decoder, &self.split, self.batch, None);
+        let evaluation = evaluate(&decoder, &self.split, self.seq_len, self.batch, None);
         spinner.finish_and_clear();
         Ok(evaluation?)
     }
@@ -76,10 +93,13 @@ struct Report {
     /// Unknown where the manifest does not say how much text the tokens stand for.
     bits_per_byte: Option<f64>,
     tokens: u64,
+    /// Tokens of a window.
+    #[serde(skip)]
+    seq_len: usize,
 }
 
 impl Report {
-    fn new(evaluation: Evaluation, split: &SplitManifest) -> Self {
+    fn new(evaluation: Evaluation, seq_len: usize, split: &SplitManifest) -> Self {
         let Evaluation { loss, tokens } = evaluation;
         let bits = loss * tokens as f64 / std::f64::consts::LN_2;
         Self {
@@ -87,6 +107,7 @@ impl Report {
             perplexity: loss.exp(),
             bits_per_byte: (split.bytes > 0).then(|| bits / split.bytes as f64),
             tokens,
+            seq_len,
         }
     }
 
@@ -104,7 +125,8 @@ impl Report {
         if let Some(bits) = self.bits_per_byte {
             table.row(["bits per byte", &format!("{bits:.4}"), ""]);
         }
-        table.row(["tokens", &HumanCount(self.tokens).to_string(), "predicted"]);
+        let windows = format!("predicted, in windows of {}", self.seq_len);
+        table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
         table.render()
     }
 }
@@ -120,10 +142,14 @@ mod tests {
             ..SplitManifest::default()
         };
         let loss = 3.0 * std::f64::consts::LN_2;
-        let report = Report::new(Evaluation { loss, tokens: 20 }, &split);
+        let report = Report::new(Evaluation { loss, tokens: 20 }, 8, &split);
         assert!((report.perplexity - 8.0).abs() < 1e-12);
         assert!((report.bits_per_byte.unwrap() - 1.5).abs() < 1e-12);
-        let report = Report::new(Evaluation { loss, tokens: 20 }, &SplitManifest::default());
+        let report = Report::new(
+            Evaluation { loss, tokens: 20 },
+            8,
+            &SplitManifest::default(),
+        );
         assert_eq!(report.bits_per_byte, None);
     }
 }

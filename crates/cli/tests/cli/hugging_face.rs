@@ -280,7 +280,7 @@ fn with_byte_model() -> Sandbox {
     sandbox
 }
 
-const QUICK: &str = "--steps 3 --set train.accumulation=2 --set model.seq_len=16 --set train.eval_tokens=64 \
+const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16 --set train.eval_tokens=64 \
     --set train.sample_tokens=4 --renderer plain";
 
 #[test]
@@ -297,10 +297,12 @@ fn training_goes_on_from_a_hugging_face_model() {
         "{before} before, {after} after"
     );
     let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
+    // It learns from short sequences and keeps its context.
     assert!(
-        config.contains("from = \"hf\"") && config.contains("seq_len = 16"),
+        config.contains("from = \"hf\"") && config.contains("\nseq_len = 16\n"),
         "{config}"
     );
+    assert!(config.contains("\nseq_len = 64\n"), "{config}");
     // And from what came of it, without a name: the run is called after the model.
     let ran = sandbox.words(&format!("train --from run --data data {QUICK}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -398,5 +400,29 @@ fn a_setting_that_is_not_computed_is_named() {
     exit 1
     --- stderr
     error: config.json: `n_head` = 0: must be a whole number between 1 and 16777216
+    ");
+}
+
+#[test]
+fn windows_are_at_most_the_context() {
+    let sandbox = with_byte_model();
+    let losses = ["--seq-len 8", "--seq-len 64", ""].map(|option| {
+        let line = format!("eval own --data data --json {option}");
+        let report: Value = sandbox.words(&line).json();
+        assert!(report["tokens"].as_u64().unwrap() > 8);
+        report["loss"].as_f64().unwrap()
+    });
+    assert_eq!(losses[1], losses[2], "the context is 64");
+    assert_ne!(losses[0], losses[1]);
+    insta::assert_snapshot!(sandbox.words("eval own --data data --seq-len 65"), @r"
+    exit 2
+    --- stderr
+    error: --seq-len 65: the model's context is 64
+    ");
+    let ran = sandbox.words("train --from own --data data --out run --set train.seq_len=65");
+    insta::assert_snapshot!(ran, @r"
+    exit 1
+    --- stderr
+    error: train.seq_len = 65: must be at most the model's context of 64
     ");
 }
