@@ -6,7 +6,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::{AttentionKind, Init};
-use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
 use crate::checks::{host, relative, within};
 
@@ -14,20 +14,29 @@ use crate::checks::{host, relative, within};
 const SEQ: usize = 128;
 const VOCAB: usize = 31;
 
-/// Compares with flex.
+/// Compares the logits with flex's.
+pub fn check_logits<B: Backend>(device: &Device<B>) {
+    let (found, _) = logits::<B>(device);
+    let (expected, _) = logits::<Flex>(&Default::default());
+    compare("logits", &host(found), &host(expected));
+}
+
+/// Compares the logits and gradients with flex's.
 pub fn check<B: Backend>(device: &Device<B>) {
-    let found = logits_and_gradients::<B>(device);
-    let expected = logits_and_gradients::<Flex>(&Default::default());
-    for (what, (found, expected)) in ["logits", "gradient, layer 0", "gradient, layer 1"]
-        .iter()
-        .zip(found.iter().zip(&expected))
-    {
-        let error = relative(found, expected);
-        within(&format!("linear attention: {what}"), error, 2e-5);
+    check_logits::<Autodiff<B>>(device);
+    let found = gradients::<B>(device);
+    let expected = gradients::<Flex>(&Default::default());
+    for (layer, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        compare(&format!("gradient, layer {layer}"), found, expected);
     }
 }
 
-fn logits_and_gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 3] {
+fn compare(what: &str, found: &[f32], expected: &[f32]) {
+    let error = relative(found, expected);
+    within(&format!("linear attention: {what}"), error, 2e-5);
+}
+
+fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
     let config = DecoderConfig::try_from(ModelConfig {
         vocab_size: VOCAB,
         seq_len: SEQ,
@@ -46,17 +55,21 @@ fn logits_and_gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 3] {
         },
         ..families::preset("char-nano").unwrap().config
     });
-    let decoder = config.unwrap().init::<Autodiff<B>>(1, device);
-    let tokens = |factor: usize| {
-        let ids = (0..2 * SEQ).map(|i| ((i * i * factor + 3 * i) % VOCAB) as i64);
-        let data = TensorData::new(ids.collect::<Vec<_>>(), [2, SEQ]);
-        Tensor::<Autodiff<B>, 2, Int>::from_data(data, device)
-    };
-    let logits = host(decoder.forward(tokens(7)));
-    let grads = decoder.loss_sum(tokens(7), tokens(5)).backward();
-    let gradient = |layer: usize| {
+    let decoder = config.unwrap().init::<B>(1, device);
+    (decoder.forward(tokens(7, device)), decoder)
+}
+
+fn gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 2] {
+    let (_, decoder) = logits::<Autodiff<B>>(device);
+    let loss = decoder.loss_sum(tokens(7, device), tokens(5, device));
+    let grads = loss.backward();
+    [0, 1].map(|layer: usize| {
         let weight = decoder.blocks[layer].attention.qkv.weight.val();
         host(weight.grad(&grads).unwrap())
-    };
-    [logits, gradient(0), gradient(1)]
+    })
+}
+
+fn tokens<B: Backend>(factor: usize, device: &Device<B>) -> Tensor<B, 2, Int> {
+    let ids = (0..2 * SEQ).map(|i| ((i * i * factor + 3 * i) % VOCAB) as i64);
+    Tensor::from_data(TensorData::new(ids.collect::<Vec<_>>(), [2, SEQ]), device)
 }

@@ -123,7 +123,8 @@ fn linear_attention_on_ndarray() {
 #[cfg(feature = "vulkan")]
 #[test]
 fn linear_attention_on_vulkan() {
-    linear_attention::check::<burn::backend::Vulkan>(&vulkan_device());
+    // Its gradients are those of plain operations, and would take minutes to compile.
+    linear_attention::check_logits::<burn::backend::Vulkan>(&vulkan_device());
 }
 
 /// The kernels' own test of the activations on one more backend.
