@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use emberlm_kernels::Activation;
+use emberlm_kernels::{Activation, RotaryLayout};
 
 use crate::config::{
     AttentionKind, DropoutSite, FeedForward, ModelConfig, Norm, Position, RotaryScaling,
@@ -210,14 +210,29 @@ fn check_attention(raw: &ModelConfig) -> Result<(), ConfigError> {
     let Position::Rotary {
         dims,
         base,
+        layout,
         scaling,
-        ..
     } = raw.position
     else {
         return Ok(());
     };
-    if dims > raw.head_dim || !dims.is_multiple_of(2) {
-        let rule = format!("must be even and at most head_dim = {}", raw.head_dim);
+    let head_dim = raw.head_dim;
+    let (turned, rule) = match layout {
+        // As GPT-NeoX has it: of an odd number one element more turns, and the frequencies are by the odd number.
+        RotaryLayout::HalfSplit => (
+            dims.next_multiple_of(2),
+            format!("must be at most head_dim = {head_dim}, rounded up to even"),
+        ),
+        RotaryLayout::Interleaved => (
+            if dims.is_multiple_of(2) {
+                dims
+            } else {
+                usize::MAX
+            },
+            format!("must be even and at most head_dim = {head_dim}"),
+        ),
+    };
+    if turned > head_dim {
         return Err(ConfigError::new("position.dims", dims, rule));
     }
     if !(base.is_finite() && base > 0.0) {
@@ -323,16 +338,22 @@ mod tests {
     }
 
     #[test]
-    fn rotary_dims_are_even_and_within_the_head() {
-        let rotary = |dims| Position::Rotary {
+    fn rotary_dims_are_within_the_head() {
+        let rotary = |dims, layout| Position::Rotary {
             dims,
             base: 10_000.0,
-            layout: crate::RotaryLayout::HalfSplit,
+            layout,
             scaling: RotaryScaling::None,
         };
+        let (halves, neighbours) = (RotaryLayout::HalfSplit, RotaryLayout::Interleaved);
         let expected = "model.position.dims = 7: must be even and at most head_dim = 32";
-        assert_eq!(error_of(|c| c.position = rotary(7)), expected);
-        assert_eq!(error_of(|c| c.position = rotary(0)), "accepted");
+        assert_eq!(error_of(|c| c.position = rotary(7, neighbours)), expected);
+        let expected =
+            "model.position.dims = 33: must be at most head_dim = 32, rounded up to even";
+        assert_eq!(error_of(|c| c.position = rotary(33, halves)), expected);
+        for dims in [0, 7, 31] {
+            assert_eq!(error_of(|c| c.position = rotary(dims, halves)), "accepted");
+        }
     }
 
     #[test]

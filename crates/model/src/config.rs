@@ -146,7 +146,7 @@ pub enum Position {
     Sinusoidal,
     /// Rotated queries and keys (Su et al. 2021).
     Rotary {
-        /// How many elements of a head are rotated; 0 for all.
+        /// How many elements of a head are rotated, rounded up to whole pairs; 0 for all.
         #[serde(default)]
         dims: usize,
         /// The base of the frequencies `base^(-2i/dims)`.

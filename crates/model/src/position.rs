@@ -87,7 +87,7 @@ impl<B: Backend> RotaryTable<B> {
         else {
             return None;
         };
-        let pairs = dims / 2;
+        let pairs = dims.div_ceil(2);
         let table = |f: fn(f64) -> f64| {
             let values = (0..config.seq_len).flat_map(|position| {
                 (0..pairs).map(move |i| {

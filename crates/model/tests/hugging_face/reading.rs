@@ -10,7 +10,7 @@ use super::{changed, fixture, fixtures, stored};
 
 /// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
 /// width. The context is 64 throughout.
-const SIZES: [(&str, Family, [usize; 7]); 19] = [
+const SIZES: [(&str, Family, [usize; 7]); 20] = [
     ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
     ("gpt2-tied", Family::Gpt2, [71, 24, 2, 4, 4, 6, 96]),
     ("gpt2-untied", Family::Gpt2, [67, 24, 2, 3, 3, 8, 40]),
@@ -20,6 +20,7 @@ const SIZES: [(&str, Family, [usize; 7]); 19] = [
         Family::GptNeox,
         [71, 20, 3, 2, 2, 10, 36],
     ),
+    ("gpt_neox-odd", Family::GptNeox, [67, 30, 2, 3, 3, 10, 40]),
     (
         "gpt_neox-parallel",
         Family::GptNeox,
@@ -116,6 +117,7 @@ fn positions_are_those_of_each_type() {
     assert_eq!(as_is("gpt_neox-nobias"), (4, 1e4, half, none));
     assert_eq!(as_is("gpt_neox-hub"), (2, 1e4, half, none));
     assert_eq!(as_is("gpt_neox-sequential"), (8, 500.0, half, none));
+    assert_eq!(as_is("gpt_neox-odd"), (5, 100.0, half, none));
     let neighbours = RotaryLayout::Interleaved;
     assert_eq!(as_is("gptj-partial"), (4, 1e4, neighbours, none));
     assert_eq!(as_is("qwen2-tied"), (8, 1e6, half, none));

@@ -85,6 +85,7 @@ macro_rules! variants {
                 gpt_neox_sequential = "gpt_neox-sequential",
                 gpt_neox_hub = "gpt_neox-hub",
                 gpt_neox_nobias = "gpt_neox-nobias",
+                gpt_neox_odd = "gpt_neox-odd",
                 llama_scaled = "llama-scaled",
                 llama_bias = "llama-bias",
                 llama_oldconfig = "llama-oldconfig",
