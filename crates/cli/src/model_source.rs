@@ -139,6 +139,18 @@ impl Model {
         }
     }
 
+    /// The tokenizer, unless it is known without reading it to have this hash.
+    fn tokenizer_unless(&self, hash: &str) -> Result<Option<Tokenizer>, CliError> {
+        let known = match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.tokenizer.as_ref(),
+            Source::HuggingFace(_) => None,
+        };
+        match known {
+            Some(spec) if spec.hash == hash => Ok(None),
+            _ => self.tokenizer(),
+        }
+    }
+
     /// The ids that end a text: its tokenizer's, and what a Hugging Face configuration names beside it.
     pub fn stop_tokens(&self, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
         let mut ids: Vec<u32> = tokenizer
@@ -174,14 +186,10 @@ impl Model {
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), CliError> {
         let (model, data) = (self.path().display(), dataset.folder().display());
         let of_data = &dataset.manifest().tokenizer;
-        let same = match self.tokenizer_spec()? {
-            Some(of_model) if of_model.hash != of_data.hash => {
-                let tokenizer = self.tokenizer()?;
-                tokenizer.is_none_or(|of_model| of_model.agrees_with(dataset.tokenizer()))
-            }
-            _ => true,
-        };
-        if let (false, Some(of_model)) = (same, self.tokenizer_spec()?) {
+        if let Some(of_model) = self.tokenizer_unless(&of_data.hash)?
+            && !of_model.agrees_with(dataset.tokenizer())
+        {
+            let of_model = of_model.spec();
             let message = format!(
                 "{data} was made with another tokenizer than the model's: {} there, {} in {model}",
                 named(of_data),

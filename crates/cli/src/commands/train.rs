@@ -85,7 +85,7 @@ impl RendererArg {
 /// # Errors
 /// Whatever keeps the run from its end.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
-    let mut config = resolve(&args)?;
+    let (mut config, opened) = resolve(&args)?;
     if args.print_config {
         return print_config(config);
     }
@@ -104,7 +104,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
-    let from = open_from(&config)?;
+    let from = open_from(&config, opened)?;
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
     let text = |config: &RunConfig| run_config::to_toml(config).unwrap_or_default();
@@ -119,11 +119,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     report(&outcome)
 }
 
-/// The preset with everything that was said over it.
-fn resolve(args: &TrainArgs) -> Result<RunConfig, CliError> {
-    let base = match &args.from {
-        Some(from) => presets::fine_tuning(Model::open(from)?.config(), from),
-        None => presets::run(&args.preset)?,
+/// The preset, or the model to go on from, with everything that was said over it; and that model.
+fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
+    let model = args.from.as_deref().map(Model::open).transpose()?;
+    let base = match (&args.from, &model) {
+        (Some(from), Some(model)) => presets::fine_tuning(model.config(), from),
+        _ => presets::run(&args.preset)?,
     };
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
     if let Some(data) = &args.data {
@@ -134,7 +135,9 @@ fn resolve(args: &TrainArgs) -> Result<RunConfig, CliError> {
     train.seed = args.seed.unwrap_or(train.seed);
     train.eval_interval = args.eval_interval.unwrap_or(train.eval_interval);
     train.accumulation = args.accumulation.unwrap_or(train.accumulation);
-    Ok(config)
+    // A setting over it may name another.
+    let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
+    Ok((config, model))
 }
 
 /// What would be trained: with the dataset's vocabulary, where there is a dataset.
@@ -161,13 +164,17 @@ fn built_in_tales() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// The model that the run goes on from, if there is one; its tokens must be the dataset's.
-fn open_from(config: &RunConfig) -> Result<Option<Model>, CliError> {
+/// The model that the run goes on from, if there is one; its tokens must be the dataset's. Opening one reads all its
+/// weights for their hash, so it is not done again.
+fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>, CliError> {
     let from = &config.train.from;
     if from.as_os_str().is_empty() {
         return Ok(None);
     }
-    let model = Model::open(from)?;
+    let model = match opened {
+        Some(model) => model,
+        None => Model::open(from)?,
+    };
     model.check_dataset(&Dataset::open(&config.data.dataset)?)?;
     Ok(Some(model))
 }
