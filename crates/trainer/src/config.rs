@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 
+mod groups;
+mod kinds;
+
+pub use groups::{Group, Groups};
+pub use kinds::{OptimizerKind, Schedule};
+
 /// A whole run, as `config.toml` holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,40 +36,60 @@ pub struct DataConfig {
 
 /// How a run learns. One step is `accumulation` micro-batches and one update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
     /// The model whose weights the run begins with: a run's, a checkpoint's or a Hugging Face directory; empty for first weights.
-    #[serde(default)]
     pub from: PathBuf,
     /// Updates in all.
     pub steps: usize,
     /// What first weights, data order and dropout are drawn from.
     pub seed: u64,
     /// Tokens of a sequence, in training and evaluation; 0 for the model's whole context.
-    #[serde(default)]
     pub seq_len: usize,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
     /// Micro-batches per step; the loss is the mean over all of a step's tokens.
     pub accumulation: usize,
+    /// Keep only what each block takes, and compute its inside again for its gradients: less memory, more time.
+    pub recompute: bool,
     /// The rate after warm-up.
     pub learning_rate: f64,
-    /// The rate at the end of the cosine decay, and after it.
+    /// The rate at the end of the decay, and after it.
     pub min_learning_rate: f64,
+    /// How the rate goes from one to the other: constant, cosine, linear, inverse_sqrt or warmup_stable_decay.
+    pub schedule: Schedule,
     /// Steps of linear warm-up.
     pub warmup_steps: usize,
     /// The step at which the decay ends; 0 for the last.
     pub decay_steps: usize,
-    /// AdamW's decay of the first moment.
+    /// Of warmup_stable_decay: how many steps the decay takes at the end.
+    pub cooldown_steps: usize,
+    /// What turns gradients into updates: adamw, muon (matrices; AdamW the rest) or lion.
+    pub optimizer: OptimizerKind,
+    /// Decay of the first moment, of AdamW and Lion.
     pub beta1: f64,
-    /// AdamW's decay of the second moment.
+    /// Decay of AdamW's second moment, and of Lion's momentum.
     pub beta2: f64,
     /// AdamW's epsilon.
     pub epsilon: f64,
-    /// AdamW's decoupled weight decay, of matrices only.
+    /// Muon's decay of its momentum.
+    pub momentum: f64,
+    /// Decoupled weight decay; groups say of what.
     pub weight_decay: f64,
+    /// The part of a target's probability that is spread over all tokens, in training.
+    pub label_smoothing: f64,
+    /// The weight of the squared log of the softmax's denominator in the loss, in training (PaLM has 1e-4); 0 for none.
+    pub z_loss: f64,
+    /// The decay of a running average of the weights, which is evaluated and saved as the model; 0 for none.
+    pub ema: f64,
     /// The largest norm of all gradients together; 0 does not clip.
     pub clip_norm: f64,
+    /// Skip a step whose loss or gradient norm is so many standard deviations above the mean of its window; 0 skips none for that.
+    pub skip_deviations: f64,
+    /// Steps that the mean and the deviation are taken over.
+    pub skip_window: usize,
+    /// Steps skipped in a row that end the run; one is also skipped for a loss or norm that is no number.
+    pub skip_limit: usize,
     /// Steps between two lines of the log.
     pub log_interval: usize,
     /// Steps between two evaluations.
@@ -74,8 +100,14 @@ pub struct TrainConfig {
     pub eval_batch: usize,
     /// Steps between two checkpoints; one is written at the end as well.
     pub checkpoint_interval: usize,
+    /// How many of the newest checkpoints are kept; 0 for all.
+    pub keep_last: usize,
+    /// Keep the checkpoint of the lowest validation loss as well, and write one whenever there is a lower one.
+    pub keep_best: bool,
     /// Tokens of the sample written beside each evaluation; 0 for none.
     pub sample_tokens: usize,
+    /// What is different for some parameters.
+    pub groups: Groups,
 }
 
 impl Default for TrainConfig {
@@ -87,21 +119,35 @@ impl Default for TrainConfig {
             seq_len: 0,
             micro_batch: 12,
             accumulation: 1,
+            recompute: false,
             learning_rate: 1e-3,
             min_learning_rate: 1e-4,
+            schedule: Schedule::Cosine,
             warmup_steps: 100,
             decay_steps: 0,
+            cooldown_steps: 0,
+            optimizer: OptimizerKind::AdamW,
             beta1: 0.9,
             beta2: 0.99,
             epsilon: 1e-8,
+            momentum: 0.95,
             weight_decay: 0.1,
+            label_smoothing: 0.0,
+            z_loss: 0.0,
+            ema: 0.0,
             clip_norm: 1.0,
+            skip_deviations: 0.0,
+            skip_window: 128,
+            skip_limit: 10,
             log_interval: 10,
             eval_interval: 250,
             eval_tokens: 0,
             eval_batch: 16,
             checkpoint_interval: 1000,
+            keep_last: 0,
+            keep_best: false,
             sample_tokens: 120,
+            groups: Groups::default(),
         }
     }
 }
@@ -120,6 +166,8 @@ impl TrainConfig {
             ("eval_interval", self.eval_interval),
             ("eval_batch", self.eval_batch),
             ("checkpoint_interval", self.checkpoint_interval),
+            ("skip_window", self.skip_window),
+            ("skip_limit", self.skip_limit),
         ] {
             require(field, value, value >= 1, "must be at least 1")?;
         }
@@ -129,6 +177,8 @@ impl TrainConfig {
             ("min_learning_rate", self.min_learning_rate),
             ("weight_decay", self.weight_decay),
             ("clip_norm", self.clip_norm),
+            ("z_loss", self.z_loss),
+            ("skip_deviations", self.skip_deviations),
         ] {
             require(
                 field,
@@ -137,7 +187,13 @@ impl TrainConfig {
                 "must be 0 or above, and finite",
             )?;
         }
-        for (field, value) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+        for (field, value) in [
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+            ("momentum", self.momentum),
+            ("label_smoothing", self.label_smoothing),
+            ("ema", self.ema),
+        ] {
             let rule = "must be at least 0 and below 1";
             require(field, value, (0.0..1.0).contains(&value), rule)?;
         }
@@ -150,7 +206,8 @@ impl TrainConfig {
         )?;
         let rule = format!("must be at most learning_rate = {}", self.learning_rate);
         let min = self.min_learning_rate;
-        require("min_learning_rate", min, min <= self.learning_rate, &rule)
+        require("min_learning_rate", min, min <= self.learning_rate, &rule)?;
+        self.groups.check()
     }
 
     /// Tokens of a sequence for a model of a context.

@@ -1,35 +1,54 @@
 //! `events.jsonl`: what happened in a run, a line each.
+//!
+//! Lines with a `time` are of the machine: how fast it was, what it wrote, when it stopped. All others are a function
+//! of the configuration and the data alone, byte for byte, whether the run was stopped and resumed or not.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 
+mod log;
+
+pub use log::EventLog;
+
+/// A run's events.
+pub const EVENTS_FILE: &str = "events.jsonl";
+
 /// A line of `events.jsonl`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A logged step.
     Step {
-        /// Updates made.
+        /// Steps made.
         step: usize,
         /// Tokens trained on.
         tokens: u64,
         /// The step's mean loss, before its update.
         loss: f64,
+        /// `exp(loss)`.
+        perplexity: f64,
         /// Norm of all gradients together, before clipping.
         gradient_norm: f64,
         /// The update's rate.
         learning_rate: f64,
-        /// Speed since the line before.
-        tokens_per_second: f64,
+    },
+    /// A step that was computed, but whose update was not made.
+    Skipped {
+        /// Steps made, with this one.
+        step: usize,
+        /// The step's mean loss; none where it is no number.
+        loss: Option<f64>,
+        /// Norm of all gradients together; none where it is no number.
+        gradient_norm: Option<f64>,
+        /// Why.
+        reason: String,
     },
     /// An evaluation.
     Evaluation {
-        /// Updates made.
+        /// Steps made.
         step: usize,
         /// Mean loss over the validation tokens.
         loss: f64,
@@ -38,38 +57,118 @@ pub enum Event {
         /// Validation tokens.
         tokens: u64,
     },
-    /// A checkpoint was written.
-    Checkpoint {
-        /// Updates made.
+    /// What the model wrote.
+    Sample {
+        /// Steps made.
         step: usize,
+        /// The text.
+        text: String,
+    },
+    /// The run was begun, or resumed after `step`.
+    Begun {
+        /// Seconds since 1970.
+        time: f64,
+        /// Steps made before.
+        step: usize,
+        /// Steps in all.
+        steps: usize,
+        /// Where it is computed.
+        backend: String,
+        /// The program's.
+        version: String,
+        /// The lowest validation loss that any model can have, where it is known.
+        floor: Option<f64>,
+    },
+    /// How fast it goes.
+    Pace {
+        /// Seconds since 1970.
+        time: f64,
+        /// Steps made.
+        step: usize,
+        /// Since the line before.
+        tokens_per_second: f64,
+        /// The model's floating-point operations over what the machine's matrix product reaches, 0 to 1.
+        utilization: Option<f64>,
+        /// Resident memory now.
+        memory_mib: Option<u64>,
+        /// At this pace, to the last step.
+        seconds_left: f64,
+    },
+    /// A checkpoint is whole on disk.
+    Checkpoint {
+        /// Seconds since 1970.
+        time: f64,
+        /// The step it is of.
+        step: usize,
+    },
+    /// A checkpoint could not be written; the run goes on and will try again.
+    CheckpointFailed {
+        /// Seconds since 1970.
+        time: f64,
+        /// The step it was to be of.
+        step: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The run ended.
+    Ended {
+        /// Seconds since 1970.
+        time: f64,
+        /// Steps made.
+        step: usize,
+        /// How.
+        how: Ending,
     },
 }
 
-/// Writes events as they happen; each line reaches the file at once.
-pub struct EventLog {
-    path: PathBuf,
-    file: File,
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// At its last step.
+    Finished,
+    /// It was told to stop.
+    Interrupted,
+    /// By an error.
+    Failed,
 }
 
-impl EventLog {
-    /// A new log in a run directory.
-    ///
-    /// # Errors
-    /// The file cannot be created.
-    pub fn create(run: &Path) -> Result<Self, TrainError> {
-        let path = run.join("events.jsonl");
-        let file = File::create(&path).map_err(TrainError::file("create", &path))?;
-        Ok(Self { path, file })
+impl Event {
+    /// Steps made when it happened.
+    pub fn step(&self) -> usize {
+        match self {
+            Self::Step { step, .. }
+            | Self::Skipped { step, .. }
+            | Self::Evaluation { step, .. }
+            | Self::Sample { step, .. }
+            | Self::Begun { step, .. }
+            | Self::Pace { step, .. }
+            | Self::Checkpoint { step, .. }
+            | Self::CheckpointFailed { step, .. }
+            | Self::Ended { step, .. } => *step,
+        }
     }
+}
 
-    /// Adds a line.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
-        let failed = TrainError::file("write", &self.path);
-        let line = serde_json::to_string(event).map_err(std::io::Error::from);
-        line.and_then(|line| writeln!(self.file, "{line}"))
-            .map_err(failed)
-    }
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |time| time.as_millis() as f64 / 1e3)
+}
+
+/// A run's events so far. A last line that was not written whole is left out.
+///
+/// # Errors
+/// The file cannot be read, or another line is no event.
+pub fn read(run: &Path) -> Result<Vec<Event>, TrainError> {
+    let path = run.join(EVENTS_FILE);
+    let text = std::fs::read_to_string(&path).map_err(TrainError::file("read", &path))?;
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    text[..whole]
+        .lines()
+        .map(|line| {
+            serde_json::from_str(line)
+                .map_err(|error| TrainError::file("read", &path)(error.into()))
+        })
+        .collect()
 }

@@ -27,7 +27,7 @@ mod trainee;
 mod training;
 
 pub use burn::train::Interrupter;
-pub use config::{DataConfig, RunConfig, TrainConfig};
+pub use config::{DataConfig, Group, Groups, OptimizerKind, RunConfig, Schedule, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};
 pub use run::{Outcome, Renderer, train};

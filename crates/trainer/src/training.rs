@@ -21,7 +21,7 @@ use crate::checkpoint::{self, Best, Contents, State};
 use crate::clip::{clip_factor, global_norm};
 use crate::error::TrainError;
 use crate::evaluate::evaluate;
-use crate::events::{Event, EventLog};
+use crate::events::{Event, EventLog, now};
 use crate::metrics::Figures;
 use crate::optimizer::AdamW;
 use crate::sample::sample;
@@ -195,9 +195,19 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             step,
             tokens: self.tokens(),
             loss: figures.loss,
+            perplexity: figures.loss.exp(),
             gradient_norm: figures.gradient_norm,
             learning_rate: figures.learning_rate,
+        })?;
+        let left = self.strategy.config.steps - step;
+        let step_tokens = self.tokens() as f64 / step as f64;
+        self.record(&Event::Pace {
+            time: now(),
+            step,
             tokens_per_second: figures.tokens_per_second,
+            utilization: None,
+            memory_mib: None,
+            seconds_left: left as f64 * step_tokens / figures.tokens_per_second,
         })?;
         let item = self.item(figures);
         self.processor
@@ -249,6 +259,10 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 .join("samples")
                 .join(format!("step-{step:08}.txt"));
             std::fs::write(&path, &text).map_err(TrainError::file("write", &path))?;
+            self.record(&Event::Sample {
+                step,
+                text: text.clone(),
+            })?;
             self.progressed.sample = Some(text);
         }
         Ok(())
@@ -269,7 +283,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         };
         let path = checkpoint::write(&self.strategy.run, contents)?;
         self.progressed.checkpoint = Some(path);
-        self.record(&Event::Checkpoint { step })
+        self.record(&Event::Checkpoint { time: now(), step })
     }
 
     fn finish(&mut self, model: &Trainee<B>) -> Result<(), TrainError> {
