@@ -6,7 +6,7 @@ use burn::module::{AutodiffModule, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Device, Shape, Tensor, TensorData, TensorMetadata, TensorPrimitive};
 
 use emberlm_kernels::{AdamWStep, Backend, TrainingBackend, ops};
 use emberlm_model::weights::{HostTensor, ParamMapper, map_params};
@@ -65,30 +65,83 @@ impl<B: Backend> AdamW<B> {
         map_params::<A, M>(module, &mut update)
     }
 
-    /// The moments on the host: `PATH.moment1` and `PATH.moment2`, in the order of paths.
-    pub fn state(&self) -> Vec<(String, HostTensor)> {
-        let mut paths: Vec<&String> = self.moments.keys().collect();
-        paths.sort_unstable();
-        let mut state = Vec::with_capacity(2 * paths.len());
-        for path in paths {
-            let moments = &self.moments[path];
-            state.push((format!("{path}.moment1"), on_host::<B>(&moments.first)));
-            state.push((format!("{path}.moment2"), on_host::<B>(&moments.second)));
+    /// What the next update needs of the earlier ones: handles, not copies, so that another thread can write it.
+    pub fn snapshot(&self) -> Snapshot<B> {
+        let mut tensors = Vec::with_capacity(2 * self.moments.len());
+        for (path, moments) in &self.moments {
+            tensors.push((format!("{path}{FIRST}"), moments.first.clone()));
+            tensors.push((format!("{path}{SECOND}"), moments.second.clone()));
         }
-        state
+        tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Snapshot {
+            updates: self.step,
+            tensors,
+        }
+    }
+
+    /// Takes up where a snapshot was taken, from its tensors by name.
+    ///
+    /// # Errors
+    /// A tensor is of no moment, or the other moment of its parameter is missing: its name.
+    pub fn restore(
+        &mut self,
+        updates: u64,
+        tensors: impl IntoIterator<Item = (String, HostTensor)>,
+        device: &Device<B>,
+    ) -> Result<(), String> {
+        let mut tensors: HashMap<String, HostTensor> = tensors.into_iter().collect();
+        let firsts = tensors.keys().filter_map(|name| name.strip_suffix(FIRST));
+        let paths: Vec<String> = firsts.map(str::to_owned).collect();
+        self.moments.clear();
+        for path in paths {
+            let mut take = |suffix| {
+                let name = format!("{path}{suffix}");
+                tensors.remove(&name).ok_or(name)
+            };
+            let moments = Moments {
+                first: on_device::<B>(take(FIRST)?, device),
+                second: on_device::<B>(take(SECOND)?, device),
+            };
+            self.moments.insert(path, moments);
+        }
+        self.step = updates;
+        tensors.into_keys().next().map_or(Ok(()), Err)
+    }
+}
+
+const FIRST: &str = ".moment1";
+const SECOND: &str = ".moment2";
+
+/// What an optimizer carries from one update to the next.
+pub struct Snapshot<B: BurnBackend> {
+    /// Updates made.
+    pub updates: u64,
+    tensors: Vec<(String, FloatTensor<B>)>,
+}
+
+impl<B: BurnBackend> Snapshot<B> {
+    /// Its tensors on the host, in the order of their names: `PATH.moment1` and `PATH.moment2`.
+    pub fn on_host(&self) -> Vec<(String, HostTensor)> {
+        let tensors = self.tensors.iter();
+        tensors
+            .map(|(name, tensor)| (name.clone(), on_host::<B>(tensor)))
+            .collect()
     }
 }
 
 fn on_host<B: BurnBackend>(tensor: &FloatTensor<B>) -> HostTensor {
-    use burn::tensor::TensorMetadata;
     let shape = tensor.shape();
     let count = shape.num_elements();
-    let flat = B::float_reshape(tensor.clone(), burn::tensor::Shape::new([count]));
+    let flat = B::float_reshape(tensor.clone(), Shape::new([count]));
     let flat = Tensor::<B, 1>::from_primitive(TensorPrimitive::Float(flat));
     HostTensor {
         shape: shape.to_vec(),
         values: flat.into_data().iter::<f32>().collect(),
     }
+}
+
+fn on_device<B: BurnBackend>(tensor: HostTensor, device: &Device<B>) -> FloatTensor<B> {
+    B::float_from_data(TensorData::new(tensor.values, tensor.shape), device)
 }
 
 struct Update<'a, B: BurnBackend> {

@@ -272,7 +272,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let step = self.progressed.step;
         let contents = Contents {
             decoder: &model.valid().decoder,
-            optimizer: self.optimizer.state(),
+            optimizer: self.optimizer.snapshot().on_host(),
             description: &self.strategy.description,
             tokenizer: Some(&self.strategy.tokenizer),
             state: &State {
