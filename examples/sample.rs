@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = args.next().ok_or("usage: sample RUN [PROMPT]")?;
     let prompt = args.next().unwrap_or_else(|| "\n".to_owned());
 
-    let checkpoint = Checkpoint::newest(Path::new(&run))?.ok_or("the run has no checkpoint yet")?;
+    let newest = Checkpoint::newest(Path::new(&run), |damaged| eprintln!("{damaged}"))?;
+    let checkpoint = newest.ok_or("the run has no checkpoint yet")?;
     let decoder = checkpoint.decoder::<Backend>(&Default::default())?;
     let tokenizer = checkpoint
         .tokenizer()?

@@ -78,8 +78,7 @@ impl CliError {
             return ExitCode::SUCCESS;
         }
         let stderr = io::stderr();
-        let coloured =
-            stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        let coloured = coloured(&stderr);
         // Where stderr itself cannot be written to there is nobody left to tell.
         let _ = self.write(&mut stderr.lock(), coloured);
         match self.kind {
@@ -100,6 +99,21 @@ impl CliError {
         }
         Ok(())
     }
+}
+
+/// Whether what is written to stderr may be in colour.
+fn coloured(stderr: &io::Stderr) -> bool {
+    stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// Tells on stderr of something that did not keep the command from going on.
+pub fn warn(message: &str) {
+    let stderr = io::stderr();
+    let warning = match coloured(&stderr) {
+        true => AnsiColor::Yellow.on_default().bold(),
+        false => Style::new(),
+    };
+    let _ = writeln!(stderr.lock(), "{warning}warning{warning:#}: {message}");
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use emberlm_trainer::checkpoint::Checkpoint;
 use indicatif::HumanCount;
 use serde_json::Value;
 
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 
 /// A model whose configuration has been read.
 #[derive(Debug)]
@@ -44,7 +44,9 @@ impl Model {
             return Self::own(Checkpoint::open(path)?);
         }
         if holds("checkpoints") {
-            let newest = Checkpoint::newest(path)?;
+            let newest = Checkpoint::newest(path, |damaged| {
+                warn(&format!("{damaged}; using the one before"));
+            })?;
             return Self::own(newest.ok_or_else(|| no_checkpoint(path))?);
         }
         if holds(CONFIG_FILE) {

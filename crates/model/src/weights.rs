@@ -8,7 +8,7 @@ mod store;
 
 pub use element::Element;
 pub(crate) use load::{Naming, load};
-pub use load::{load_named, load_own};
+pub use load::{load_named, load_own, load_tensors};
 pub(crate) use save::write;
 pub use save::{HostTensor, Published, named_tensors, published, save_own};
 pub use store::TensorStore;

@@ -5,13 +5,17 @@
 //! | `model.safetensors` | the weights, by the decoder's paths |
 //! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
 //! | `tokenizer.json` | the tokenizer's own file, where it is not built in |
-//! | `optimizer.safetensors` | AdamW's moments, by the same paths |
+//! | `training.safetensors` | the weights that training goes on from, where `model.safetensors` holds their average |
+//! | `optimizer.safetensors` | the optimizer's moments, by the same paths |
 //! | `state.json` | where the run stood |
 //! | `manifest.json` | size and BLAKE3 of each of the others, written last |
 //!
 //! A model that has not been trained is the same without `optimizer.safetensors` and `state.json`.
+//!
+//! Map: [`mod@write`] makes one, [`writer`] does so beside training, [`keep`] removes old ones; here they are found and
+//! read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -21,10 +25,24 @@ use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::identity::DataIdentity;
+use crate::skip::Watch;
+
+pub mod keep;
+pub mod write;
+pub mod writer;
+
+pub use keep::{Keep, prune, sweep};
+pub use write::{About, Contents, write, write_untrained};
+pub use writer::{Writer, Written};
+
+/// Where a run's checkpoints are.
+pub const FOLDER: &str = "checkpoints";
 
 const MANIFEST: &str = "manifest.json";
 const MODEL: &str = "model.safetensors";
 const DESCRIPTION: &str = "model.json";
+const TRAINING: &str = "training.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 
@@ -39,15 +57,27 @@ pub struct Description {
 }
 
 /// Where a run stood.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Updates made: with the configuration, the whole position of a run.
+    /// Steps made: with the configuration, the whole position of a run in its data and its random numbers.
     pub step: usize,
+    /// Updates made: fewer, where steps were skipped.
+    #[serde(default)]
+    pub updates: u64,
     /// The newest validation loss, if there was an evaluation.
     pub validation_loss: Option<f64>,
     /// The lowest one, and the step it was seen at.
     pub best: Option<Best>,
+    /// What steps are compared with, to be skipped.
+    #[serde(default)]
+    pub watch: Watch,
+    /// What it is trained on.
+    #[serde(default)]
+    pub data: Option<DataIdentity>,
+    /// Where it was computed.
+    #[serde(default)]
+    pub backend: String,
 }
 
 /// The lowest validation loss so far.
@@ -81,131 +111,27 @@ pub struct Checkpoint {
     pub state: Option<State>,
 }
 
-/// What goes into a checkpoint.
-pub struct Contents<'a, B: Backend> {
-    /// The weights.
-    pub decoder: &'a Decoder<B>,
-    /// AdamW's moments.
-    pub optimizer: Vec<(String, weights::HostTensor)>,
-    /// What the weights are.
-    pub description: &'a Description,
-    /// The tokenizer that the description names, for its own file, if it has one.
-    pub tokenizer: Option<&'a Tokenizer>,
-    /// Where the run stands.
-    pub state: &'a State,
-}
-
-/// Writes a checkpoint into a run: beside its place, synced, then renamed. One of the same step is replaced.
-///
-/// # Errors
-/// A file cannot be written; nothing of it is left then.
-pub fn write<B: Backend>(run: &Path, contents: Contents<'_, B>) -> Result<PathBuf, TrainError> {
-    let folder = run.join("checkpoints");
-    let name = format!("step-{:08}", contents.state.step);
-    let (place, aside) = (folder.join(&name), folder.join(format!(".{name}.partial")));
-    remove(&aside)?;
-    fs::create_dir_all(&aside).map_err(TrainError::file("create", &aside))?;
-    let written = fill(&aside, contents).and_then(|()| {
-        remove(&place)?;
-        fs::rename(&aside, &place).map_err(TrainError::file("rename", &aside))?;
-        sync(&folder)
-    });
-    if written.is_err() {
-        // The first error is what the user needs to hear of.
-        let _ = fs::remove_dir_all(&aside);
-    }
-    written.map(|()| place)
-}
-
-fn remove(folder: &Path) -> Result<(), TrainError> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(TrainError::file("remove", folder)(error))
-        }
-        _ => Ok(()),
+impl Entry {
+    fn of(path: &Path) -> Result<Self, TrainError> {
+        let file = File::open(path).map_err(TrainError::file("open", path))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher
+            .update_reader(&file)
+            .map_err(TrainError::file("read", path))?;
+        Ok(Self {
+            bytes: hasher.count(),
+            blake3: hasher.finalize().to_string(),
+        })
     }
 }
 
-fn fill<B: Backend>(folder: &Path, contents: Contents<'_, B>) -> Result<(), TrainError> {
-    weights::save_own(&contents.optimizer, metadata(), &folder.join(OPTIMIZER))?;
-    write_json(&folder.join(STATE), contents.state)?;
-    let Contents {
-        decoder,
-        description,
-        tokenizer,
-        ..
-    } = contents;
-    write_model(folder, decoder, description, tokenizer, &[OPTIMIZER, STATE])
-}
-
-/// Writes a model that has not been trained into an existing directory.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn write_untrained<B: Backend>(
-    folder: &Path,
-    decoder: &Decoder<B>,
-    description: &Description,
-    tokenizer: Option<&Tokenizer>,
-) -> Result<(), TrainError> {
-    write_model(folder, decoder, description, tokenizer, &[])
-}
-
-/// Writes the model and, last, the manifest of its files and `others`.
-fn write_model<B: Backend>(
-    folder: &Path,
-    decoder: &Decoder<B>,
-    description: &Description,
-    tokenizer: Option<&Tokenizer>,
-    others: &[&'static str],
-) -> Result<(), TrainError> {
-    let tensors = weights::named_tensors(decoder);
-    weights::save_own(&tensors, metadata(), &folder.join(MODEL))?;
-    write_json(&folder.join(DESCRIPTION), description)?;
-    let mut names = vec![MODEL, DESCRIPTION];
-    names.extend(others);
-    if let Some(tokenizer) = tokenizer
-        && tokenizer.save(folder)?
-    {
-        names.push(TOKENIZER_FILE);
-    }
-    let mut manifest = Manifest::new();
-    for name in names {
-        let path = folder.join(name);
-        sync(&path)?;
-        manifest.insert(name.to_owned(), entry(&path)?);
-    }
-    let path = folder.join(MANIFEST);
-    write_json(&path, &manifest)?;
-    sync(&path)?;
-    sync(folder)
-}
-
-fn metadata() -> HashMap<String, String> {
-    HashMap::from([("format".to_owned(), "emberlm".to_owned())])
-}
-
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
-    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
-    text.and_then(|text| fs::write(path, text + "\n"))
-        .map_err(TrainError::file("write", path))
-}
-
-fn sync(path: &Path) -> Result<(), TrainError> {
-    let file = File::open(path).map_err(TrainError::file("open", path))?;
-    file.sync_all().map_err(TrainError::file("sync", path))
-}
-
-fn entry(path: &Path) -> Result<Entry, TrainError> {
-    let file = File::open(path).map_err(TrainError::file("open", path))?;
-    let mut hasher = blake3::Hasher::new();
-    hasher
-        .update_reader(&file)
-        .map_err(TrainError::file("read", path))?;
-    Ok(Entry {
-        bytes: hasher.count(),
-        blake3: hasher.finalize().to_string(),
-    })
+/// How much of a checkpoint is checked when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// What a model is used with; the rest by its size.
+    Model,
+    /// Every file.
+    All,
 }
 
 impl Checkpoint {
@@ -215,6 +141,10 @@ impl Checkpoint {
     /// # Errors
     /// A file is missing, unreadable, or not the one that was written.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
+        Self::checked(path, Depth::Model)
+    }
+
+    fn checked(path: &Path, depth: Depth) -> Result<Self, TrainError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
         for name in [MODEL, DESCRIPTION] {
             if !manifest.contains_key(name) {
@@ -222,18 +152,26 @@ impl Checkpoint {
                 return Err(broken(path, reason));
             }
         }
-        for name in [MODEL, DESCRIPTION, STATE, OPTIMIZER, TOKENIZER_FILE] {
+        let names = [
+            MODEL,
+            DESCRIPTION,
+            STATE,
+            TRAINING,
+            OPTIMIZER,
+            TOKENIZER_FILE,
+        ];
+        for name in names {
             let Some(expected) = manifest.get(name) else {
                 continue;
             };
             let file = path.join(name);
             let unread = |error: &dyn std::fmt::Display| broken(path, error.to_string());
             let same = match name {
-                OPTIMIZER => {
+                OPTIMIZER | TRAINING if depth == Depth::Model => {
                     let found = fs::metadata(&file).map_err(TrainError::file("read", &file));
                     found.map_err(|error| unread(&error))?.len() == expected.bytes
                 }
-                _ => entry(&file).map_err(|error| unread(&error))? == *expected,
+                _ => Entry::of(&file).map_err(|error| unread(&error))? == *expected,
             };
             if !same {
                 let reason = format!("{name} is not the file that was written");
@@ -248,32 +186,44 @@ impl Checkpoint {
         })
     }
 
-    /// The newest whole checkpoint of a run, if it has one. Damaged ones are passed over.
+    /// The newest whole checkpoint of a run, if it has one. `passed_over` is told of each newer one that is damaged.
     ///
     /// # Errors
     /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
-    pub fn newest(run: &Path) -> Result<Option<Self>, TrainError> {
-        let folder = run.join("checkpoints");
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(TrainError::file("read", folder)(error)),
-        };
-        let mut steps: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| step_of(path).is_some())
-            .collect();
-        steps.sort_unstable_by_key(|path| step_of(path));
-        let mut first_error = None;
-        for path in steps.iter().rev() {
-            match Self::open(path) {
-                Ok(checkpoint) => return Ok(Some(checkpoint)),
-                Err(error) => {
-                    first_error.get_or_insert(error);
+    pub fn newest(
+        run: &Path,
+        passed_over: impl FnMut(&TrainError),
+    ) -> Result<Option<Self>, TrainError> {
+        Self::newest_checked(run, Depth::Model, passed_over)
+    }
+
+    /// As [`Checkpoint::newest`], of those that a run can be resumed from; none where all are damaged.
+    ///
+    /// # Errors
+    /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
+    pub fn newest_to_resume(
+        run: &Path,
+        passed_over: impl FnMut(&TrainError),
+    ) -> Result<Option<Self>, TrainError> {
+        Self::newest_checked(run, Depth::All, passed_over)
+    }
+
+    fn newest_checked(
+        run: &Path,
+        depth: Depth,
+        mut passed_over: impl FnMut(&TrainError),
+    ) -> Result<Option<Self>, TrainError> {
+        let mut errors = Vec::new();
+        for (_, path) in keep::listed(run)?.into_iter().rev() {
+            match Self::checked(&path, depth) {
+                Ok(checkpoint) => {
+                    errors.iter().for_each(&mut passed_over);
+                    return Ok(Some(checkpoint));
                 }
+                Err(error) => errors.push(error),
             }
         }
-        first_error.map_or(Ok(None), Err)
+        errors.into_iter().next().map_or(Ok(None), Err)
     }
 
     /// What the model's token ids stand for, if that is known.
@@ -294,10 +244,52 @@ impl Checkpoint {
         &self,
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, TrainError> {
+        self.weights(MODEL, device)
+    }
+
+    /// The model with the weights that training goes on from: the same, unless those are an average.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::decoder`].
+    pub fn training_decoder<B: Backend>(
+        &self,
+        device: &burn::tensor::Device<B>,
+    ) -> Result<Decoder<B>, TrainError> {
+        let name = match self.holds_average() {
+            true => TRAINING,
+            false => MODEL,
+        };
+        self.weights(name, device)
+    }
+
+    /// Whether [`Checkpoint::decoder`] is an average of the weights.
+    pub fn holds_average(&self) -> bool {
+        self.path.join(TRAINING).exists()
+    }
+
+    fn weights<B: Backend>(
+        &self,
+        name: &str,
+        device: &burn::tensor::Device<B>,
+    ) -> Result<Decoder<B>, TrainError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
-        weights::load_own(config.blank::<B>(device), &self.path.join(MODEL))
+        weights::load_own(config.blank::<B>(device), &self.path.join(name))
             .map_err(|error| broken(&self.path, error.to_string()))
     }
+
+    /// What the optimizer carried, by name.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn optimizer(&self) -> Result<Vec<(String, weights::HostTensor)>, TrainError> {
+        weights::load_tensors(&self.path.join(OPTIMIZER))
+            .map_err(|error| broken(&self.path, error.to_string()))
+    }
+}
+
+/// What a checkpoint's directory is called.
+fn folder_name(step: usize) -> String {
+    format!("step-{step:08}")
 }
 
 /// The step of a checkpoint's directory name.
@@ -306,7 +298,7 @@ fn step_of(path: &Path) -> Option<usize> {
     name.strip_prefix("step-")?.parse().ok()
 }
 
-fn broken(path: &Path, reason: String) -> TrainError {
+pub(crate) fn broken(path: &Path, reason: String) -> TrainError {
     TrainError::Checkpoint {
         path: path.to_owned(),
         reason,

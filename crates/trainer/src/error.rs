@@ -52,6 +52,38 @@ pub enum TrainError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory holds no run.
+    #[error("{path} holds no run")]
+    NoRun {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another process trains the run.
+    #[error("{path} is being trained by process {process}")]
+    RunLocked {
+        /// The directory.
+        path: PathBuf,
+        /// Its number.
+        process: String,
+    },
+    /// A run cannot be resumed with what it is given.
+    #[error("{path} cannot be resumed: {reason}")]
+    Resume {
+        /// The directory.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+    /// The last checkpoint could not be written.
+    #[error("the run ended at step {step} without a checkpoint: {reason}{}", last_good(.last))]
+    NoCheckpoint {
+        /// The step.
+        step: usize,
+        /// Why.
+        reason: String,
+        /// The last one that was written.
+        last: Option<PathBuf>,
+    },
     /// A checkpoint that is not whole or not readable.
     #[error("{path} is not a whole checkpoint: {reason}")]
     Checkpoint {
@@ -60,17 +92,29 @@ pub enum TrainError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The loss is not a number any more.
-    #[error("the loss is {loss} at step {step}")]
+    /// Too many steps in a row had to be skipped.
+    #[error("{skipped} steps in a row were skipped, the last one, {step}, because {reason}{}", last_good(.last))]
     Diverged {
-        /// The step.
+        /// The last step.
         step: usize,
-        /// The loss.
-        loss: f64,
+        /// How many were skipped.
+        skipped: usize,
+        /// Why the last one was.
+        reason: String,
+        /// The last checkpoint that was written.
+        last: Option<PathBuf>,
     },
     /// The run was ended from the dashboard, at once.
     #[error("the run was killed from the dashboard, without a last checkpoint")]
     Killed,
+}
+
+/// The rest of a sentence that names a checkpoint.
+fn last_good(last: &Option<PathBuf>) -> String {
+    match last {
+        Some(path) => format!("; the last good checkpoint is {}", path.display()),
+        None => "; there is no checkpoint yet".to_owned(),
+    }
 }
 
 impl TrainError {

@@ -1,12 +1,15 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
-//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
-//! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
-//! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
-//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
+//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
+//! updates, with [`clip`]ping, and [`skip`] which steps are not made; `trainee` is the model as Burn's learner takes it
+//! and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which asks [`mod@evaluate`], measures its
+//! `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's [`dashboard`] or [`plain`] lines. A
+//! `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its [`folder`]. [`run`] puts them
+//! together, from the `begin`ning or by [`resume`], on data with an [`identity`].
 
 #![recursion_limit = "256"]
 
+mod begin;
 pub mod bench;
 pub mod checkpoint;
 pub mod clip;
@@ -15,14 +18,23 @@ pub mod dashboard;
 pub mod error;
 pub mod evaluate;
 pub mod events;
+pub mod folder;
+pub mod identity;
 mod loader;
 mod metrics;
+mod notes;
 pub mod optimizer;
+mod pace;
+pub mod peak;
 pub mod plain;
+mod recorder;
+pub mod resume;
 pub mod run;
 mod sample;
 pub mod schedule;
+pub mod skip;
 pub mod strategy;
+pub mod tensorboard;
 mod trainee;
 mod training;
 
@@ -30,4 +42,5 @@ pub use burn::train::Interrupter;
 pub use config::{DataConfig, Group, Groups, OptimizerKind, RunConfig, Schedule, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};
-pub use run::{Outcome, Renderer, train};
+pub use folder::RunFolder;
+pub use run::{Beginning, Outcome, Renderer, Surroundings, train};

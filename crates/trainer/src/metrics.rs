@@ -8,8 +8,8 @@ use burn::train::metric::{
     NumericEntry, SerializedEntry,
 };
 
-/// What there is to say about a logged step, or about an evaluation (the loss alone).
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What there is to say about a logged step, or about an evaluation (the loss and a sample).
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Mean loss in nats per token.
     pub loss: f64,
@@ -19,15 +19,23 @@ pub struct Figures {
     pub learning_rate: f64,
     /// Speed since the line before.
     pub tokens_per_second: f64,
+    /// The model's operations per second over those that the machine's matrix product reaches.
+    pub utilization: Option<f64>,
+    /// Resident memory now.
+    pub memory_mib: Option<u64>,
+    /// To the last step.
+    pub seconds_left: f64,
+    /// What was last said of the run.
+    pub note: Arc<str>,
+    /// What the model wrote.
+    pub sample: Arc<str>,
 }
 
 impl Figures {
     pub fn of_loss(loss: f64) -> Self {
         Self {
             loss,
-            gradient_norm: 0.0,
-            learning_rate: 0.0,
-            tokens_per_second: 0.0,
+            ..Self::default()
         }
     }
 }
@@ -42,7 +50,7 @@ impl ItemLazy for Figures {
 
 impl Adaptor<Figures> for Figures {
     fn adapt(&self) -> Self {
-        *self
+        self.clone()
     }
 }
 
@@ -65,6 +73,11 @@ pub const PERPLEXITY: &str = "Perplexity";
 pub const LEARNING_RATE: &str = "Learning rate";
 pub const GRADIENT_NORM: &str = "Gradient norm";
 pub const TOKENS_PER_SECOND: &str = "Tokens/s";
+pub const UTILIZATION: &str = "MFU";
+pub const MEMORY: &str = "Memory";
+pub const TIME_LEFT: &str = "Time left";
+pub const NOTE: &str = "Note";
+pub const SAMPLE: &str = "Sample";
 
 impl FigureMetric {
     fn new(name: &str, pick: fn(&Figures) -> f64, format: fn(f64) -> String) -> Self {
@@ -162,5 +175,105 @@ impl Numeric for FigureMetric {
             aggregated_value: self.sum / self.count.max(1) as f64,
             count: self.count,
         }
+    }
+}
+
+/// One of the figures as words.
+#[derive(Clone)]
+pub struct TextMetric {
+    name: MetricName,
+    pick: fn(&Figures) -> String,
+}
+
+impl TextMetric {
+    /// The model's floating-point operations over what the machine's matrix product reaches.
+    pub fn utilization() -> Self {
+        Self::new(UTILIZATION, |figures| {
+            let percent = figures
+                .utilization
+                .map(|part| format!("{:.1}%", 100.0 * part));
+            percent.unwrap_or_else(|| "not measured yet".to_owned())
+        })
+    }
+
+    /// Resident memory.
+    pub fn memory() -> Self {
+        Self::new(MEMORY, |figures| {
+            let memory = figures.memory_mib.map(|mib| format!("{mib} MiB"));
+            memory.unwrap_or_else(|| "unknown".to_owned())
+        })
+    }
+
+    pub fn time_left() -> Self {
+        Self::new(TIME_LEFT, |figures| duration(figures.seconds_left))
+    }
+
+    /// What was last said of the run.
+    pub fn note() -> Self {
+        Self::new(NOTE, |figures| figures.note.to_string())
+    }
+
+    /// What the model wrote, in one line.
+    pub fn sample() -> Self {
+        Self::new(SAMPLE, |figures| {
+            figures
+                .sample
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+    }
+
+    fn new(name: &str, pick: fn(&Figures) -> String) -> Self {
+        let name = Arc::new(name.to_owned());
+        Self { name, pick }
+    }
+}
+
+impl Metric for TextMetric {
+    type Input = Figures;
+
+    fn name(&self) -> MetricName {
+        self.name.clone()
+    }
+
+    fn update(&mut self, figures: &Figures, _metadata: &MetricMetadata) -> SerializedEntry {
+        let text = (self.pick)(figures);
+        SerializedEntry::new(text.clone(), text)
+    }
+
+    fn clear(&mut self) {}
+}
+
+/// A length of time in its two largest units.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    let (minutes, seconds) = (whole / 60, whole % 60);
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    let (days, hours) = (hours / 24, hours % 24);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {seconds:02} s"),
+        (0, _, _) => format!("{hours} h {minutes:02} min"),
+        _ => format!("{days} d {hours:02} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn times_have_two_units() {
+        let texts = [0.4, 59.4, 61.0, 3_600.0, 86_399.0, 200_000.0].map(duration);
+        let expected = [
+            "0 s",
+            "59 s",
+            "1 min 01 s",
+            "1 h 00 min",
+            "23 h 59 min",
+            "2 d 07 h",
+        ];
+        assert_eq!(texts, expected);
     }
 }

@@ -113,6 +113,7 @@ const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 
 /// What an optimizer carries from one update to the next.
+#[derive(Clone)]
 pub struct Snapshot<B: BurnBackend> {
     /// Updates made.
     pub updates: u64,

@@ -68,12 +68,13 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s",
+                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s  {} left",
                 figure(metrics::LOSS),
                 figure(metrics::PERPLEXITY),
                 figure(metrics::LEARNING_RATE),
                 figure(metrics::GRADIENT_NORM),
                 figure(metrics::TOKENS_PER_SECOND),
+                figure(metrics::TIME_LEFT),
             ),
         );
     }

@@ -1,9 +1,8 @@
 //! A run from its configuration to its result.
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use burn::optim::AdamWConfig;
 use burn::optim::lr_scheduler::constant::ConstantLr;
@@ -13,18 +12,24 @@ use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSpl
 use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::{Interrupter, Learner, SupervisedTraining, TrainingStrategy};
 use emberlm_data::{Dataset, Floor, Split, TrainBatches};
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::{ConfigError, Decoder, DecoderConfig};
 
-use crate::checkpoint::Description;
+use crate::begin::{Begun, Place};
+use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::events::{EventLog, now};
+use crate::folder::RunFolder;
 use crate::loader::{EvalLoader, Failure, TrainLoader};
-use crate::metrics::FigureMetric;
+use crate::metrics::{FigureMetric, TextMetric};
+use crate::notes::Notes;
 use crate::plain::PlainRenderer;
-use crate::strategy::{Progressed, StepStrategy};
+use crate::recorder::Recorder;
+use crate::strategy::{Position, Progressed, StepStrategy, lock};
+use crate::tensorboard::TensorBoard;
 use crate::trainee::Trainee;
-use crate::{dashboard, strategy};
+use crate::{dashboard, resume, strategy};
 
 /// How a run shows itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,97 +73,143 @@ pub fn resolve_model(
     Ok(checked)
 }
 
-/// Trains a model from given weights, or from its first ones. `render` gives the resolved configuration as it is written
-/// into the run.
+/// Where a run begins.
+pub enum Beginning<B: Backend> {
+    /// In a directory that holds no run yet.
+    New {
+        /// The directory.
+        run: PathBuf,
+        /// The weights to go on from; none for first ones.
+        weights: Option<Decoder<B>>,
+    },
+    /// In a run that was stopped.
+    Resumed {
+        /// Its directory.
+        folder: RunFolder,
+        /// Where it stood; none for one that was stopped before its first checkpoint.
+        checkpoint: Option<Checkpoint>,
+        /// The weights that such a run begins with again; none for first ones.
+        weights: Option<Decoder<B>>,
+    },
+}
+
+/// What surrounds a run and is none of its configuration.
+pub struct Surroundings<F> {
+    /// Gives the resolved configuration as it is written into the run.
+    pub render: F,
+    /// How it shows itself.
+    pub renderer: Renderer,
+    /// Whether it writes event files for TensorBoard as well.
+    pub tensorboard: bool,
+    /// Stops it.
+    pub interrupter: Interrupter,
+}
+
+/// Trains a model, from the beginning or from where it was stopped.
 ///
 /// # Errors
 /// Anything that stops it; a run that was interrupted is no error.
 pub fn train<B: TrainingBackend>(
     mut config: RunConfig,
-    weights: Option<Decoder<B>>,
-    run: &Path,
-    render: impl FnOnce(&RunConfig) -> String,
-    renderer: Renderer,
-    interrupter: Interrupter,
+    beginning: Beginning<B>,
+    surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
     device: Device<B>,
 ) -> Result<Outcome, TrainError> {
     config.train.check()?;
     let dataset = Dataset::open(&config.data.dataset)?;
+    if let Beginning::Resumed {
+        checkpoint: Some(checkpoint),
+        ..
+    } = &beginning
+    {
+        resume::check_dataset(checkpoint, &dataset)?;
+    }
     let model = resolve_model(&mut config, &dataset)?;
-    let seed = config.train.seed;
-    let seq_len = config.train.sequence_tokens(model.seq_len)?;
+    let (train, seed) = (&config.train, config.train.seed);
+    let seq_len = train.sequence_tokens(model.seq_len)?;
     let batches = TrainBatches::new(dataset.split(Split::Train)?, seed, seq_len)?;
     let validation = dataset.split(Split::Val)?;
-    let decoder = match weights {
-        Some(weights) => weights.reconfigured(&model)?,
-        None => model.init::<B>(seed, &device),
+    let floor = dataset.manifest().split(Split::Val).floor.clone();
+
+    let begun = Begun::<B>::new(beginning, &config, &model, &dataset, &device)?;
+    let text = (surroundings.render)(&config);
+    let (folder, events) = match begun.place {
+        Place::New(run) => {
+            let folder = RunFolder::create(&run, &text)?;
+            let events = EventLog::create(&run)?;
+            (folder, events)
+        }
+        Place::Resumed(folder) => {
+            folder.write_config(&text)?;
+            let events = EventLog::resume(folder.path(), begun.state.step)?;
+            (folder, events)
+        }
     };
-    create(run, &render(&config))?;
+    let run = folder.path().to_owned();
+    let tensorboard = match surroundings.tensorboard {
+        true => Some(TensorBoard::create(&run, now())?),
+        false => None,
+    };
+    let notes = Notes::new(surroundings.renderer == Renderer::Plain);
 
     let failure = Failure::default();
     let train_loader = TrainLoader::<B> {
         batches,
-        first_window: 0,
-        micro_batch: config.train.micro_batch,
-        windows: config.train.steps as u64 * config.train.step_sequences(),
+        first_window: begun.state.step as u64 * train.step_sequences(),
+        micro_batch: train.micro_batch,
+        windows: train.steps as u64 * train.step_sequences(),
         device: device.clone(),
         failure: failure.clone(),
     };
     let eval_loader = EvalLoader::<B::InnerBackend> {
         split: validation.clone(),
         seq_len,
-        batch: config.train.eval_batch,
-        max_tokens: (config.train.eval_tokens > 0).then_some(config.train.eval_tokens),
+        batch: train.eval_batch,
+        max_tokens: (train.eval_tokens > 0).then_some(train.eval_tokens),
         device: device.clone(),
         failure: failure.clone(),
     };
     let result = Arc::new(Mutex::new(None));
-    let strategy = StepStrategy {
-        config: config.train.clone(),
-        seq_len,
-        run: run.to_owned(),
+    let about = About {
         description: Description {
             model: config.model.clone(),
             tokenizer: Some(dataset.tokenizer().spec()),
         },
+        tokenizer: Some(dataset.tokenizer().clone()),
+    };
+    let strategy = StepStrategy {
+        config: train.clone(),
+        model,
+        seq_len,
+        run: run.clone(),
+        about: Arc::new(about),
         tokenizer: dataset.tokenizer().clone(),
         validation,
+        floor: floor.as_ref().map(|floor| floor.nats_per_token),
         device: device.clone(),
         failure,
+        position: Mutex::new(Some(Position {
+            optimizer: begun.optimizer,
+            state: begun.state,
+            recorder: Recorder::new(&run, events, tensorboard, notes, begun.checkpoint),
+        })),
         result: result.clone(),
     };
     launch(
-        Trainee { decoder },
+        Trainee {
+            decoder: begun.decoder,
+        },
         strategy,
         (Arc::new(train_loader), Arc::new(eval_loader)),
-        renderer,
-        interrupter,
+        surroundings.renderer,
+        surroundings.interrupter,
     );
-    let progressed = result
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take()
-        .unwrap_or(Err(TrainError::Killed))?;
+    let progressed = lock(&result).take().unwrap_or(Err(TrainError::Killed))?;
     Ok(Outcome {
-        run: run.to_owned(),
+        run,
         progressed,
-        floor: dataset.manifest().split(Split::Val).floor.clone(),
+        floor,
     })
-}
-
-/// Makes the run's directory with its configuration.
-fn create(run: &Path, config: &str) -> Result<(), TrainError> {
-    let file = run.join("config.toml");
-    if file.exists() {
-        return Err(TrainError::RunExists {
-            path: run.to_owned(),
-        });
-    }
-    for folder in ["checkpoints", "samples"] {
-        let folder = run.join(folder);
-        fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
-    }
-    fs::write(&file, config).map_err(TrainError::file("write", &file))
 }
 
 type Loaders<B> = (
@@ -188,6 +239,11 @@ fn launch<B: TrainingBackend>(
         .metric_train_numeric(FigureMetric::learning_rate())
         .metric_train_numeric(FigureMetric::gradient_norm())
         .metric_train_numeric(FigureMetric::tokens_per_second())
+        .metric_train(TextMetric::utilization())
+        .metric_train(TextMetric::memory())
+        .metric_train(TextMetric::time_left())
+        .metric_train(TextMetric::note())
+        .metric_valid(TextMetric::sample())
         .with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
     // The renderer closes when the result is dropped.
     match renderer {

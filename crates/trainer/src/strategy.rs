@@ -13,12 +13,15 @@ use burn::train::{
     SupervisedTrainingEventProcessor, TrainLoader, TrainingComponents, ValidLoader,
 };
 use emberlm_data::{TokenSplit, Tokenizer};
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::DecoderConfig;
 
-use crate::checkpoint::{Best, Description};
+use crate::checkpoint::{About, State};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::loader::Failure;
+use crate::optimizer::AdamW;
+use crate::recorder::Recorder;
 use crate::trainee::Trainee;
 use crate::training::Training;
 
@@ -34,40 +37,49 @@ pub type Components<B> = LearningComponentsMarker<
 /// What the loop has found out when it ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progressed {
-    /// Updates made.
-    pub step: usize,
-    /// The newest validation loss.
-    pub validation_loss: Option<f64>,
-    /// The lowest one.
-    pub best: Option<Best>,
+    /// Where the run stands.
+    pub state: State,
     /// The newest sample.
     pub sample: Option<String>,
-    /// The last checkpoint written.
+    /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
     /// Whether it was stopped before its last step.
     pub interrupted: bool,
 }
 
+/// Where the loop begins, besides the model.
+pub(crate) struct Position<B: Backend> {
+    pub(crate) optimizer: AdamW<B>,
+    pub(crate) state: State,
+    pub(crate) recorder: Recorder,
+}
+
 /// The loop's surroundings.
 pub struct StepStrategy<B: TrainingBackend> {
     /// How to train.
-    pub config: TrainConfig,
+    pub(crate) config: TrainConfig,
+    /// What is trained.
+    pub(crate) model: DecoderConfig,
     /// Tokens of a sequence.
-    pub seq_len: usize,
+    pub(crate) seq_len: usize,
     /// Where the run's files go.
-    pub run: PathBuf,
+    pub(crate) run: PathBuf,
     /// What the model is, for its checkpoints.
-    pub description: Description,
+    pub(crate) about: Arc<About>,
     /// What its samples are decoded with.
-    pub tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
     /// What it is validated on; empty for none.
-    pub validation: TokenSplit,
+    pub(crate) validation: TokenSplit,
+    /// The lowest validation loss that any model can have, where it is known.
+    pub(crate) floor: Option<f64>,
     /// Where to train.
-    pub device: Device<B>,
+    pub(crate) device: Device<B>,
     /// Where a loader leaves its error.
     pub(crate) failure: Failure,
+    /// Where the loop begins: taken when it does.
+    pub(crate) position: Mutex<Option<Position<B::InnerBackend>>>,
     /// What came of it: the loop has no other way out of Burn's learner.
-    pub result: Arc<Mutex<Option<Result<Progressed, TrainError>>>>,
+    pub(crate) result: Arc<Mutex<Option<Result<Progressed, TrainError>>>>,
 }
 
 pub(crate) type Processor<B> = SupervisedTrainingEventProcessor<Components<B>>;
@@ -85,11 +97,20 @@ impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrat
         // The learner's own copy would keep the update from happening in place.
         drop(learner);
         let (processor, interrupter) = (components.event_processor, components.interrupter);
-        let mut training = Training::new(self, processor, interrupter);
+        let position = lock(&self.position).take();
+        let Some(position) = position else {
+            // It has been trained already.
+            return (model, processor);
+        };
+        let mut training = Training::new(self, position, processor, interrupter);
         let (model, ended) = training.run(model, &mut train.iter());
         let result = ended.map(|()| training.progressed);
-        let mut slot = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = Some(result);
+        *lock(&self.result) = Some(result);
         (model, training.processor)
     }
+}
+
+/// What a mutex holds, also after another thread has panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

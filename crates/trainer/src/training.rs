@@ -2,46 +2,45 @@
 //!
 //! ```text
 //! step:  micro-batch ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the whole step)
-//!        one norm over all gradients ─► one clip ─► one rate ─► one AdamW update
+//!        one norm over all gradients ─► go or skip ─► one clip ─► one rate ─► one update
 //! every log_interval steps         figures ─► events.jsonl, renderer
 //! every eval_interval steps        validation loss and a sample
 //! every checkpoint_interval steps  a checkpoint; and at the end, also of an interrupted run
 //! ```
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::data::dataloader::Progress;
 use burn::module::AutodiffModule;
 use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::{ElementConversion, Tensor};
+use burn::tensor::Tensor;
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::count;
 
-use crate::checkpoint::{self, Best, Contents, State};
+use crate::checkpoint::{Best, Contents, Keep};
 use crate::clip::{clip_factor, global_norm};
 use crate::error::TrainError;
 use crate::evaluate::evaluate;
-use crate::events::{Event, EventLog, now};
+use crate::events::{Ending, Event, now};
 use crate::metrics::Figures;
 use crate::optimizer::AdamW;
+use crate::pace::Pace;
+use crate::recorder::Recorder;
 use crate::sample::sample;
 use crate::schedule::learning_rate;
-use crate::strategy::{Processor, Progressed, StepStrategy};
+use crate::skip::Verdict;
+use crate::strategy::{Position, Processor, Progressed, StepStrategy};
 use crate::trainee::{TokenBatch, Trainee};
 
-/// What was trained since the last line of the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    tokens: usize,
-    seconds: f64,
-}
-
-/// What a step leaves on the device.
-struct Stepped<B: TrainingBackend> {
-    /// The mean loss over the step's tokens, `[1]`.
-    loss: Tensor<B::InnerBackend, 1>,
-    /// The norm of all gradients before clipping, `[1]`.
-    norm: Option<Tensor<B::InnerBackend, 1>>,
+/// What a step has found out.
+#[derive(Clone, Copy, Debug)]
+struct Stepped {
+    /// The mean loss over the step's tokens.
+    loss: f64,
+    /// The norm of all gradients before clipping.
+    norm: f64,
     rate: f64,
 }
 
@@ -52,25 +51,35 @@ pub(crate) struct Training<'a, B: TrainingBackend> {
     pub(crate) processor: Processor<B>,
     interrupter: Interrupter,
     pub(crate) progressed: Progressed,
-    since_line: Pace,
-    events: Option<EventLog>,
+    recorder: Recorder,
+    pace: Pace,
 }
 
 impl<'a, B: TrainingBackend> Training<'a, B> {
-    /// A loop that has not begun.
+    /// A loop that stands at a position.
     pub(crate) fn new(
         strategy: &'a StepStrategy<B>,
+        position: Position<B::InnerBackend>,
         processor: Processor<B>,
         interrupter: Interrupter,
     ) -> Self {
+        let Position {
+            optimizer,
+            state,
+            recorder,
+        } = position;
+        let flops = count::flops_per_token(&strategy.model).training;
         Self {
             strategy,
-            optimizer: AdamW::new(&strategy.config),
+            optimizer,
             processor,
             interrupter,
-            progressed: Progressed::default(),
-            since_line: Pace::default(),
-            events: None,
+            pace: Pace::new(state.step, flops),
+            progressed: Progressed {
+                state,
+                ..Progressed::default()
+            },
+            recorder,
         }
     }
 
@@ -80,11 +89,48 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         mut model: Trainee<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> (Trainee<B>, Result<(), TrainError>) {
-        match EventLog::create(&self.strategy.run) {
-            Ok(log) => self.events = Some(log),
-            Err(error) => return (model, Err(error)),
-        }
-        while self.progressed.step < self.strategy.config.steps {
+        let begun_at = self.step();
+        self.recorder.record(&Event::Begun {
+            time: now(),
+            step: begun_at,
+            steps: self.strategy.config.steps,
+            backend: self.progressed.state.backend.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            floor: self.strategy.floor,
+        });
+        let result;
+        (model, result) = self.steps(model, batches);
+        let saved = match &result {
+            // The weights led to what had to be skipped: the checkpoint before is better.
+            Err(TrainError::Diverged { .. }) => Ok(()),
+            // There is nothing that was not there before.
+            _ if self.step() == begun_at => Ok(()),
+            _ => self.save_last(&model),
+        };
+        let result = result.and(saved);
+        // A checkpoint in progress is whole or absent in any case; waiting makes it whole.
+        self.recorder.wait();
+        let how = match &result {
+            Err(_) => Ending::Failed,
+            Ok(()) if self.progressed.interrupted => Ending::Interrupted,
+            Ok(()) => Ending::Finished,
+        };
+        self.recorder.record(&Event::Ended {
+            time: now(),
+            step: self.step(),
+            how,
+        });
+        let flushed = self.recorder.flush();
+        self.progressed.checkpoint = self.recorder.newest.clone();
+        (model, result.and(flushed))
+    }
+
+    fn steps(
+        &mut self,
+        mut model: Trainee<B>,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+    ) -> (Trainee<B>, Result<(), TrainError>) {
+        while self.step() < self.strategy.config.steps {
             if self.interrupter.should_stop() {
                 self.progressed.interrupted = true;
                 break;
@@ -94,14 +140,21 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 Err(error) => return (model, Err(error)),
             };
             let started = Instant::now();
-            let (updated, stepped) = self.step(model, micro_batches);
+            let tokens = micro_batches.iter().map(TokenBatch::count).sum();
+            let (updated, stepped) = self.update(model, micro_batches, tokens);
             model = updated;
-            if let Err(error) = self.after_step(&model, stepped, started) {
+            self.pace.add(tokens, started);
+            let after = stepped.and_then(|stepped| self.after_step(&model, stepped));
+            if let Err(error) = after {
                 return (model, Err(error));
             }
         }
-        let ended = self.finish(&model);
-        (model, ended)
+        (model, Ok(()))
+    }
+
+    /// Steps made.
+    fn step(&self) -> usize {
+        self.progressed.state.step
     }
 
     /// The next step's micro-batches.
@@ -117,110 +170,145 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         }
     }
 
-    /// One update.
-    fn step(
+    /// One step: an update, unless it has to be skipped.
+    fn update(
         &mut self,
         model: Trainee<B>,
         micro_batches: Vec<TokenBatch<B>>,
-    ) -> (Trainee<B>, Stepped<B>) {
+        tokens: usize,
+    ) -> (Trainee<B>, Result<Option<Stepped>, TrainError>) {
         let config = &self.strategy.config;
-        let rate = learning_rate(config, self.progressed.step);
-        let tokens: usize = micro_batches.iter().map(TokenBatch::count).sum();
+        let rate = learning_rate(config, self.step());
         self.seed_dropout();
         let (loss, grads) = accumulate(&model, micro_batches, tokens);
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
             .and_then(|norm| clip_factor(norm, config.clip_norm));
+        // Reading waits for the device: whether the step is one to be skipped must be known before the update.
+        let (loss, norm) = read(loss, norm);
+        self.progressed.state.step += 1;
+        let verdict = self.progressed.state.watch.judge(loss, norm, config);
+        if let Verdict::Skip { reason } = verdict {
+            return (model, self.skip(loss, norm, reason).map(|()| None));
+        }
         let model = self.optimizer.update::<B, _>(model, grads, factor, rate);
-        self.progressed.step += 1;
-        self.since_line.tokens += tokens;
-        (model, Stepped { loss, norm, rate })
+        (model, Ok(Some(Stepped { loss, norm, rate })))
     }
 
     /// Dropout is a function of the seed and the step, so that nothing of it has to be carried.
     fn seed_dropout(&self) {
         let seed = self.strategy.config.seed;
-        let step = self.progressed.step as u64;
+        let step = self.step() as u64;
         // The golden ratio's bits keep neighbouring seeds and steps apart.
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step;
         B::seed(&self.strategy.device, mixed);
+    }
+
+    /// Tells of a step that was skipped.
+    fn skip(&mut self, loss: f64, norm: f64, reason: String) -> Result<(), TrainError> {
+        let step = self.step();
+        let number = |x: f64| x.is_finite().then_some(x);
+        self.recorder.record(&Event::Skipped {
+            step,
+            loss: number(loss),
+            gradient_norm: number(norm),
+            reason: reason.clone(),
+        });
+        let skipped = self.progressed.state.watch.in_a_row;
+        if skipped >= self.strategy.config.skip_limit {
+            self.recorder.wait();
+            return Err(TrainError::Diverged {
+                step,
+                skipped,
+                reason,
+                last: self.recorder.newest.clone(),
+            });
+        }
+        self.recorder
+            .notes
+            .say(format!("warning: step {step} was skipped: {reason}"));
+        Ok(())
     }
 
     /// Logs, evaluates and saves as the intervals say.
     fn after_step(
         &mut self,
         model: &Trainee<B>,
-        stepped: Stepped<B>,
-        started: Instant,
+        stepped: Option<Stepped>,
     ) -> Result<(), TrainError> {
         let config = &self.strategy.config;
-        let step = self.progressed.step;
+        let step = self.step();
         let last = step == config.steps;
+        self.recorder.look();
         let logged = last || step == 1 || step.is_multiple_of(config.log_interval);
-        // Reading the loss waits for the device, so that the time is that of finished work.
-        let read = logged.then(|| self.read(stepped));
-        self.since_line.seconds += started.elapsed().as_secs_f64();
-        if let Some(figures) = read {
-            self.log(figures)?;
+        if let Some(stepped) = stepped.filter(|_| logged) {
+            self.log(stepped);
         }
+        let mut due =
+            step.is_multiple_of(config.checkpoint_interval) || (self.recorder.owed && logged);
         if last || step.is_multiple_of(config.eval_interval) {
-            self.validate(model)?;
+            let better = self.validate(model)?;
+            due |= better && config.keep_best;
         }
         // The last step's checkpoint is written at the end, as an interrupted run's is.
-        if !last && step.is_multiple_of(config.checkpoint_interval) {
-            self.save(model)?;
+        if due && !last {
+            let (contents, keep) = (self.contents(model), self.keep());
+            self.recorder.save(contents, keep);
         }
         Ok(())
     }
 
-    fn read(&self, stepped: Stepped<B>) -> Figures {
-        Figures {
-            loss: stepped.loss.into_scalar().elem(),
-            gradient_norm: stepped.norm.map_or(0.0, |norm| norm.into_scalar().elem()),
-            learning_rate: stepped.rate,
-            tokens_per_second: 0.0,
-        }
-    }
-
-    fn log(&mut self, mut figures: Figures) -> Result<(), TrainError> {
-        let step = self.progressed.step;
-        if !figures.loss.is_finite() {
-            let loss = figures.loss;
-            return Err(TrainError::Diverged { step, loss });
-        }
-        let pace = std::mem::take(&mut self.since_line);
-        figures.tokens_per_second = pace.tokens as f64 / pace.seconds.max(f64::EPSILON);
-        self.record(&Event::Step {
+    fn log(&mut self, stepped: Stepped) {
+        let step = self.step();
+        let perplexity = stepped.loss.exp();
+        self.recorder.record(&Event::Step {
             step,
             tokens: self.tokens(),
-            loss: figures.loss,
-            perplexity: figures.loss.exp(),
-            gradient_norm: figures.gradient_norm,
-            learning_rate: figures.learning_rate,
-        })?;
-        let left = self.strategy.config.steps - step;
-        let step_tokens = self.tokens() as f64 / step as f64;
-        self.record(&Event::Pace {
+            loss: stepped.loss,
+            perplexity,
+            gradient_norm: stepped.norm,
+            learning_rate: stepped.rate,
+        });
+        let steps = self.strategy.config.steps;
+        let device = &self.strategy.device;
+        let pace = self.pace.line::<B::InnerBackend>(step, steps, device);
+        self.recorder.record(&Event::Pace {
             time: now(),
             step,
-            tokens_per_second: figures.tokens_per_second,
-            utilization: None,
-            memory_mib: None,
-            seconds_left: left as f64 * step_tokens / figures.tokens_per_second,
-        })?;
+            tokens_per_second: pace.tokens_per_second,
+            utilization: pace.utilization,
+            memory_mib: pace.memory_mib,
+            seconds_left: pace.seconds_left,
+        });
+        let figures = Figures {
+            loss: stepped.loss,
+            gradient_norm: stepped.norm,
+            learning_rate: stepped.rate,
+            tokens_per_second: pace.tokens_per_second,
+            utilization: pace.utilization,
+            memory_mib: pace.memory_mib,
+            seconds_left: pace.seconds_left,
+            note: self.recorder.notes.newest().into(),
+            sample: "".into(),
+        };
         let item = self.item(figures);
         self.processor
             .process_train(LearnerEvent::ProcessedItem(item));
-        Ok(())
     }
 
-    /// Evaluates, and lets the model write.
-    fn validate(&mut self, model: &Trainee<B>) -> Result<(), TrainError> {
+    /// Evaluates, and lets the model write. Whether the loss is the lowest so far.
+    fn validate(&mut self, model: &Trainee<B>) -> Result<bool, TrainError> {
         let strategy = self.strategy;
         let config = &strategy.config;
-        let step = self.progressed.step;
+        let step = self.step();
         let model = model.valid();
+        let mut text = None;
+        if config.sample_tokens > 0 {
+            let (tokenizer, tokens) = (&strategy.tokenizer, config.sample_tokens);
+            text = Some(sample(&model.decoder, tokenizer, tokens, config.seed)?);
+        }
+        let mut better = false;
         if !strategy.validation.is_empty() {
             let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
             let found = evaluate(
@@ -230,95 +318,97 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 config.eval_batch,
                 most,
             )?;
-            self.progressed.validation_loss = Some(found.loss);
-            if self
-                .progressed
-                .best
-                .is_none_or(|best| found.loss < best.loss)
-            {
-                let loss = found.loss;
-                self.progressed.best = Some(Best { loss, step });
+            let loss = found.loss;
+            let state = &mut self.progressed.state;
+            state.validation_loss = Some(loss);
+            better = state.best.is_none_or(|best| loss < best.loss);
+            if better {
+                state.best = Some(Best { loss, step });
             }
-            self.record(&Event::Evaluation {
+            self.recorder.record(&Event::Evaluation {
                 step,
-                loss: found.loss,
-                perplexity: found.loss.exp(),
+                loss,
+                perplexity: loss.exp(),
                 tokens: found.tokens,
-            })?;
-            let item = self.item(Figures::of_loss(found.loss));
+            });
+            let item = self.item(Figures {
+                sample: text.as_deref().unwrap_or_default().into(),
+                ..Figures::of_loss(loss)
+            });
             self.processor
                 .process_valid(LearnerEvent::ProcessedItem(item));
             let round = step.div_ceil(config.eval_interval);
             self.processor.process_valid(LearnerEvent::EndEpoch(round));
         }
-        if config.sample_tokens > 0 {
-            let (tokenizer, tokens) = (&strategy.tokenizer, config.sample_tokens);
-            let text = sample(&model.decoder, tokenizer, tokens, config.seed)?;
-            let path = strategy
-                .run
-                .join("samples")
-                .join(format!("step-{step:08}.txt"));
-            std::fs::write(&path, &text).map_err(TrainError::file("write", &path))?;
-            self.record(&Event::Sample {
-                step,
-                text: text.clone(),
-            })?;
-            self.progressed.sample = Some(text);
+        if let Some(text) = text {
+            self.keep_sample(step, text);
         }
-        Ok(())
+        Ok(better)
     }
 
-    fn save(&mut self, model: &Trainee<B>) -> Result<(), TrainError> {
-        let step = self.progressed.step;
-        let contents = Contents {
-            decoder: &model.valid().decoder,
-            optimizer: self.optimizer.snapshot().on_host(),
-            description: &self.strategy.description,
-            tokenizer: Some(&self.strategy.tokenizer),
-            state: &State {
-                step,
-                validation_loss: self.progressed.validation_loss,
-                best: self.progressed.best,
-            },
-        };
-        let path = checkpoint::write(&self.strategy.run, contents)?;
-        self.progressed.checkpoint = Some(path);
-        self.record(&Event::Checkpoint { time: now(), step })
+    fn keep_sample(&mut self, step: usize, text: String) {
+        let folder = self.strategy.run.join("samples");
+        let path = folder.join(format!("step-{step:08}.txt"));
+        // It is in the events as well: a disk that is full should not end the run for it.
+        if let Err(error) = std::fs::write(&path, &text) {
+            let said = format!("warning: {}: {error}", path.display());
+            self.recorder.notes.say(said);
+        }
+        self.recorder.record(&Event::Sample {
+            step,
+            text: text.clone(),
+        });
+        self.progressed.sample = Some(text);
     }
 
-    fn finish(&mut self, model: &Trainee<B>) -> Result<(), TrainError> {
-        // A run interrupted before its first step has nothing worth keeping.
-        if self.progressed.step == 0 {
-            return Ok(());
+    fn contents(&self, model: &Trainee<B>) -> Contents<B::InnerBackend> {
+        let optimizer = self.optimizer.snapshot();
+        let mut state = self.progressed.state.clone();
+        state.updates = optimizer.updates;
+        Contents {
+            decoder: model.valid().decoder,
+            training: None,
+            optimizer,
+            about: Arc::clone(&self.strategy.about),
+            state,
         }
-        self.save(model)
     }
 
-    fn record(&mut self, event: &Event) -> Result<(), TrainError> {
-        match &mut self.events {
-            Some(events) => events.write(event),
-            None => Ok(()),
+    fn keep(&self) -> Keep {
+        let config = &self.strategy.config;
+        let best = self.progressed.state.best.filter(|_| config.keep_best);
+        Keep {
+            last: config.keep_last,
+            best: best.map(|best| best.step),
         }
+    }
+
+    fn save_last(&mut self, model: &Trainee<B>) -> Result<(), TrainError> {
+        let keep = self.keep();
+        let contents = self.contents(model);
+        self.recorder
+            .save_last(self.step(), keep, || contents.clone())
     }
 
     fn tokens(&self) -> u64 {
         let seq_len = self.strategy.seq_len as u64;
-        self.progressed.step as u64 * self.strategy.config.step_sequences() * seq_len
+        self.step() as u64 * self.strategy.config.step_sequences() * seq_len
     }
 
     /// Figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
     fn item(&self, figures: Figures) -> TrainingItem<Figures> {
         let config = &self.strategy.config;
-        let step = self.progressed.step;
+        let step = self.step();
         let interval = config.eval_interval.min(config.steps);
         let round = step.div_ceil(interval);
         let within = step - (round - 1) * interval;
+        let rate = figures.learning_rate;
         TrainingItem::new(
             figures,
             Progress::new(within, interval),
             Progress::new(round, config.steps.div_ceil(interval)),
             Some(step),
-            Some(figures.learning_rate),
+            Some(rate),
         )
     }
 }
@@ -341,4 +431,14 @@ fn accumulate<B: TrainingBackend>(
     }
     let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
     (loss, accumulator.grads())
+}
+
+/// Loss and norm on the host, in one transfer.
+fn read<B: emberlm_kernels::Backend>(loss: Tensor<B, 1>, norm: Option<Tensor<B, 1>>) -> (f64, f64) {
+    let norm = norm.unwrap_or_else(|| Tensor::zeros([1], &loss.device()));
+    let both: Vec<f64> = Tensor::cat(vec![loss, norm], 0)
+        .into_data()
+        .iter()
+        .collect();
+    (both[0], both[1])
 }

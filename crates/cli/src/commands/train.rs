@@ -1,83 +1,33 @@
 //! `emberlm train`: from a dataset, or the built-in tales, to a model that writes.
+//!
+//! Map: `args` is its command line, `resume` opens a run that was stopped, `report` says what came of it.
 
-use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+mod args;
+mod report;
+mod resume;
+
+use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use clap::{Args, ValueEnum};
 use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
 use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::{Interrupter, Outcome, Renderer, RunConfig, dashboard, run};
+use emberlm_trainer::checkpoint::Checkpoint;
+use emberlm_trainer::{
+    Beginning, Interrupter, Outcome, Renderer, RunConfig, RunFolder, Surroundings, dashboard, run,
+};
 
-use crate::backend::{BackendArg, Job};
+pub use args::TrainArgs;
+
+use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::Model;
 use crate::{presets, run_config};
 
-/// Arguments of `train`.
-#[derive(Debug, Args)]
-pub struct TrainArgs {
-    /// The dataset's folder, made by `emberlm prepare` [default: the built-in tales]
-    #[arg(long, value_name = "DATASET")]
-    pub data: Option<PathBuf>,
-    /// A model with the way it is trained; `emberlm info` lists them
-    #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
-    pub preset: String,
-    /// A model to go on from: a run, checkpoint or Hugging Face directory (train.from)
-    #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
-    pub from: Option<PathBuf>,
-    /// The run's folder [default: runs/PRESET-NUMBER]
-    #[arg(long, value_name = "RUN")]
-    pub out: Option<PathBuf>,
-    /// A TOML file over the preset
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// One value over both, such as model.d_model=256; may be given again
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Updates in all (train.steps)
-    #[arg(long, value_name = "N")]
-    pub steps: Option<usize>,
-    /// What first weights, data order and dropout are drawn from (train.seed)
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Steps between two evaluations (train.eval_interval)
-    #[arg(long, value_name = "N")]
-    pub eval_interval: Option<usize>,
-    /// Micro-batches per step (train.accumulation)
-    #[arg(long, value_name = "N")]
-    pub accumulation: Option<usize>,
-    /// How to show progress
-    #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
-    pub renderer: RendererArg,
-    /// Print the resolved configuration with comments, and end
-    #[arg(long)]
-    pub print_config: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub backend: BackendArg,
-}
-
-/// How a run shows itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RendererArg {
-    /// The dashboard in a terminal, plain lines elsewhere
-    Auto,
-    /// Burn's dashboard
-    Dashboard,
-    /// A line per logged step, on stderr
-    Plain,
-}
-
-impl RendererArg {
-    fn choose(self) -> Renderer {
-        let terminal = stdout().is_terminal() && stdin().is_terminal();
-        match self {
-            Self::Auto if terminal => Renderer::Dashboard,
-            Self::Auto | Self::Plain => Renderer::Plain,
-            Self::Dashboard => Renderer::Dashboard,
-        }
-    }
+/// Where a run begins, before there is a backend.
+enum Place {
+    New(PathBuf),
+    Resumed(RunFolder, Option<Checkpoint>),
 }
 
 /// Runs the command.
@@ -85,7 +35,16 @@ impl RendererArg {
 /// # Errors
 /// Whatever keeps the run from its end.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
-    let (mut config, opened) = resolve(&args)?;
+    let (mut config, opened, resumed) = match &args.resume {
+        Some(run) => {
+            let (config, folder, checkpoint) = resume::open(run, &args)?;
+            (config, None, Some((folder, checkpoint)))
+        }
+        None => {
+            let (config, opened) = resolve(&args)?;
+            (config, opened, None)
+        }
+    };
     if args.print_config {
         return print_config(config);
     }
@@ -94,29 +53,39 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     if config.data.dataset.as_os_str().is_empty() {
         config.data.dataset = built_in_tales()?;
     }
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => free_run_folder(&run_name(&args)),
-    };
     let renderer = args.renderer.choose();
     if renderer == Renderer::Dashboard && !stdout().is_terminal() {
         return Err(
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
-    let from = open_from(&config, opened)?;
+    let from_checkpoint = matches!(&resumed, Some((_, Some(_))));
+    let from = match from_checkpoint {
+        true => None,
+        false => open_from(&config, opened)?,
+    };
+    let place = match resumed {
+        Some((folder, checkpoint)) => Place::Resumed(folder, checkpoint),
+        None => Place::New(match &args.out {
+            Some(out) => out.clone(),
+            None => free_run_folder(&run_name(&args)),
+        }),
+    };
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
-    let text = |config: &RunConfig| run_config::to_toml(config).unwrap_or_default();
+    let surroundings = Surroundings {
+        render: |config: &RunConfig| run_config::to_toml(config).unwrap_or_default(),
+        renderer,
+        tensorboard: args.tensorboard,
+        interrupter,
+    };
     let outcome = backend.run(Training {
         config,
         from,
-        out,
-        text,
-        renderer,
-        interrupter,
+        place,
+        surroundings,
     })??;
-    report(&outcome)
+    report::report(&outcome)
 }
 
 /// The preset, or the model to go on from, with everything that was said over it; and that model.
@@ -126,18 +95,20 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
         (Some(from), Some(model)) => presets::fine_tuning(model.config(), from),
         _ => presets::run(&args.preset)?,
     };
+    let config = layered(base, args)?;
+    // A setting over it may name another.
+    let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
+    Ok((config, model))
+}
+
+/// A configuration with everything that was said over it.
+fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
     if let Some(data) = &args.data {
         config.data.dataset = data.clone();
     }
-    let train = &mut config.train;
-    train.steps = args.steps.unwrap_or(train.steps);
-    train.seed = args.seed.unwrap_or(train.seed);
-    train.eval_interval = args.eval_interval.unwrap_or(train.eval_interval);
-    train.accumulation = args.accumulation.unwrap_or(train.accumulation);
-    // A setting over it may name another.
-    let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
-    Ok((config, model))
+    args.apply(&mut config.train);
+    Ok(config)
 }
 
 /// What would be trained: with the dataset's vocabulary, where there is a dataset.
@@ -195,7 +166,7 @@ fn free_run_folder(preset: &str) -> PathBuf {
         .unwrap_or_else(|| folder(0))
 }
 
-/// Ctrl-C ends the run with a checkpoint; the second time it ends at once.
+/// Ctrl-C, SIGTERM and a closed terminal end the run with a checkpoint; the second time it ends at once.
 fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
@@ -210,110 +181,29 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
     .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-struct Training<T> {
+struct Training<F> {
     config: RunConfig,
     from: Option<Model>,
-    out: PathBuf,
-    text: T,
-    renderer: Renderer,
-    interrupter: Interrupter,
+    place: Place,
+    surroundings: Surroundings<F>,
 }
 
-impl<T: FnOnce(&RunConfig) -> String> Job for Training<T> {
+impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
     type Output = Result<Outcome, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let weights = self.from.map(|model| model.decoder::<B>(&device));
-        let outcome = emberlm_trainer::train::<B>(
-            self.config,
-            weights.transpose()?,
-            &self.out,
-            self.text,
-            self.renderer,
-            self.interrupter,
-            device,
-        );
+        let weights = weights.transpose()?;
+        let beginning = match self.place {
+            Place::New(run) => Beginning::New { run, weights },
+            Place::Resumed(folder, checkpoint) => Beginning::Resumed {
+                folder,
+                checkpoint,
+                weights,
+            },
+        };
+        let outcome =
+            emberlm_trainer::train::<B>(self.config, beginning, self.surroundings, device);
         Ok(outcome?)
-    }
-}
-
-/// What came of it, and what to do next.
-fn report(outcome: &Outcome) -> Result<(), CliError> {
-    let mut text = String::new();
-    let progressed = &outcome.progressed;
-    let run = outcome.run.display();
-    if progressed.interrupted {
-        eprintln!("Stopped after step {}.", progressed.step);
-    }
-    if let Some(loss) = progressed.validation_loss {
-        text += &format!("Validation loss  {loss:.4} nats per token\n");
-        if let Some(floor) = &outcome.floor {
-            let (nats, source) = (floor.nats_per_token, &floor.source);
-            text += &format!("Floor            {nats:.4} nats per token: {source}\n");
-        }
-    }
-    if let Some(sample) = &progressed.sample {
-        text += &format!("Sample\n{}\n", indented(sample));
-    }
-    text += &format!("Run              {run}\n");
-    if progressed.checkpoint.is_some() {
-        text += &format!("To write more    {} generate {run}\n", program());
-    }
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes()).map_err(CliError::stdout)?;
-    let _ = stderr().flush();
-    out.flush().map_err(CliError::stdout)
-}
-
-/// Columns of the sample's text: it is read, not copied.
-const COLUMNS: usize = 78;
-
-/// The text's lines indented, each broken between words where it is long.
-fn indented(text: &str) -> String {
-    let mut out = String::new();
-    for line in text.trim().lines().filter(|line| !line.is_empty()) {
-        let mut column = COLUMNS;
-        for word in line.split(' ') {
-            let width = word.chars().count() + 1;
-            if column + width > COLUMNS {
-                out += if out.is_empty() { " " } else { "\n " };
-                column = 0;
-            }
-            out.push(' ');
-            out += word;
-            column += width;
-        }
-    }
-    out
-}
-
-/// How the user can start this program again: by Cargo where Cargo built it.
-fn program() -> &'static str {
-    let built_here = std::env::current_exe().is_ok_and(|exe| {
-        let mut folders = exe.components().rev().skip(1);
-        folders.any(|folder| folder.as_os_str() == "target")
-    });
-    if built_here {
-        "cargo run --release --"
-    } else {
-        "emberlm"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::indented;
-
-    #[test]
-    fn a_sample_is_broken_between_words() {
-        assert_eq!(indented("one two\n\nthree\n"), "  one two\n  three");
-        let text = indented(&"word ".repeat(40));
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
-        assert!(
-            lines
-                .iter()
-                .all(|line| line.starts_with("  word") && line.len() <= 80)
-        );
     }
 }

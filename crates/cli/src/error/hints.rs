@@ -117,7 +117,19 @@ impl From<TrainError> for CliError {
             TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
-            TrainError::RunExists { .. } => Some("choose another --out"),
+            TrainError::RunExists { ref path } => {
+                let hint = format!(
+                    "choose another --out, or go on with it: emberlm train --resume {}",
+                    path.display()
+                );
+                return with(&error, Some(hint));
+            }
+            TrainError::NoRun { .. } => Some("name a folder that `emberlm train` has made"),
+            TrainError::RunLocked { .. } => Some("stop that process first, or wait for its end"),
+            TrainError::Resume { .. } => {
+                Some("begin another run with these settings: leave out --resume and give an --out")
+            }
+            TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
             TrainError::Checkpoint { .. } => Some("use another checkpoint of the run"),
             TrainError::Diverged { .. } => {
                 Some("lower the rate, for example --set train.learning_rate=1e-4")

@@ -5,6 +5,7 @@
 
 mod attention;
 mod backends;
+mod crash;
 mod help;
 mod hugging_face;
 mod info;
@@ -14,6 +15,7 @@ mod own_tokenizer;
 mod prepare;
 mod prepare_errors;
 mod readme;
+mod resume;
 mod support;
 mod train;
 mod train_errors;

@@ -94,7 +94,14 @@ fn the_newest_whole_checkpoint_of_a_run_is_taken() {
     let about = |model: &str| -> Value { sandbox.words(&format!("info {model} --json")).json() };
     assert_eq!(about("run")["about"], "a checkpoint after 10 steps");
     fs::remove_file(sandbox.path("run/checkpoints/step-00000010/manifest.json")).unwrap();
-    assert_eq!(about("run")["about"], "a checkpoint after 2 steps");
+    let ran = sandbox.words("info run --json");
+    assert!(
+        ran.stderr
+            .starts_with("warning: run/checkpoints/step-00000010 is not a whole checkpoint"),
+        "{ran}"
+    );
+    let older: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(older["about"], "a checkpoint after 2 steps");
     assert_eq!(
         about("run/checkpoints/step-00000001")["about"],
         "a checkpoint after 1 steps"

@@ -95,7 +95,9 @@ fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
     for gone in ["data", "hub"] {
         fs::remove_dir_all(sandbox.path(gone)).unwrap();
     }
-    let checkpoint = Checkpoint::newest(&sandbox.path("run")).unwrap().unwrap();
+    let checkpoint = Checkpoint::newest(&sandbox.path("run"), |_| ())
+        .unwrap()
+        .unwrap();
     let tokenizer = checkpoint.tokenizer().unwrap().unwrap();
     assert_eq!(tokenizer.spec(), spec);
     assert_eq!(tokenizer.encode("to be").unwrap(), [116, 111, 32, 98, 101]);

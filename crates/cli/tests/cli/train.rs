@@ -4,55 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
-
-/// A model of two small layers, on whatever dataset.
-const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
-    --set model.kv_heads=2 --set model.seq_len=32 --set model.feed_forward.width=48 \
-    --set train.micro_batch=4 --set train.log_interval=1 --set train.sample_tokens=20 \
-    --renderer plain";
-
-impl Sandbox {
-    /// A sandbox with a char dataset `data` of a text with something to learn in it.
-    fn with_data() -> Self {
-        let sandbox = Self::new();
-        let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
-        sandbox.write("text.txt", lines.collect::<String>());
-        sandbox
-            .words("prepare text.txt --out data --tokenizer char")
-            .ok();
-        sandbox
-    }
-
-    fn train(&self, line: &str) -> Ran {
-        self.words(&format!("train {TINY} {line}"))
-    }
-
-    /// The lines of a run's `events.jsonl` of one kind.
-    fn events(&self, run: &str, kind: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.path(run).join("events.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines
-            .filter(|event: &Value| event["event"] == kind)
-            .collect()
-    }
-
-    fn losses(&self, run: &str) -> Vec<f64> {
-        let steps = self.events(run, "step");
-        steps.iter().map(|e| e["loss"].as_f64().unwrap()).collect()
-    }
-
-    fn weights(&self, run: &str, step: usize) -> Vec<u8> {
-        let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
-        fs::read(folder.join("model.safetensors")).unwrap()
-    }
-}
-
-#[track_caller]
-fn trained(ran: Ran) -> String {
-    assert_eq!(ran.code, Some(0), "{ran}");
-    ran.stdout
-}
+use super::support::Sandbox;
+use super::support::train::{TINY, trained};
 
 #[test]
 fn with_nothing_given_the_whole_job_is_done() {

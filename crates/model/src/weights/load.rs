@@ -8,6 +8,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 
 use super::map::Source;
+use super::save::HostTensor;
 use super::store::TensorStore;
 use super::{ParamMapper, map_params};
 use crate::error::WeightsError;
@@ -32,6 +33,26 @@ pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, W
     load_named(module, &TensorStore::open(file)?, |path| {
         Some(Source::as_is(path))
     })
+}
+
+/// Reads every tensor of a file that this project wrote, by name.
+///
+/// # Errors
+/// The file cannot be read or is damaged, or a tensor holds no numbers of a type that weights can have.
+pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsError> {
+    let store = TensorStore::open(file)?;
+    let names: Vec<String> = store.names().map(str::to_owned).collect();
+    let mut tensors = Vec::with_capacity(names.len());
+    for name in names {
+        let shape = store.shape(&name).unwrap_or_default().to_vec();
+        let row = shape.last().copied().unwrap_or(1);
+        let mut values = Vec::with_capacity(shape.iter().product());
+        store.read(&name, &shape, row, |element, rows, bytes| {
+            values.extend((0..rows.len() * row).map(|place| element.read(bytes, place)));
+        })?;
+        tensors.push((name, HostTensor { shape, values }));
+    }
+    Ok(tensors)
 }
 
 /// Loads tensors of any names: `source` says where a parameter of a path is.

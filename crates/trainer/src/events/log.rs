@@ -1,16 +1,21 @@
 //! Writing `events.jsonl`.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{EVENTS_FILE, Event};
 use crate::error::TrainError;
+use crate::folder::write_whole;
 
-/// Writes events as they happen; each line reaches the file at once.
+/// Writes events as they happen; each line reaches the file at once. Where the disk is full, lines wait in memory.
 pub struct EventLog {
     path: PathBuf,
     file: File,
+    /// Bytes of the file that are whole lines.
+    whole: u64,
+    /// Lines that are not in the file yet.
+    waiting: String,
 }
 
 impl EventLog {
@@ -21,17 +26,111 @@ impl EventLog {
     pub fn create(run: &Path) -> Result<Self, TrainError> {
         let path = run.join(EVENTS_FILE);
         let file = File::create(&path).map_err(TrainError::file("create", &path))?;
-        Ok(Self { path, file })
+        Ok(Self {
+            path,
+            file,
+            whole: 0,
+            waiting: String::new(),
+        })
+    }
+
+    /// A run's log without what came after `step`, to go on with: what a run that is resumed there has not done yet.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn resume(run: &Path, step: usize) -> Result<Self, TrainError> {
+        let path = run.join(EVENTS_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(TrainError::file("read", &path)(error)),
+        };
+        // The last line may be half written, and after a crash of the machine nothing but zeros.
+        let before = |line: &&str| {
+            serde_json::from_str::<Event>(line).is_ok_and(|event| event.step() <= step)
+        };
+        let kept: String = text
+            .lines()
+            .filter(before)
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        write_whole(&path, kept.as_bytes())?;
+        let file = File::options().append(true).open(&path);
+        Ok(Self {
+            file: file.map_err(TrainError::file("open", &path))?,
+            path,
+            whole: kept.len() as u64,
+            waiting: String::new(),
+        })
     }
 
     /// Adds a line.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; the line waits, and is written with the next.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
-        let failed = TrainError::file("write", &self.path);
-        let line = serde_json::to_string(event).map_err(std::io::Error::from);
-        line.and_then(|line| writeln!(self.file, "{line}"))
-            .map_err(failed)
+        let line = serde_json::to_string(event).map_err(io::Error::from);
+        self.waiting += &line.map_err(TrainError::file("write", &self.path))?;
+        self.waiting.push('\n');
+        self.flush()
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<(), TrainError> {
+        let written = self.file.write_all(self.waiting.as_bytes());
+        if let Err(error) = written {
+            // What was written of it goes again, so that the file holds whole lines.
+            let _ = self.file.set_len(self.whole);
+            return Err(TrainError::file("write", &self.path)(error));
+        }
+        self.whole += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Another handle of the file, to sync it by.
+    pub fn handle(&self) -> Option<File> {
+        self.file.try_clone().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::read;
+
+    fn evaluation(step: usize) -> Event {
+        Event::Evaluation {
+            step,
+            loss: 1.1 / 3.0,
+            perplexity: 2.0,
+            tokens: 3,
+        }
+    }
+
+    #[test]
+    fn a_resumed_log_holds_what_was_before() {
+        let run = tempfile::tempdir().unwrap();
+        let mut log = EventLog::create(run.path()).unwrap();
+        for step in [10, 20, 30] {
+            log.write(&evaluation(step)).unwrap();
+        }
+        // As a killed process leaves it.
+        log.file.write_all(b"{\"event\":\"evalu").unwrap();
+        assert_eq!(read(run.path()).unwrap(), [10, 20, 30].map(evaluation));
+        let mut log = EventLog::resume(run.path(), 20).unwrap();
+        log.write(&evaluation(25)).unwrap();
+        assert_eq!(read(run.path()).unwrap(), [10, 20, 25].map(evaluation));
+    }
+
+    #[test]
+    fn a_run_without_a_log_gets_one() {
+        let run = tempfile::tempdir().unwrap();
+        let mut log = EventLog::resume(run.path(), 20).unwrap();
+        log.write(&evaluation(25)).unwrap();
+        assert_eq!(read(run.path()).unwrap(), [evaluation(25)]);
     }
 }

@@ -1,11 +1,14 @@
 //! Small models with their first weights, written as the trainer writes checkpoints.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use emberlm_data::Manifest;
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
-use emberlm_trainer::checkpoint::{self, Contents, Description, State};
+use emberlm_trainer::TrainConfig;
+use emberlm_trainer::checkpoint::{self, About, Contents, Description, State};
+use emberlm_trainer::optimizer::AdamW;
 
 use super::Sandbox;
 
@@ -39,21 +42,23 @@ pub fn write_run(
         tokenizer: tokenizer.cloned(),
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
+    // Nothing but a specification: none of these tokenizers has a file of its own.
+    let about = Arc::new(About {
+        description,
+        tokenizer: None,
+    });
     for &step in steps {
-        let decoder = config.init::<Cpu>(step as u64, &Default::default());
         let contents = Contents {
-            decoder: &decoder,
-            optimizer: Vec::new(),
-            description: &description,
-            // Nothing but a specification: none of these has a file of its own.
-            tokenizer: None,
-            state: &State {
+            decoder: config.init::<Cpu>(step as u64, &Default::default()),
+            training: None,
+            optimizer: AdamW::new(&TrainConfig::default()).snapshot(),
+            about: Arc::clone(&about),
+            state: State {
                 step,
-                validation_loss: None,
-                best: None,
+                ..State::default()
             },
         };
-        checkpoint::write(run, contents).unwrap();
+        checkpoint::write(run, &contents).unwrap();
     }
 }
 

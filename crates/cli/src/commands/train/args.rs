@@ -1,0 +1,109 @@
+//! The command line of `train`.
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use emberlm_trainer::{Renderer, TrainConfig};
+
+use crate::backend::BackendArg;
+use crate::presets;
+
+/// Arguments of `train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// The dataset's folder, made by `emberlm prepare` [default: the built-in tales]
+    #[arg(long, value_name = "DATASET")]
+    pub data: Option<PathBuf>,
+    /// A model with the way it is trained; `emberlm info` lists them
+    #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
+    pub preset: String,
+    /// A model to go on from: a run, checkpoint or Hugging Face directory (train.from)
+    #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
+    pub from: Option<PathBuf>,
+    /// Go on with a run that was stopped, from its newest whole checkpoint
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"])]
+    pub resume: Option<PathBuf>,
+    /// The run's folder [default: runs/PRESET-NUMBER]
+    #[arg(long, value_name = "RUN")]
+    pub out: Option<PathBuf>,
+    /// A TOML file over the preset
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// One value over both, such as model.d_model=256; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Updates in all (train.steps)
+    #[arg(long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// What first weights, data order and dropout are drawn from (train.seed)
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Steps between two evaluations (train.eval_interval)
+    #[arg(long, value_name = "N")]
+    pub eval_interval: Option<usize>,
+    /// Micro-batches per step (train.accumulation)
+    #[arg(long, value_name = "N")]
+    pub accumulation: Option<usize>,
+    /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
+    #[arg(long, conflicts_with = "resume")]
+    pub recompute: bool,
+    /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
+    #[arg(long, value_name = "DECAY", conflicts_with = "resume")]
+    pub ema: Option<f64>,
+    /// Keep only the newest checkpoints (train.keep_last)
+    #[arg(long, value_name = "N")]
+    pub keep_last: Option<usize>,
+    /// Keep the checkpoint of the lowest validation loss as well (train.keep_best)
+    #[arg(long)]
+    pub keep_best: bool,
+    /// Write event files for TensorBoard as well, into RUN/tensorboard
+    #[arg(long)]
+    pub tensorboard: bool,
+    /// How to show progress
+    #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
+    pub renderer: RendererArg,
+    /// Print the resolved configuration with comments, and end
+    #[arg(long)]
+    pub print_config: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// How a run shows itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RendererArg {
+    /// The dashboard in a terminal, plain lines elsewhere
+    Auto,
+    /// Burn's dashboard
+    Dashboard,
+    /// A line per logged step, on stderr
+    Plain,
+}
+
+impl RendererArg {
+    /// What it comes to here.
+    pub fn choose(self) -> Renderer {
+        let terminal = stdout().is_terminal() && stdin().is_terminal();
+        match self {
+            Self::Auto if terminal => Renderer::Dashboard,
+            Self::Auto | Self::Plain => Renderer::Plain,
+            Self::Dashboard => Renderer::Dashboard,
+        }
+    }
+}
+
+impl TrainArgs {
+    /// Puts the options that stand for settings over them.
+    pub fn apply(&self, train: &mut TrainConfig) {
+        train.steps = self.steps.unwrap_or(train.steps);
+        train.seed = self.seed.unwrap_or(train.seed);
+        train.eval_interval = self.eval_interval.unwrap_or(train.eval_interval);
+        train.accumulation = self.accumulation.unwrap_or(train.accumulation);
+        train.recompute |= self.recompute;
+        train.ema = self.ema.unwrap_or(train.ema);
+        train.keep_last = self.keep_last.unwrap_or(train.keep_last);
+        train.keep_best |= self.keep_best;
+    }
+}

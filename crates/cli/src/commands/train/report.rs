@@ -1,0 +1,96 @@
+//! What is said when a run has ended.
+
+use std::io::{Write, stderr, stdout};
+
+use emberlm_trainer::Outcome;
+
+use crate::error::CliError;
+
+/// What came of it, and what to do next.
+pub fn report(outcome: &Outcome) -> Result<(), CliError> {
+    let mut text = String::new();
+    let progressed = &outcome.progressed;
+    let run = outcome.run.display();
+    let state = &progressed.state;
+    if progressed.interrupted {
+        eprintln!("Stopped after step {}.", state.step);
+    }
+    if state.watch.total > 0 {
+        eprintln!("{} steps were skipped.", state.watch.total);
+    }
+    if let Some(loss) = state.validation_loss {
+        text += &format!("Validation loss  {loss:.4} nats per token\n");
+        if let Some(floor) = &outcome.floor {
+            let (nats, source) = (floor.nats_per_token, &floor.source);
+            text += &format!("Floor            {nats:.4} nats per token: {source}\n");
+        }
+    }
+    if let Some(sample) = &progressed.sample {
+        text += &format!("Sample\n{}\n", indented(sample));
+    }
+    text += &format!("Run              {run}\n");
+    if progressed.checkpoint.is_some() {
+        let program = program();
+        text += &format!("To write more    {program} generate {run}\n");
+        if progressed.interrupted {
+            text += &format!("To go on         {program} train --resume {run}\n");
+        }
+    }
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes()).map_err(CliError::stdout)?;
+    let _ = stderr().flush();
+    out.flush().map_err(CliError::stdout)
+}
+
+/// Columns of the sample's text: it is read, not copied.
+const COLUMNS: usize = 78;
+
+/// The text's lines indented, each broken between words where it is long.
+fn indented(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.trim().lines().filter(|line| !line.is_empty()) {
+        let mut column = COLUMNS;
+        for word in line.split(' ') {
+            let width = word.chars().count() + 1;
+            if column + width > COLUMNS {
+                out += if out.is_empty() { " " } else { "\n " };
+                column = 0;
+            }
+            out.push(' ');
+            out += word;
+            column += width;
+        }
+    }
+    out
+}
+
+/// How the user can start this program again: by Cargo where Cargo built it.
+fn program() -> &'static str {
+    let built_here = std::env::current_exe().is_ok_and(|exe| {
+        let mut folders = exe.components().rev().skip(1);
+        folders.any(|folder| folder.as_os_str() == "target")
+    });
+    if built_here {
+        "cargo run --release --"
+    } else {
+        "emberlm"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::indented;
+
+    #[test]
+    fn a_sample_is_broken_between_words() {
+        assert_eq!(indented("one two\n\nthree\n"), "  one two\n  three");
+        let text = indented(&"word ".repeat(40));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("  word") && line.len() <= 80)
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Opening a run that was stopped.
+
+use std::fs;
+use std::path::Path;
+
+use emberlm_trainer::checkpoint::Checkpoint;
+use emberlm_trainer::{RunConfig, RunFolder, folder, resume};
+
+use super::TrainArgs;
+use crate::error::{CliError, warn};
+
+/// A run's configuration with what was said over it, its folder, held, and the newest checkpoint that it can go on from.
+pub fn open(
+    run: &Path,
+    args: &TrainArgs,
+) -> Result<(RunConfig, RunFolder, Option<Checkpoint>), CliError> {
+    let held = RunFolder::open(run)?;
+    let file = run.join(folder::CONFIG_FILE);
+    let text = fs::read_to_string(&file).map_err(CliError::io("read", &file))?;
+    let then: RunConfig = toml::from_str(&text).map_err(|error| {
+        let reason = error.to_string().trim_end().replace('\n', " ");
+        CliError::new(format!("{}: {reason}", file.display()))
+    })?;
+    let now = super::layered(then.clone(), args)?;
+    resume::check_changes(run, &then, &now)?;
+    let checkpoint = Checkpoint::newest_to_resume(run, |damaged| {
+        warn(&format!("{damaged}; going on from the one before"));
+    })?;
+    match checkpoint.as_ref().and_then(|found| found.state.as_ref()) {
+        Some(state) if state.step >= now.train.steps => eprintln!(
+            "{} has made all of its {} steps: --steps gives it more",
+            run.display(),
+            now.train.steps
+        ),
+        Some(state) => eprintln!("Resuming {} after step {}", run.display(), state.step),
+        None => eprintln!("{} has no checkpoint yet: beginning again", run.display()),
+    }
+    Ok((now, held, checkpoint))
+}

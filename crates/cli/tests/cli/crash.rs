@@ -1,0 +1,145 @@
+//! Runs that are killed at any moment and resumed, against the same run left alone.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use emberlm_trainer::checkpoint::Checkpoint;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::support::Sandbox;
+use super::support::train::{TINY, trained};
+
+/// Everything that could be lost: dropout, accumulation, a schedule, a best loss, steps that are logged and not.
+const LINE: &str = "--data data --steps 150 --accumulation 2 --eval-interval 7 --keep-last 3 \
+    --keep-best --set model.dropout=0.1 --set train.checkpoint_interval=4 --set train.log_interval=3 \
+    --set train.eval_tokens=300 --set train.warmup_steps=20 --set train.learning_rate=1e-2";
+
+/// Where a process is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// So long after it was started.
+    After(Duration),
+    /// As soon as it is seen writing a checkpoint.
+    WithinACheckpoint,
+}
+
+/// Waits for the moment, or the process's end; whether it was killed.
+fn kill_at(child: &mut Child, moment: Moment, checkpoints: &Path) -> bool {
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        let now = match moment {
+            Moment::After(delay) => started.elapsed() >= delay,
+            Moment::WithinACheckpoint => partial(checkpoints),
+        };
+        if now {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    false
+}
+
+/// Whether a checkpoint is half written.
+fn partial(checkpoints: &Path) -> bool {
+    let entries = fs::read_dir(checkpoints).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().ends_with(".partial"))
+}
+
+/// Kills a run `kills` times and resumes it each time, then compares it with one that was left alone. Runs that end
+/// before they are killed often enough are followed by others.
+fn soak(backend: &str, kills: usize, seed: u64) {
+    let sandbox = Sandbox::with_data();
+    let line = format!("{LINE} --backend {backend}");
+    trained(sandbox.train(&format!("{line} --out alone")));
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (mut killed, mut within, mut run) = (0, 0, 0);
+    while killed < kills {
+        run += 1;
+        let out = format!("killed-{run}");
+        let checkpoints = sandbox.path(&out).join("checkpoints");
+        loop {
+            let line = match sandbox.path(&out).join("config.toml").exists() {
+                true => format!("train --resume {out} --renderer plain --backend {backend}"),
+                false => format!("train {TINY} {line} --out {out}"),
+            };
+            let mut command = sandbox.command(line.split_whitespace());
+            // Another number of threads each time.
+            command.env("RAYON_NUM_THREADS", (1 + rng.next_u32() % 3).to_string());
+            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            let moment = match rng.next_u32() % 2 {
+                0 => Moment::WithinACheckpoint,
+                _ => Moment::After(Duration::from_millis(u64::from(20 + rng.next_u32() % 500))),
+            };
+            if killed >= kills || !kill_at(&mut child, moment, &checkpoints) {
+                assert!(child.wait().unwrap().success(), "{line}");
+                break;
+            }
+            killed += 1;
+            within += usize::from(partial(&checkpoints));
+            // What can be seen is whole.
+            for entry in fs::read_dir(&checkpoints).into_iter().flatten().flatten() {
+                if entry.file_name().to_string_lossy().starts_with("step-") {
+                    Checkpoint::open(&entry.path()).unwrap();
+                }
+            }
+        }
+        compare(&sandbox, &out);
+    }
+    println!("{backend}: {killed} kills, {within} within a checkpoint's write, in {run} runs");
+    assert!(within > 0, "no kill hit a checkpoint's write");
+}
+
+/// The run's lines and its last checkpoint must be those of the run that was left alone.
+#[track_caller]
+fn compare(sandbox: &Sandbox, run: &str) {
+    let lines = |run: &str| {
+        let text = fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
+        // What the machine did is told with its time.
+        let lines = text.lines().filter(|line| !line.contains("\"time\":"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("alone"), lines(run));
+    let files = |run: &str| {
+        let checkpoints = sandbox.path(run).join("checkpoints");
+        let mut steps: Vec<_> = fs::read_dir(&checkpoints)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        steps.sort();
+        let last = checkpoints.join("step-00000150");
+        let names = [
+            "model.safetensors",
+            "optimizer.safetensors",
+            "state.json",
+            "manifest.json",
+        ];
+        (steps, names.map(|name| fs::read(last.join(name)).unwrap()))
+    };
+    let ((alone, expected), (steps, found)) = (files("alone"), files(run));
+    assert_eq!(alone, steps);
+    assert!(expected == found, "{run}'s last checkpoint differs");
+}
+
+/// How many kills: `EMBERLM_SOAK_KILLS` is for a longer soak than the tests' own.
+fn kills(usual: usize) -> usize {
+    let asked = std::env::var("EMBERLM_SOAK_KILLS").ok();
+    asked.map_or(usual, |kills| kills.parse().unwrap())
+}
+
+#[test]
+fn a_run_killed_again_and_again_is_the_run_left_alone() {
+    soak("flex", kills(20), 1);
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_run_killed_again_and_again_is_the_run_left_alone_on_ndarray() {
+    soak("ndarray", kills(8), 2);
+}

@@ -1,0 +1,81 @@
+//! What a run begins with: weights, the optimizer's state and where it stands.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_data::Dataset;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::{Decoder, DecoderConfig};
+
+use crate::checkpoint::{State, broken};
+use crate::config::RunConfig;
+use crate::error::TrainError;
+use crate::folder::RunFolder;
+use crate::identity::DataIdentity;
+use crate::optimizer::AdamW;
+use crate::run::Beginning;
+
+/// Where a run's files go.
+pub(crate) enum Place {
+    /// A directory to be made.
+    New(PathBuf),
+    /// One that is there.
+    Resumed(RunFolder),
+}
+
+/// What a run begins with.
+pub(crate) struct Begun<B: TrainingBackend> {
+    pub(crate) place: Place,
+    pub(crate) decoder: Decoder<B>,
+    pub(crate) optimizer: AdamW<B::InnerBackend>,
+    pub(crate) state: State,
+    /// The newest checkpoint there is.
+    pub(crate) checkpoint: Option<PathBuf>,
+}
+
+impl<B: TrainingBackend> Begun<B> {
+    pub(crate) fn new(
+        beginning: Beginning<B>,
+        config: &RunConfig,
+        model: &DecoderConfig,
+        dataset: &Dataset,
+        device: &Device<B>,
+    ) -> Result<Self, TrainError> {
+        let (place, checkpoint, weights) = match beginning {
+            Beginning::New { run, weights } => (Place::New(run), None, weights),
+            Beginning::Resumed {
+                folder,
+                checkpoint,
+                weights,
+            } => (Place::Resumed(folder), checkpoint, weights),
+        };
+        let mut optimizer = AdamW::new(&config.train);
+        let mut state = State::default();
+        let decoder = match (&checkpoint, weights) {
+            (Some(checkpoint), _) => {
+                state = checkpoint.state.clone().unwrap_or_default();
+                optimizer
+                    .restore(state.updates, checkpoint.optimizer()?, device)
+                    .map_err(|name| {
+                        broken(
+                            &checkpoint.path,
+                            format!("its optimizer has a stray {name}"),
+                        )
+                    })?;
+                checkpoint.training_decoder::<B>(device)?
+            }
+            (None, Some(weights)) => weights.reconfigured(model)?,
+            (None, None) => model.init::<B>(config.train.seed, device),
+        };
+        state.data = Some(DataIdentity::of(dataset));
+        state.backend = B::InnerBackend::name(device);
+        Ok(Self {
+            place,
+            decoder,
+            optimizer,
+            state,
+            checkpoint: checkpoint.map(|checkpoint| checkpoint.path),
+        })
+    }
+}

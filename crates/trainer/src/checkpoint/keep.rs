@@ -1,0 +1,126 @@
+//! Which checkpoints of a run stay.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::write::remove;
+use super::{FOLDER, step_of};
+use crate::error::TrainError;
+
+/// What is kept besides the checkpoint just written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// How many of the newest; 0 for all.
+    pub last: usize,
+    /// The step of the best one, where that is kept too.
+    pub best: Option<usize>,
+}
+
+/// Removes the checkpoints up to `newest` that need not be kept. Later ones are none of this run's past: they are what a
+/// resumed run has passed over.
+///
+/// # Errors
+/// The folder cannot be read, or a checkpoint not be removed.
+pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), TrainError> {
+    if keep.last == 0 {
+        return Ok(());
+    }
+    let mut steps = listed(run)?;
+    steps.retain(|(step, _)| *step <= newest);
+    let old = steps.len().saturating_sub(keep.last);
+    for (step, path) in &steps[..old] {
+        if keep.best != Some(*step) {
+            discard(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The steps of a run's checkpoints, ascending, with their directories.
+pub(super) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, TrainError> {
+    let folder = run.join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(TrainError::file("read", folder)(error)),
+    };
+    let mut steps: Vec<(usize, PathBuf)> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter_map(|path| Some((step_of(&path)?, path)))
+        .collect();
+    steps.sort_unstable();
+    Ok(steps)
+}
+
+/// Removes what an interrupted process has left half written or half removed.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn sweep(run: &Path) -> Result<(), TrainError> {
+    let Ok(entries) = fs::read_dir(run.join(FOLDER)) else {
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".step-") {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a checkpoint: out of sight first, so that a half removed one is never seen.
+fn discard(path: &Path) -> Result<(), TrainError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hidden = path.with_file_name(format!(".{name}.removed"));
+    remove(&hidden)?;
+    fs::rename(path, &hidden).map_err(TrainError::file("remove", path))?;
+    remove(&hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_with(steps: &[usize]) -> tempfile::TempDir {
+        let run = tempfile::tempdir().unwrap();
+        for step in steps {
+            let folder = run.path().join(FOLDER).join(format!("step-{step:08}"));
+            fs::create_dir_all(folder.join("inside")).unwrap();
+        }
+        run
+    }
+
+    fn kept(steps: &[usize], newest: usize, last: usize, best: Option<usize>) -> Vec<usize> {
+        let run = run_with(steps);
+        prune(run.path(), newest, Keep { last, best }).unwrap();
+        let names = fs::read_dir(run.path().join(FOLDER)).unwrap().count();
+        let steps = listed(run.path()).unwrap();
+        assert_eq!(names, steps.len(), "something is left over");
+        steps.into_iter().map(|(step, _)| step).collect()
+    }
+
+    #[test]
+    fn the_newest_and_the_best_stay() {
+        assert_eq!(kept(&[1, 2, 3, 4], 4, 0, None), [1, 2, 3, 4]);
+        assert_eq!(kept(&[1, 2, 3, 4], 4, 2, None), [3, 4]);
+        assert_eq!(kept(&[1, 2, 3, 4], 4, 2, Some(1)), [1, 3, 4]);
+        assert_eq!(kept(&[1, 2, 3, 4], 4, 2, Some(4)), [3, 4]);
+        assert_eq!(kept(&[9], 9, 3, None), [9]);
+    }
+
+    #[test]
+    fn what_a_resumed_run_passed_over_does_not_count() {
+        // 40 was damaged, the run went on from 20 and wrote 30.
+        assert_eq!(kept(&[10, 20, 30, 40], 30, 1, None), [30, 40]);
+    }
+
+    #[test]
+    fn leftovers_are_swept() {
+        let run = run_with(&[5]);
+        for name in [".step-00000006.partial", ".step-00000004.removed"] {
+            fs::create_dir_all(run.path().join(FOLDER).join(name).join("inside")).unwrap();
+        }
+        sweep(run.path()).unwrap();
+        assert_eq!(fs::read_dir(run.path().join(FOLDER)).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! Writing checkpoints off the training thread, one at a time.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use emberlm_kernels::Backend;
+
+use super::{Contents, Keep, prune, write};
+use crate::error::TrainError;
+
+/// What came of a checkpoint.
+pub struct Written {
+    /// Its step.
+    pub step: usize,
+    /// Its directory; an error where it is not there, or where an older one could not be removed.
+    pub result: Result<PathBuf, TrainError>,
+}
+
+/// Writes a run's checkpoints while training goes on.
+pub struct Writer {
+    run: PathBuf,
+    writing: Option<JoinHandle<Written>>,
+}
+
+impl Writer {
+    /// A writer into a run.
+    pub fn new(run: &Path) -> Self {
+        Self {
+            run: run.to_owned(),
+            writing: None,
+        }
+    }
+
+    /// Begins to write a checkpoint, after `events`, which tell of all before it, have reached the disk. Waits for the
+    /// one before, so that there are never two copies of the weights waiting; gives what came of that one.
+    pub fn begin<B: Backend>(
+        &mut self,
+        contents: Contents<B>,
+        keep: Keep,
+        events: Option<File>,
+    ) -> Option<Written> {
+        let before = self.wait();
+        let run = self.run.clone();
+        self.writing = Some(std::thread::spawn(move || {
+            let step = contents.state.step;
+            // A failure shows again at the checkpoint's own files, which lie on the same disk.
+            let _ = events.map(|events| events.sync_data());
+            let result =
+                write(&run, &contents).and_then(|path| prune(&run, step, keep).map(|()| path));
+            Written { step, result }
+        }));
+        before
+    }
+
+    /// What came of the checkpoint in progress, if it is done.
+    pub fn done(&mut self) -> Option<Written> {
+        match &self.writing {
+            Some(writing) if writing.is_finished() => self.wait(),
+            _ => None,
+        }
+    }
+
+    /// What came of the checkpoint in progress, when it is done.
+    pub fn wait(&mut self) -> Option<Written> {
+        match self.writing.take()?.join() {
+            Ok(written) => Some(written),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a dataset is known by, so that a run is not resumed on another.
+
+use emberlm_data::{Dataset, Split, SplitManifest};
+use serde::{Deserialize, Serialize};
+
+/// The tokens of both splits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataIdentity {
+    /// What is trained on.
+    pub train: SplitIdentity,
+    /// What is evaluated on.
+    pub val: SplitIdentity,
+}
+
+/// The tokens of a split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitIdentity {
+    /// How many.
+    pub tokens: u64,
+    /// BLAKE3 of the shards' hashes in their order.
+    pub blake3: String,
+}
+
+impl DataIdentity {
+    /// What a dataset is known by, from its manifest.
+    pub fn of(dataset: &Dataset) -> Self {
+        let split = |split| SplitIdentity::of(dataset.manifest().split(split));
+        Self {
+            train: split(Split::Train),
+            val: split(Split::Val),
+        }
+    }
+
+    /// What is different from `now`, in words.
+    pub fn difference(&self, now: &Self) -> Option<String> {
+        let pairs = [
+            (Split::Train, &self.train, &now.train),
+            (Split::Val, &self.val, &now.val),
+        ];
+        let (split, then, now) = pairs.into_iter().find(|(_, then, now)| then != now)?;
+        Some(match then.tokens == now.tokens {
+            true => format!("its {split} split holds other tokens"),
+            false => format!(
+                "its {split} split had {} tokens and has {}",
+                then.tokens, now.tokens
+            ),
+        })
+    }
+}
+
+impl SplitIdentity {
+    fn of(split: &SplitManifest) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for shard in &split.shards {
+            hasher.update(shard.blake3.as_bytes());
+        }
+        Self {
+            tokens: split.tokens,
+            blake3: hasher.finalize().to_string(),
+        }
+    }
+}

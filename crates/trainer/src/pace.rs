@@ -1,0 +1,83 @@
+//! How fast a run goes.
+
+use std::time::Instant;
+
+use burn::tensor::Device;
+use emberlm_kernels::Backend;
+
+use crate::peak;
+
+/// A run trains so long before the machine's matrix product is measured: one that takes seconds does not pay for it.
+const MEASURE_AFTER: f64 = 10.0;
+
+/// What was trained since the last line of the log, and since the process began.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    begun: Instant,
+    /// Steps made before the process began.
+    from: usize,
+    tokens: usize,
+    seconds: f64,
+    /// Seconds in all steps of this process.
+    trained: f64,
+    /// Floating-point operations of a token, forward and backward.
+    flops_per_token: f64,
+    /// Those per second that the matrix product reaches, once it has been measured.
+    peak: Option<f64>,
+}
+
+/// The pace at a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) tokens_per_second: f64,
+    /// The model's operations per second over the matrix product's.
+    pub(crate) utilization: Option<f64>,
+    pub(crate) memory_mib: Option<u64>,
+    pub(crate) seconds_left: f64,
+}
+
+impl Pace {
+    pub(crate) fn new(from: usize, flops_per_token: usize) -> Self {
+        Self {
+            begun: Instant::now(),
+            from,
+            tokens: 0,
+            seconds: 0.0,
+            trained: 0.0,
+            flops_per_token: flops_per_token as f64,
+            peak: None,
+        }
+    }
+
+    /// A step was made.
+    pub(crate) fn add(&mut self, tokens: usize, started: Instant) {
+        let seconds = started.elapsed().as_secs_f64();
+        self.tokens += tokens;
+        self.seconds += seconds;
+        self.trained += seconds;
+    }
+
+    /// The pace since the last line, for a run that has made `step` of `steps`.
+    pub(crate) fn line<B: Backend>(
+        &mut self,
+        step: usize,
+        steps: usize,
+        device: &Device<B>,
+    ) -> Measured {
+        let tokens_per_second = self.tokens as f64 / self.seconds.max(f64::EPSILON);
+        (self.tokens, self.seconds) = (0, 0.0);
+        if self.peak.is_none() && self.trained > MEASURE_AFTER {
+            self.peak = Some(peak::matrix_product::<B>(device));
+        }
+        // With evaluations and samples, which take their time as well.
+        let per_step = self.begun.elapsed().as_secs_f64() / (step - self.from).max(1) as f64;
+        Measured {
+            tokens_per_second,
+            utilization: self
+                .peak
+                .map(|peak| tokens_per_second * self.flops_per_token / peak),
+            memory_mib: memory_stats::memory_stats().map(|memory| memory.physical_mem as u64 >> 20),
+            seconds_left: (steps - step) as f64 * per_step,
+        }
+    }
+}

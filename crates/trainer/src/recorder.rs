@@ -1,0 +1,140 @@
+//! A run's events on their way to its files, and its checkpoints on theirs. A disk that is full stops neither training
+//! nor the program: what could not be written is tried again.
+
+use std::path::{Path, PathBuf};
+
+use emberlm_kernels::Backend;
+
+use crate::checkpoint::{Contents, Keep, Writer, Written};
+use crate::error::TrainError;
+use crate::events::{Event, EventLog, now};
+use crate::notes::Notes;
+use crate::tensorboard::TensorBoard;
+
+/// How often the last checkpoint is tried, with pauses between.
+const LAST_TRIES: u64 = 4;
+
+/// What writes a run's files while it trains.
+pub(crate) struct Recorder {
+    events: EventLog,
+    tensorboard: Option<TensorBoard>,
+    writer: Writer,
+    pub(crate) notes: Notes,
+    /// Whether the log could not be written the last time.
+    log_fails: bool,
+    /// The newest checkpoint that is whole on disk.
+    pub(crate) newest: Option<PathBuf>,
+    /// A checkpoint could not be written, and is to be tried again.
+    pub(crate) owed: bool,
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        run: &Path,
+        events: EventLog,
+        tensorboard: Option<TensorBoard>,
+        notes: Notes,
+        newest: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            events,
+            tensorboard,
+            writer: Writer::new(run),
+            notes,
+            log_fails: false,
+            newest,
+            owed: false,
+        }
+    }
+
+    /// Adds a line to the log.
+    pub(crate) fn record(&mut self, event: &Event) {
+        let result = self.events.write(event);
+        let mirrored = self.tensorboard.as_mut().map(|files| files.write(event));
+        match result.and(mirrored.unwrap_or(Ok(()))) {
+            Ok(()) => self.log_fails = false,
+            Err(error) if !self.log_fails => {
+                self.log_fails = true;
+                self.notes.say(format!(
+                    "warning: {error}; the lines are kept and tried again"
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Begins to write a checkpoint.
+    pub(crate) fn save<B: Backend>(&mut self, contents: Contents<B>, keep: Keep) {
+        self.owed = false;
+        let before = self.writer.begin(contents, keep, self.events.handle());
+        self.tell(before);
+    }
+
+    /// Tells of a checkpoint that is done by now.
+    pub(crate) fn look(&mut self) {
+        let done = self.writer.done();
+        self.tell(done);
+    }
+
+    /// Waits for the checkpoint in progress.
+    pub(crate) fn wait(&mut self) {
+        let done = self.writer.wait();
+        self.tell(done);
+    }
+
+    fn tell(&mut self, written: Option<Written>) {
+        let Some(Written { step, result }) = written else {
+            return;
+        };
+        let time = now();
+        match result {
+            Ok(path) => {
+                self.newest = Some(path);
+                self.record(&Event::Checkpoint { time, step });
+            }
+            Err(error) => {
+                self.owed = true;
+                let reason = error.to_string();
+                self.notes.say(format!(
+                    "warning: no checkpoint at step {step}: {reason}; training goes on and tries again"
+                ));
+                self.record(&Event::CheckpointFailed { time, step, reason });
+            }
+        }
+    }
+
+    /// Writes the last checkpoint, and waits for it; a failure is tried again a few times.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(crate) fn save_last<B: Backend>(
+        &mut self,
+        step: usize,
+        keep: Keep,
+        contents: impl Fn() -> Contents<B>,
+    ) -> Result<(), TrainError> {
+        for tried in 0..LAST_TRIES {
+            if tried > 0 {
+                std::thread::sleep(std::time::Duration::from_secs(tried));
+            }
+            self.save(contents(), keep);
+            self.wait();
+            if !self.owed {
+                return Ok(());
+            }
+        }
+        Err(TrainError::NoCheckpoint {
+            step,
+            reason: "it could not be written".to_owned(),
+            last: self.newest.clone(),
+        })
+    }
+
+    /// Writes the log's lines that wait.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
+        self.events.flush()
+    }
+}

@@ -1,0 +1,97 @@
+//! Going on with a run that was stopped.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use emberlm_data::Dataset;
+use serde_json::Value;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::RunConfig;
+use crate::error::TrainError;
+use crate::identity::DataIdentity;
+
+/// The keys that may change when a run is resumed: how long it is, what is shown and kept of it, and where the same
+/// dataset lies. Any other makes another run of it.
+pub const MAY_CHANGE: [&str; 9] = [
+    "data.dataset",
+    "train.steps",
+    "train.log_interval",
+    "train.eval_interval",
+    "train.checkpoint_interval",
+    "train.keep_last",
+    "train.keep_best",
+    "train.sample_tokens",
+    "train.skip_limit",
+];
+
+/// Compares a run's configuration with the one it is to be resumed with.
+///
+/// # Errors
+/// The keys that differ and may not, with both values.
+pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
+    let (then, now) = (flat(then), flat(now));
+    let keys: std::collections::BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let changes: Vec<String> = keys
+        .into_iter()
+        .filter(|key| then.get(*key) != now.get(*key) && !MAY_CHANGE.contains(&key.as_str()))
+        .map(|key| {
+            let [then, now] = [&then, &now].map(|values| shown(values.get(key)));
+            format!("{key} was {then} and is {now}")
+        })
+        .collect();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    Err(TrainError::Resume {
+        path: run.to_owned(),
+        reason: changes.join("; "),
+    })
+}
+
+/// Every value by its dotted key. Numbers are compared as they are written.
+fn flat(config: &RunConfig) -> BTreeMap<String, Value> {
+    let mut values = BTreeMap::new();
+    // A configuration is made of tables and values alone.
+    let tree = serde_json::to_value(config).unwrap_or_default();
+    flatten("", tree, &mut values);
+    values
+}
+
+fn flatten(key: &str, value: Value, values: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(table) => {
+            for (name, value) in table {
+                let key = match key {
+                    "" => name,
+                    key => format!("{key}.{name}"),
+                };
+                flatten(&key, value, values);
+            }
+        }
+        value => {
+            values.insert(key.to_owned(), value);
+        }
+    }
+}
+
+/// Compares what a checkpoint was trained on with a dataset.
+///
+/// # Errors
+/// What differs.
+pub fn check_dataset(checkpoint: &Checkpoint, dataset: &Dataset) -> Result<(), TrainError> {
+    let differs = |what: String| TrainError::Resume {
+        path: checkpoint.path.clone(),
+        reason: format!("{}: {what}", dataset.folder().display()),
+    };
+    if checkpoint.description.tokenizer.as_ref() != Some(&dataset.tokenizer().spec()) {
+        return Err(differs("it has another tokenizer".to_owned()));
+    }
+    let then = checkpoint
+        .state
+        .as_ref()
+        .and_then(|state| state.data.as_ref());
+    let difference = then.and_then(|then| then.difference(&DataIdentity::of(dataset)));
+    difference.map_or(Ok(()), |what| Err(differs(what)))
+}
