@@ -1,6 +1,7 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
-//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
+//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] the update with [`clip`]ping;
+//! [`skip`] says which steps are not taken, [`ema`] averages weights;
 //! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
 //! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
 //! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
@@ -12,6 +13,7 @@ pub mod checkpoint;
 pub mod clip;
 pub mod config;
 pub mod dashboard;
+pub mod ema;
 pub mod error;
 pub mod evaluate;
 pub mod events;
@@ -22,6 +24,7 @@ pub mod plain;
 pub mod run;
 mod sample;
 pub mod schedule;
+pub mod skip;
 pub mod strategy;
 mod trainee;
 mod training;
