@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use documented::DocumentedFields;
+use emberlm_kernels::HeadLossOptions;
 use emberlm_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
@@ -249,6 +250,14 @@ impl TrainConfig {
             0 => context,
             tokens => tokens,
         })
+    }
+
+    /// What training adds to the cross-entropy.
+    pub fn objective(&self) -> HeadLossOptions {
+        HeadLossOptions {
+            label_smoothing: self.label_smoothing,
+            z_loss: self.z_loss,
+        }
     }
 
     /// Sequences per step.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! step:  micro-batch ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the whole step)
-//!        one norm over all gradients ─► one clip ─► one rate ─► one AdamW update
+//!        one norm over all gradients ─► one clip ─► one rate ─► one update
 //! every log_interval steps         figures ─► events.jsonl, renderer
 //! every eval_interval steps        validation loss and a sample
 //! every checkpoint_interval steps  a checkpoint; and at the end, also of an interrupted run
@@ -15,7 +15,7 @@ use burn::module::AutodiffModule;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{ElementConversion, Tensor};
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 
 use crate::checkpoint::{self, Best, Contents, State};
 use crate::clip::{clip_factor, global_norm};
@@ -23,7 +23,7 @@ use crate::error::TrainError;
 use crate::evaluate::evaluate;
 use crate::events::{Event, EventLog, now};
 use crate::metrics::Figures;
-use crate::optimizer::AdamW;
+use crate::optimizer::Optimizer;
 use crate::sample::sample;
 use crate::schedule::learning_rate;
 use crate::strategy::{Processor, Progressed, StepStrategy};
@@ -48,7 +48,7 @@ struct Stepped<B: TrainingBackend> {
 /// The loop in progress.
 pub(crate) struct Training<'a, B: TrainingBackend> {
     strategy: &'a StepStrategy<B>,
-    optimizer: AdamW<B::InnerBackend>,
+    optimizer: Optimizer<B::InnerBackend>,
     pub(crate) processor: Processor<B>,
     interrupter: Interrupter,
     pub(crate) progressed: Progressed,
@@ -65,7 +65,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
     ) -> Self {
         Self {
             strategy,
-            optimizer: AdamW::new(&strategy.config),
+            optimizer: Optimizer::new(&strategy.config),
             processor,
             interrupter,
             progressed: Progressed::default(),
@@ -127,7 +127,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let rate = learning_rate(config, self.progressed.step);
         let tokens: usize = micro_batches.iter().map(TokenBatch::count).sum();
         self.seed_dropout();
-        let (loss, grads) = accumulate(&model, micro_batches, tokens);
+        let (loss, grads) = accumulate(&model, micro_batches, tokens, config.objective());
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
@@ -328,11 +328,12 @@ fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: Vec<TokenBatch<B>>,
     tokens: usize,
+    objective: HeadLossOptions,
 ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     for batch in micro_batches {
-        let (part, grads) = model.loss_and_gradients(batch, tokens);
+        let (part, grads) = model.loss_and_gradients(batch, tokens, objective);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,
