@@ -58,6 +58,35 @@ fn a_run_is_sampled_from() {
     assert_eq!(text.chars().count(), 201, "{text:?}");
 }
 
+/// The picture of docs/training.md: six panels of lines on white.
+#[test]
+fn schedules_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schedules.png");
+    let output = run(env!("CARGO_BIN_EXE_schedules"), &[path.to_str().unwrap()]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    let mut reader = png::Decoder::new(file).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    let (width, height) = (info.width as usize, info.height as usize);
+    // The colours of the five schedules, in the five panels of their own.
+    let colours = [
+        [0, 0, 0],
+        [0, 114, 178],
+        [0, 158, 115],
+        [213, 94, 0],
+        [204, 121, 167],
+    ];
+    for (panel, colour) in colours.iter().enumerate() {
+        let (left, top) = (panel % 3 * width / 3, panel / 3 * height / 2);
+        let drawn = (top..top + height / 2)
+            .flat_map(|y| (left..left + width / 3).map(move |x| 3 * (y * width + x)))
+            .filter(|&at| pixels[at..at + 3] == *colour);
+        assert!(drawn.count() > 200, "panel {panel}");
+    }
+}
+
 #[test]
 fn sampling_needs_a_run() {
     let output = run(env!("CARGO_BIN_EXE_sample"), &[]).unwrap();

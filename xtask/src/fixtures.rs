@@ -21,9 +21,10 @@ const REQUIREMENTS: [&str; 2] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 4] = [
+const SCRIPTS: [Script; 5] = [
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
+    Script::new("crates/trainer/tests/fixtures/make.py"),
     Script {
         vocabularies: true,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")
@@ -35,10 +36,11 @@ const SCRIPTS: [Script; 4] = [
 ];
 
 /// Where the scripts write, and what lies there besides that no script wrote.
-const FIXTURES: [&str; 5] = [
+const FIXTURES: [&str; 6] = [
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
     "crates/tokenizer/tests/fixtures",
+    "crates/trainer/tests/fixtures",
     ":(exclude)*.py",
     ":(exclude)*/requirements.txt",
 ];

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
-use emberlm_trainer::{DataConfig, RunConfig, TrainConfig};
+use emberlm_trainer::{DataConfig, Group, Groups, RunConfig, TrainConfig};
 use toml::{Table, Value};
 
 use crate::error::CliError;
@@ -95,7 +95,7 @@ pub fn to_toml(config: &RunConfig) -> Result<String, CliError> {
         let about = match line.strip_prefix('[') {
             Some(header) => {
                 table = header.trim_end_matches(']').to_owned();
-                table.split_once('.').and_then(|(of, key)| about(of, key))
+                table.rsplit_once('.').and_then(|(of, key)| about(of, key))
             }
             None => line
                 .split_once(" = ")
@@ -118,6 +118,8 @@ fn about(table: &str, key: &str) -> Option<&'static str> {
         "model" => ModelConfig::get_field_docs(key).ok(),
         "data" => DataConfig::get_field_docs(key).ok(),
         "train" => TrainConfig::get_field_docs(key).ok(),
+        "train.groups" => Groups::get_field_docs(key).ok(),
+        _ if table.starts_with("train.groups.") => Group::get_field_docs(key).ok(),
         _ => None,
     }
 }
@@ -184,7 +186,8 @@ mod tests {
                     let before = text.lines().nth(i - 1).unwrap_or_default();
                     let documented = before.starts_with("# ");
                     let inner = text.lines().take(i).filter(|l| l.starts_with('[')).last();
-                    let nested = inner.is_some_and(|header| header.contains('.'));
+                    // Those of a choice of the model's.
+                    let nested = inner.is_some_and(|header| header.starts_with("[model."));
                     assert!(documented || nested, "`{key}` has no comment");
                 }
             }

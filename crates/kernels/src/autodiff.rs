@@ -11,7 +11,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Activation, AttentionOptions, Backend, Normalization, RotaryLayout};
+use crate::{Activation, AttentionOptions, Backend, HeadLossOptions, Normalization, RotaryLayout};
 use kept_input::kept_input;
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
@@ -45,7 +45,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
+        options: HeadLossOptions,
     ) -> FloatTensor<Self> {
-        head_loss::head_loss::<B, C>(hidden, weight, targets)
+        head_loss::head_loss::<B, C>(hidden, weight, targets, options)
     }
 }

@@ -3,7 +3,9 @@
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Activation, AttentionOptions, Normalization, RotaryLayout, reference};
+use crate::{
+    Activation, AttentionOptions, HeadLossOptions, Normalization, RotaryLayout, reference,
+};
 
 /// What an attention's backward needs of its forward pass.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ pub struct AttentionGradients<B: BurnBackend> {
 /// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
 #[derive(Clone, Debug)]
 pub struct HeadLossGradients<B: BurnBackend> {
-    /// Sum over the tokens of `-ln softmax(logits)[target]`, `[1]`.
+    /// Sum over the tokens, `[1]`: `-ln softmax(logits)[target]` and what [`HeadLossOptions`] adds.
     pub loss: FloatTensor<B>,
     /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
     pub hidden: FloatTensor<B>,
@@ -132,14 +134,16 @@ pub trait Backend: BurnBackend {
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`; the loss is `[1]`.
+    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`; the loss is `[1]`. The
+    /// options may add terms to it.
     fn head_loss(
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
+        options: HeadLossOptions,
     ) -> FloatTensor<Self> {
         let rows = reference::rows_per_block::<Self>(&weight);
-        reference::head_loss::<Self>(hidden, weight, targets, rows)
+        reference::head_loss::<Self>(hidden, weight, targets, options, rows)
     }
 
     /// [`Backend::head_loss`] with its gradients, from the same pass.
@@ -147,9 +151,10 @@ pub trait Backend: BurnBackend {
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
+        options: HeadLossOptions,
     ) -> HeadLossGradients<Self> {
         let rows = reference::rows_per_block::<Self>(&weight);
-        reference::head_loss_gradients::<Self>(hidden, weight, targets, rows)
+        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
     }
 
     /// One AdamW update: `(parameter, moment1, moment2)` after it.

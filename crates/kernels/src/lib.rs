@@ -14,6 +14,7 @@ mod attention;
 mod autodiff;
 mod backend;
 mod backends;
+mod head_loss;
 mod linear_attention;
 mod norm;
 pub mod ops;
@@ -25,6 +26,7 @@ pub use attention::AttentionOptions;
 pub use backend::{
     AdamWStep, AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
 };
+pub use head_loss::HeadLossOptions;
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use rotary::RotaryLayout;

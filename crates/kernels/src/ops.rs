@@ -3,8 +3,8 @@
 use burn::tensor::{Int, Tensor, TensorPrimitive};
 
 use crate::{
-    Activation, AdamWStep, AttentionOptions, Backend, LINEAR_ATTENTION_CHUNK, LinearAttentionState,
-    Normalization, RotaryLayout, reference,
+    Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, LINEAR_ATTENTION_CHUNK,
+    LinearAttentionState, Normalization, RotaryLayout, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
@@ -93,11 +93,13 @@ pub fn head_loss<B: Backend>(
     hidden: Tensor<B, 2>,
     weight: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
+    options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     tensor(B::head_loss(
         float(hidden),
         float(weight),
         targets.into_primitive(),
+        options,
     ))
 }
 

@@ -9,7 +9,7 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, ops};
 
 use crate::block::Block;
 use crate::checked::DecoderConfig;
@@ -118,24 +118,34 @@ impl<B: Backend> Decoder<B> {
 
     /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
     pub fn loss_sum(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+        self.training_loss_sum(tokens, targets, HeadLossOptions::default())
+    }
+
+    /// [`Decoder::loss_sum`] with the terms that training may add to it. They are of the logits after the soft cap, where
+    /// there is one.
+    pub fn training_loss_sum(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        targets: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Tensor<B, 1> {
         let [batch, seq] = tokens.dims();
         let hidden = self.hidden(tokens, None);
         let targets = targets.reshape([batch * seq]); // [tokens]
         if self.config.head.soft_cap > 0.0 {
             let logits = self.logits(hidden);
             let logits = logits.reshape([batch * seq, self.config.vocab_size]);
-            let chosen = log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1)); // [tokens, 1]
-            return -chosen.sum();
+            return loss_of_logits(logits, targets, options);
         }
         let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
         let Some(bias) = &self.head_bias else {
-            return ops::head_loss(hidden, self.head_weight(), targets);
+            return ops::head_loss(hidden, self.head_weight(), targets, options);
         };
         // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
         let ones = Tensor::ones([batch * seq, 1], &hidden.device());
         let weight = Tensor::cat(vec![self.head_weight(), bias.val().unsqueeze_dim(1)], 1);
-        ops::head_loss(Tensor::cat(vec![hidden, ones], 1), weight, targets)
+        ops::head_loss(Tensor::cat(vec![hidden, ones], 1), weight, targets, options)
     }
 
     /// What the head's weight is multiplied with: the hidden states `[tokens, d_model]`, scaled where the head is.
@@ -208,4 +218,27 @@ impl<B: Backend> Decoder<B> {
     fn head_weight(&self) -> Tensor<B, 2> {
         self.head.as_ref().unwrap_or(&self.tokens).val()
     }
+}
+
+/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]`.
+fn loss_of_logits<B: Backend>(
+    logits: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    options: HeadLossOptions,
+) -> Tensor<B, 1> {
+    let targets = targets.unsqueeze_dim(1); // [tokens, 1]
+    let log_p = log_softmax(logits.clone(), 1);
+    let chosen = log_p.clone().gather(1, targets.clone()); // [tokens, 1]
+    let mut loss = -chosen.clone().sum();
+    let smoothing = options.label_smoothing;
+    if smoothing != 0.0 {
+        let even = log_p.mean_dim(1); // [tokens, 1]
+        loss = loss * (1.0 - smoothing) - even.sum() * smoothing;
+    }
+    if options.z_loss != 0.0 {
+        // x = log p + L for every token of the vocabulary, the target among them.
+        let log_sum = logits.gather(1, targets) - chosen; // [tokens, 1]
+        loss = loss + (log_sum.clone() * log_sum).sum() * options.z_loss;
+    }
+    loss
 }

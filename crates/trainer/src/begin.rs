@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_data::Dataset;
@@ -10,10 +11,11 @@ use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::checkpoint::{State, broken};
 use crate::config::RunConfig;
+use crate::ema::Average;
 use crate::error::TrainError;
 use crate::folder::RunFolder;
 use crate::identity::DataIdentity;
-use crate::optimizer::AdamW;
+use crate::optimizer::Optimizer;
 use crate::run::Beginning;
 
 /// Where a run's files go.
@@ -28,7 +30,8 @@ pub(crate) enum Place {
 pub(crate) struct Begun<B: TrainingBackend> {
     pub(crate) place: Place,
     pub(crate) decoder: Decoder<B>,
-    pub(crate) optimizer: AdamW<B::InnerBackend>,
+    pub(crate) optimizer: Optimizer<B::InnerBackend>,
+    pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
     /// The newest checkpoint there is.
     pub(crate) checkpoint: Option<PathBuf>,
@@ -50,7 +53,7 @@ impl<B: TrainingBackend> Begun<B> {
                 weights,
             } => (Place::Resumed(folder), checkpoint, weights),
         };
-        let mut optimizer = AdamW::new(&config.train);
+        let mut optimizer = Optimizer::new(&config.train);
         let mut state = State::default();
         let decoder = match (&checkpoint, weights) {
             (Some(checkpoint), _) => {
@@ -68,12 +71,20 @@ impl<B: TrainingBackend> Begun<B> {
             (None, Some(weights)) => weights.reconfigured(model)?,
             (None, None) => model.init::<B>(config.train.seed, device),
         };
+        let averaged = match &checkpoint {
+            Some(checkpoint) if checkpoint.holds_average() => Some(checkpoint.decoder(device)?),
+            _ => None,
+        };
+        let decay = config.train.ema;
+        let average =
+            (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| decoder.valid()), decay));
         state.data = Some(DataIdentity::of(dataset));
         state.backend = B::InnerBackend::name(device);
         Ok(Self {
             place,
             decoder,
             optimizer,
+            average,
             state,
             checkpoint: checkpoint.map(|checkpoint| checkpoint.path),
         })

@@ -9,7 +9,7 @@ use emberlm_model::{DecoderConfig, count};
 
 use crate::config::TrainConfig;
 use crate::loader::to_tensors;
-use crate::optimizer::AdamW;
+use crate::optimizer::Optimizer;
 use crate::trainee::Trainee;
 
 /// Steps that warm up caches, allocator and kernels.
@@ -28,7 +28,7 @@ pub struct Measured {
     pub peak_rss_mib: Option<u64>,
 }
 
-/// Measures `steps` steps (forward, mean cross-entropy, backward, AdamW) of `batch` full sequences.
+/// Measures `steps` steps (forward, mean loss, backward, update) of `batch` full sequences.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -38,13 +38,13 @@ pub fn measure<B: TrainingBackend>(
 ) -> Measured {
     let decoder = model.init::<B>(train.seed, device);
     let mut trainee = Trainee { decoder };
-    let mut optimizer = AdamW::new(train);
+    let mut optimizer = Optimizer::new(train);
     let tokens = batch * model.seq_len;
     let mut seconds = Vec::with_capacity(steps);
     for step in 0..WARM_UP + steps {
         let batch = to_tensors::<B>(random_batch(model, batch), device);
         let start = Instant::now();
-        let (loss, grads) = trainee.loss_and_gradients(batch, tokens);
+        let (loss, grads) = trainee.loss_and_gradients(batch, tokens, train.objective());
         trainee = optimizer.update::<B, _>(trainee, grads, None, train.learning_rate);
         // Reading the loss waits for the step, on devices that work behind the program's back; the next step would
         // wait for the update.

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use documented::DocumentedFields;
+use emberlm_kernels::HeadLossOptions;
 use emberlm_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::schedule::decay_end;
 
 mod groups;
 mod kinds;
@@ -60,9 +62,9 @@ pub struct TrainConfig {
     pub schedule: Schedule,
     /// Steps of linear warm-up.
     pub warmup_steps: usize,
-    /// The step at which the decay ends; 0 for the last.
+    /// The step at which the decay ends; 0 for the last. The constant schedule and inverse_sqrt have no end.
     pub decay_steps: usize,
-    /// Of warmup_stable_decay: how many steps the decay takes at the end.
+    /// Of warmup_stable_decay: how many steps before the end the rate falls over.
     pub cooldown_steps: usize,
     /// What turns gradients into updates: adamw, muon (matrices; AdamW the rest) or lion.
     pub optimizer: OptimizerKind,
@@ -166,7 +168,6 @@ impl TrainConfig {
             ("eval_interval", self.eval_interval),
             ("eval_batch", self.eval_batch),
             ("checkpoint_interval", self.checkpoint_interval),
-            ("skip_window", self.skip_window),
             ("skip_limit", self.skip_limit),
         ] {
             require(field, value, value >= 1, "must be at least 1")?;
@@ -207,7 +208,35 @@ impl TrainConfig {
         let rule = format!("must be at most learning_rate = {}", self.learning_rate);
         let min = self.min_learning_rate;
         require("min_learning_rate", min, min <= self.learning_rate, &rule)?;
-        self.groups.check()
+        require(
+            "skip_window",
+            self.skip_window,
+            self.skip_window >= 2,
+            "must be at least 2, for there to be a deviation",
+        )?;
+        self.check_schedule()?;
+        self.groups.check(self.optimizer)
+    }
+
+    fn check_schedule(&self) -> Result<(), TrainError> {
+        match self.schedule {
+            // Its scale is the warm-up's length.
+            Schedule::InverseSqrt => require(
+                "warmup_steps",
+                self.warmup_steps,
+                self.warmup_steps >= 1,
+                "must be at least 1 with schedule = inverse_sqrt, which falls as the root of warmup_steps / step",
+            ),
+            Schedule::WarmupStableDecay => {
+                let end = decay_end(self);
+                let rule = format!(
+                    "must be between 1 and {end}, the step where the decay ends, with schedule = warmup_stable_decay"
+                );
+                let steps = self.cooldown_steps;
+                require("cooldown_steps", steps, (1..=end).contains(&steps), &rule)
+            }
+            Schedule::Constant | Schedule::Cosine | Schedule::Linear => Ok(()),
+        }
     }
 
     /// Tokens of a sequence for a model of a context.
@@ -221,6 +250,14 @@ impl TrainConfig {
             0 => context,
             tokens => tokens,
         })
+    }
+
+    /// What training adds to the cross-entropy.
+    pub fn objective(&self) -> HeadLossOptions {
+        HeadLossOptions {
+            label_smoothing: self.label_smoothing,
+            z_loss: self.z_loss,
+        }
     }
 
     /// Sequences per step.
@@ -269,5 +306,56 @@ mod tests {
         assert_eq!(error_of(|c| c.beta2 = 1.0), expected);
         let expected = "train.min_learning_rate = 0.1: must be at most learning_rate = 0.001";
         assert_eq!(error_of(|c| c.min_learning_rate = 0.1), expected);
+        let expected = "train.skip_window = 1: must be at least 2, for there to be a deviation";
+        assert_eq!(error_of(|c| c.skip_window = 1), expected);
+        let expected = "train.label_smoothing = 1: must be at least 0 and below 1";
+        assert_eq!(error_of(|c| c.label_smoothing = 1.0), expected);
+    }
+
+    #[test]
+    fn schedules_have_rules_of_their_own() {
+        let expected = "train.warmup_steps = 0: must be at least 1 with schedule = inverse_sqrt, \
+            which falls as the root of warmup_steps / step";
+        let error = error_of(|c| {
+            c.schedule = Schedule::InverseSqrt;
+            c.warmup_steps = 0;
+        });
+        assert_eq!(error, expected);
+        for (steps, decay_steps, cooldown_steps, end) in
+            [(50, 0, 51, 50), (50, 0, 0, 50), (50, 40, 41, 40)]
+        {
+            let error = error_of(|c| {
+                c.schedule = Schedule::WarmupStableDecay;
+                (c.steps, c.decay_steps, c.cooldown_steps) = (steps, decay_steps, cooldown_steps);
+            });
+            let expected = format!(
+                "train.cooldown_steps = {cooldown_steps}: must be between 1 and {end}, the step where the decay \
+                ends, with schedule = warmup_stable_decay"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn groups_name_their_table() {
+        let expected = "train.groups.head.rate = -1: must be 0 or above, and finite";
+        assert_eq!(error_of(|c| c.groups.head.rate = -1.0), expected);
+        let expected = "train.groups.vectors.weight_decay = inf: must be 0 or above, and finite";
+        assert_eq!(
+            error_of(|c| c.groups.vectors.weight_decay = f64::INFINITY),
+            expected
+        );
+        let expected = "train.groups.embeddings.beta2 = 1: must be at least 0 and below 1";
+        assert_eq!(
+            error_of(|c| c.groups.embeddings.beta2 = Some(1.0)),
+            expected
+        );
+        let expected = "train.groups.matrices.beta1 = 0.8: must be absent with optimizer = muon, \
+            whose decay for matrices is train.momentum";
+        let error = error_of(|c| {
+            c.optimizer = OptimizerKind::Muon;
+            c.groups.matrices.beta1 = Some(0.8);
+        });
+        assert_eq!(error, expected);
     }
 }

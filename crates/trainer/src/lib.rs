@@ -1,7 +1,7 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
-//! updates, with [`clip`]ping, and [`skip`] which steps are not made; `trainee` is the model as Burn's learner takes it
+//! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the model as Burn's learner takes it
 //! and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which asks [`mod@evaluate`], measures its
 //! `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's [`dashboard`] or [`plain`] lines. A
 //! `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its [`folder`]. [`run`] puts them
@@ -15,6 +15,7 @@ pub mod checkpoint;
 pub mod clip;
 pub mod config;
 pub mod dashboard;
+pub mod ema;
 pub mod error;
 pub mod evaluate;
 pub mod events;

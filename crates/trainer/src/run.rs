@@ -190,6 +190,7 @@ pub fn train<B: TrainingBackend>(
         failure,
         position: Mutex::new(Some(Position {
             optimizer: begun.optimizer,
+            average: begun.average,
             state: begun.state,
             recorder: Recorder::new(&run, events, tensorboard, notes, begun.checkpoint),
         })),

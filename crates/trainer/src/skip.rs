@@ -1,39 +1,222 @@
-//! Stub.
+//! Which steps are not taken: those whose loss or gradient norm is no number, or far above what it was lately.
+
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
 
-/// What steps are compared with.
+/// What was seen of the latest steps. It belongs to the position of a run: a checkpoint holds it.
+///
+/// A step is not taken if its loss or its gradients' norm is not finite, or, where `skip_deviations` is above 0 and
+/// `skip_window` steps were seen, if either is more than `skip_deviations` standard deviations (of the sample, with
+/// `n - 1`) above its mean over those steps; what is far below is no harm. It is the rule of OLMo-core's `SkipStepOptimizer`,
+/// which has 6 deviations over 128 steps.
+///
+/// Finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
+/// and is not skipped for ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// Steps skipped since the last one that was not.
-    pub in_a_row: usize,
-    /// Steps skipped in all.
-    pub total: usize,
+    /// Loss and norm of the latest steps, the oldest first; all finite.
+    window: VecDeque<(f64, f64)>,
+    /// Steps not taken since the last one that was.
+    in_a_row: usize,
+    /// Steps not taken in all.
+    total: usize,
 }
 
-/// What to do with a step.
+/// What becomes of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Update.
+    /// It is taken.
     Go,
-    /// Do not.
+    /// It is not.
     Skip {
-        /// Why.
+        /// The figure that was wrong, and how.
         reason: String,
     },
 }
 
 impl Watch {
-    /// Judges.
-    pub fn judge(&mut self, loss: f64, norm: f64, _config: &TrainConfig) -> Verdict {
-        if loss.is_finite() && norm.is_finite() {
-            self.in_a_row = 0;
-            return Verdict::Go;
+    /// Judges a step by its loss and its gradients' norm before clipping, and remembers both.
+    pub fn judge(&mut self, loss: f64, norm: f64, config: &TrainConfig) -> Verdict {
+        let named = [("loss", loss), ("gradient norm", norm)];
+        let infinite = named.iter().find(|(_, value)| !value.is_finite());
+        let reason = match infinite {
+            Some((name, value)) => Some(format!("the {name} is {value}")),
+            None => self.too_far(named, config),
+        };
+        if infinite.is_none() {
+            self.window.push_back((loss, norm));
+            // More than one too many where the setting was lowered.
+            while self.window.len() > config.skip_window {
+                self.window.pop_front();
+            }
         }
-        self.in_a_row += 1;
-        self.total += 1;
-        Verdict::Skip {
-            reason: format!("the loss is {loss} and the gradient norm {norm}"),
+        match reason {
+            Some(reason) => {
+                self.in_a_row += 1;
+                self.total += 1;
+                Verdict::Skip { reason }
+            }
+            None => {
+                self.in_a_row = 0;
+                Verdict::Go
+            }
         }
+    }
+
+    /// Steps not taken since the last one that was.
+    pub fn in_a_row(&self) -> usize {
+        self.in_a_row
+    }
+
+    /// Steps not taken in all.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    fn too_far(&self, named: [(&str, f64); 2], config: &TrainConfig) -> Option<String> {
+        let window = self.window.len();
+        if config.skip_deviations <= 0.0 || window < config.skip_window {
+            return None;
+        }
+        let losses = self.window.iter().map(|&(loss, _)| loss);
+        let norms = self.window.iter().map(|&(_, norm)| norm);
+        let spreads = [Spread::of(losses), Spread::of(norms)];
+        let mut judged = named.into_iter().zip(spreads);
+        let ((name, value), Spread { mean, deviation }) = judged.find(|((_, value), spread)| {
+            value - spread.mean > config.skip_deviations * spread.deviation
+        })?;
+        Some(format!(
+            "the {name} is {value:.4}, more than {} deviations of {deviation:.4} above {mean:.4}, its mean over {window} steps",
+            config.skip_deviations
+        ))
+    }
+}
+
+/// Mean and standard deviation of a sample.
+#[derive(Clone, Copy)]
+struct Spread {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    fn of(values: impl ExactSizeIterator<Item = f64> + Clone) -> Self {
+        let count = values.len() as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        let squares: f64 = values.map(|x| (x - mean).powi(2)).sum();
+        Self {
+            mean,
+            deviation: (squares / (count - 1.0)).sqrt(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(skip_deviations: f64, skip_window: usize) -> TrainConfig {
+        TrainConfig {
+            skip_deviations,
+            skip_window,
+            ..TrainConfig::default()
+        }
+    }
+
+    /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910; norms 10 times that.
+    fn seen(config: &TrainConfig) -> Watch {
+        let mut watch = Watch::default();
+        for loss in [1.0, 2.0, 3.0, 4.0] {
+            assert_eq!(watch.judge(loss, 10.0 * loss, config), Verdict::Go);
+        }
+        watch
+    }
+
+    fn reason(verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Skip { reason } => reason,
+            Verdict::Go => panic!("it went on"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_skipped_always() {
+        let config = config(0.0, 4);
+        let mut watch = Watch::default();
+        let found = reason(watch.judge(f64::NAN, 1.0, &config));
+        assert_eq!(found, "the loss is NaN");
+        let found = reason(watch.judge(1.0, f64::INFINITY, &config));
+        assert_eq!(found, "the gradient norm is inf");
+        assert_eq!((watch.in_a_row(), watch.total()), (2, 2));
+        assert_eq!(watch.judge(1.0, 1.0, &config), Verdict::Go);
+        assert_eq!((watch.in_a_row(), watch.total()), (0, 2));
+        assert_eq!(watch.judge(1e9, 1e9, &config), Verdict::Go, "0 deviations");
+    }
+
+    // By hand: 2.5 + 2 · 1.29099 = 5.08199.
+    #[test]
+    fn the_bound_is_so_many_deviations_above_the_mean() {
+        let config = config(2.0, 4);
+        assert_eq!(seen(&config).judge(5.08, 25.0, &config), Verdict::Go);
+        let found = reason(seen(&config).judge(5.09, 25.0, &config));
+        let expected = "the loss is 5.0900, more than 2 deviations of 1.2910 above 2.5000, its mean over 4 steps";
+        assert_eq!(found, expected);
+        assert_eq!(seen(&config).judge(2.5, 50.8, &config), Verdict::Go);
+        let found = reason(seen(&config).judge(2.5, 50.9, &config));
+        assert!(
+            found.starts_with("the gradient norm is 50.9000, more than 2 deviations of 12.9099")
+        );
+        assert_eq!(
+            seen(&config).judge(-1e6, 0.0, &config),
+            Verdict::Go,
+            "below"
+        );
+    }
+
+    #[test]
+    fn nothing_is_far_before_the_window_is_full() {
+        let config = config(2.0, 5);
+        assert_eq!(seen(&config).judge(1e6, 1e6, &config), Verdict::Go);
+    }
+
+    #[test]
+    fn a_change_that_lasts_is_soon_the_rule() {
+        let config = config(2.0, 4);
+        let mut watch = seen(&config);
+        let verdicts: Vec<bool> = (0..6)
+            .map(|_| watch.judge(100.0, 25.0, &config) == Verdict::Go)
+            .collect();
+        assert_eq!(verdicts, [false, true, true, true, true, true]);
+        assert_eq!(watch.total(), 1);
+    }
+
+    #[test]
+    fn the_state_comes_back_to_the_bit_and_holds_no_nan() {
+        let config = config(2.0, 4);
+        let mut watch = seen(&config);
+        watch.judge(f64::NAN, 0.1, &config);
+        watch.judge(0.1 + 0.2, 1.0 / 3.0, &config);
+        let text = serde_json::to_string(&watch).unwrap();
+        assert!(!text.contains("null"), "{text}");
+        assert!(text.ends_with(r#""in_a_row":0,"total":1}"#), "{text}");
+        let mut back: Watch = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, watch);
+        for loss in [1.0, 9.0, 2.0] {
+            let verdict = watch.judge(loss, loss, &config);
+            assert_eq!(back.judge(loss, loss, &config), verdict);
+        }
+    }
+
+    #[test]
+    fn a_lowered_window_forgets_the_oldest() {
+        let wide = config(2.0, 4);
+        let mut watch = seen(&wide);
+        let narrow = config(2.0, 2);
+        assert_eq!(watch.judge(4.0, 40.0, &narrow), Verdict::Go);
+        assert_eq!(watch.window, [(4.0, 40.0), (4.0, 40.0)]);
     }
 }

@@ -18,9 +18,10 @@ use emberlm_model::DecoderConfig;
 
 use crate::checkpoint::{About, State};
 use crate::config::TrainConfig;
+use crate::ema::Average;
 use crate::error::TrainError;
 use crate::loader::Failure;
-use crate::optimizer::AdamW;
+use crate::optimizer::Optimizer;
 use crate::recorder::Recorder;
 use crate::trainee::Trainee;
 use crate::training::Training;
@@ -49,7 +50,8 @@ pub struct Progressed {
 
 /// Where the loop begins, besides the model.
 pub(crate) struct Position<B: Backend> {
-    pub(crate) optimizer: AdamW<B>,
+    pub(crate) optimizer: Optimizer<B>,
+    pub(crate) average: Option<Average<B>>,
     pub(crate) state: State,
     pub(crate) recorder: Recorder,
 }

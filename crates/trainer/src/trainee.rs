@@ -6,7 +6,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{ElementConversion, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
-use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::Decoder;
 
 use crate::metrics::Figures;
@@ -35,13 +35,16 @@ pub struct Trainee<B: BurnBackend> {
 }
 
 impl<B: TrainingBackend> Trainee<B> {
-    /// The summed loss over `divisor`, on the device and out of the graph, with its gradients.
+    /// The summed loss over `divisor`, on the device and out of the graph, with its gradients. What `objective` adds to
+    /// the cross-entropy is in both.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,
         divisor: usize,
+        objective: HeadLossOptions,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
-        let loss = self.decoder.loss_sum(batch.tokens, batch.targets) / divisor as f64;
+        let TokenBatch { tokens, targets } = batch;
+        let loss = self.decoder.training_loss_sum(tokens, targets, objective) / divisor as f64;
         let value = loss.clone().inner();
         let grads = GradientsParams::from_grads(loss.backward(), self);
         (value, grads)
@@ -49,14 +52,14 @@ impl<B: TrainingBackend> Trainee<B> {
 }
 
 /// A step of Burn's own strategies; this crate's strategy accumulates by [`Trainee::loss_and_gradients`] and leaves
-/// the loss on the device.
+/// the loss on the device. Burn's know nothing of an objective but the cross-entropy.
 impl<B: TrainingBackend> TrainStep for Trainee<B> {
     type Input = TokenBatch<B>;
     type Output = Figures;
 
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.count();
-        let (loss, grads) = self.loss_and_gradients(batch, count);
+        let (loss, grads) = self.loss_and_gradients(batch, count, HeadLossOptions::default());
         let item = Figures::of_loss(loss.into_scalar().elem());
         TrainOutput { grads, item }
     }

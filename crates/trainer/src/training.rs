@@ -16,16 +16,17 @@ use burn::module::AutodiffModule;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
-use emberlm_kernels::TrainingBackend;
-use emberlm_model::count;
+use emberlm_kernels::{HeadLossOptions, TrainingBackend};
+use emberlm_model::{Decoder, count};
 
 use crate::checkpoint::{Best, Contents, Keep};
 use crate::clip::{clip_factor, global_norm};
+use crate::ema::Average;
 use crate::error::TrainError;
 use crate::evaluate::evaluate;
 use crate::events::{Ending, Event, now};
 use crate::metrics::Figures;
-use crate::optimizer::AdamW;
+use crate::optimizer::Optimizer;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::sample::sample;
@@ -47,7 +48,8 @@ struct Stepped {
 /// The loop in progress.
 pub(crate) struct Training<'a, B: TrainingBackend> {
     strategy: &'a StepStrategy<B>,
-    optimizer: AdamW<B::InnerBackend>,
+    optimizer: Optimizer<B::InnerBackend>,
+    average: Option<Average<B::InnerBackend>>,
     pub(crate) processor: Processor<B>,
     interrupter: Interrupter,
     pub(crate) progressed: Progressed,
@@ -65,6 +67,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
     ) -> Self {
         let Position {
             optimizer,
+            average,
             state,
             recorder,
         } = position;
@@ -72,6 +75,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         Self {
             strategy,
             optimizer,
+            average,
             processor,
             interrupter,
             pace: Pace::new(state.step, flops),
@@ -180,7 +184,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let config = &self.strategy.config;
         let rate = learning_rate(config, self.step());
         self.seed_dropout();
-        let (loss, grads) = accumulate(&model, micro_batches, tokens);
+        let (loss, grads) = accumulate(&model, micro_batches, tokens, config.objective());
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
@@ -193,6 +197,9 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             return (model, self.skip(loss, norm, reason).map(|()| None));
         }
         let model = self.optimizer.update::<B, _>(model, grads, factor, rate);
+        if let Some(average) = &mut self.average {
+            average.update(&model.valid().decoder, self.optimizer.updates());
+        }
         (model, Ok(Some(Stepped { loss, norm, rate })))
     }
 
@@ -215,7 +222,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             gradient_norm: number(norm),
             reason: reason.clone(),
         });
-        let skipped = self.progressed.state.watch.in_a_row;
+        let skipped = self.progressed.state.watch.in_a_row();
         if skipped >= self.strategy.config.skip_limit {
             self.recorder.wait();
             return Err(TrainError::Diverged {
@@ -302,17 +309,17 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let strategy = self.strategy;
         let config = &strategy.config;
         let step = self.step();
-        let model = model.valid();
+        let decoder = self.used(model);
         let mut text = None;
         if config.sample_tokens > 0 {
             let (tokenizer, tokens) = (&strategy.tokenizer, config.sample_tokens);
-            text = Some(sample(&model.decoder, tokenizer, tokens, config.seed)?);
+            text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
         }
         let mut better = false;
         if !strategy.validation.is_empty() {
             let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
             let found = evaluate(
-                &model.decoder,
+                &decoder,
                 &strategy.validation,
                 strategy.seq_len,
                 config.eval_batch,
@@ -361,13 +368,21 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         self.progressed.sample = Some(text);
     }
 
+    /// The weights that the model is used with: their average, where there is one.
+    fn used(&self, model: &Trainee<B>) -> Decoder<B::InnerBackend> {
+        match &self.average {
+            Some(average) => average.decoder().clone(),
+            None => model.valid().decoder,
+        }
+    }
+
     fn contents(&self, model: &Trainee<B>) -> Contents<B::InnerBackend> {
         let optimizer = self.optimizer.snapshot();
         let mut state = self.progressed.state.clone();
         state.updates = optimizer.updates;
         Contents {
-            decoder: model.valid().decoder,
-            training: None,
+            decoder: self.used(model),
+            training: self.average.as_ref().map(|_| model.valid().decoder),
             optimizer,
             about: Arc::clone(&self.strategy.about),
             state,
@@ -418,11 +433,12 @@ fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: Vec<TokenBatch<B>>,
     tokens: usize,
+    objective: HeadLossOptions,
 ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     for batch in micro_batches {
-        let (part, grads) = model.loss_and_gradients(batch, tokens);
+        let (part, grads) = model.loss_and_gradients(batch, tokens, objective);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,

@@ -51,11 +51,16 @@ fn partial(checkpoints: &Path) -> bool {
     names.any(|name| name.to_string_lossy().ends_with(".partial"))
 }
 
+/// What else is carried from step to step.
+const MORE: &str = "--ema 0.9 --set train.optimizer=muon --set train.skip_deviations=2 \
+    --set train.skip_window=10 --set train.label_smoothing=0.1 --set train.z_loss=1e-4";
+
 /// Kills a run `kills` times and resumes it each time, then compares it with one that was left alone. Runs that end
 /// before they are killed often enough are followed by others.
-fn soak(backend: &str, kills: usize, seed: u64) {
+fn soak(settings: &str, kills: usize, seed: u64) {
     let sandbox = Sandbox::with_data();
-    let line = format!("{LINE} --backend {backend}");
+    let line = format!("{LINE} {settings}");
+    let backend = settings.split_whitespace().nth(1).unwrap();
     trained(sandbox.train(&format!("{line} --out alone")));
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut killed, mut within, mut run) = (0, 0, 0);
@@ -92,7 +97,7 @@ fn soak(backend: &str, kills: usize, seed: u64) {
         }
         compare(&sandbox, &out);
     }
-    println!("{backend}: {killed} kills, {within} within a checkpoint's write, in {run} runs");
+    println!("{settings}: {killed} kills, {within} within a checkpoint's write, in {run} runs");
     assert!(within > 0, "no kill hit a checkpoint's write");
 }
 
@@ -135,11 +140,16 @@ fn kills(usual: usize) -> usize {
 
 #[test]
 fn a_run_killed_again_and_again_is_the_run_left_alone() {
-    soak("flex", kills(20), 1);
+    soak("--backend flex", kills(20), 1);
 }
 
 #[cfg(feature = "ndarray")]
 #[test]
 fn a_run_killed_again_and_again_is_the_run_left_alone_on_ndarray() {
-    soak("ndarray", kills(8), 2);
+    soak("--backend ndarray", kills(8), 2);
+}
+
+#[test]
+fn a_run_with_an_average_and_skipped_steps_is_the_run_left_alone() {
+    soak(&format!("--backend flex {MORE}"), kills(8), 3);
 }

@@ -9,7 +9,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::Shape;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::Backend;
+use crate::{Backend, HeadLossOptions};
 
 #[derive(Debug)]
 struct HeadLossBackward;
@@ -41,6 +41,7 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,
+    options: HeadLossOptions,
 ) -> FloatTensor<Autodiff<B, C>> {
     match HeadLossBackward
         .prepare::<C>([hidden.node, weight.node])
@@ -48,11 +49,12 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
         .stateful()
     {
         OpsKind::Tracked(prep) => {
-            let made = B::head_loss_gradients(hidden.primitive, weight.primitive, targets);
+            let made = B::head_loss_gradients(hidden.primitive, weight.primitive, targets, options);
             prep.finish((made.hidden, made.weight), made.loss)
         }
         OpsKind::UnTracked(prep) => {
-            prep.finish(B::head_loss(hidden.primitive, weight.primitive, targets))
+            let loss = B::head_loss(hidden.primitive, weight.primitive, targets, options);
+            prep.finish(loss)
         }
     }
 }

@@ -5,7 +5,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::{primitive, typed};
-use crate::HeadLossGradients;
+use crate::{HeadLossGradients, HeadLossOptions};
 
 /// Logits held at once: 64 MiB of f32.
 const BLOCK_ELEMENTS: usize = 1 << 24;
@@ -20,57 +20,125 @@ pub fn head_loss<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
+    options: HeadLossOptions,
     rows: usize,
 ) -> FloatTensor<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let mut loss = Tensor::zeros([1], &weight.device());
+    let even = even_row(&weight, options);
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.hidden.matmul(weight.clone().transpose()); // [rows, vocab_size]
+        let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
         let target_logits = logits.clone().gather(1, block.targets.unsqueeze_dim(1)); // [rows, 1]
         let log_sum = exponentials(logits).log_sum;
-        loss = loss + (log_sum - target_logits).sum();
+        loss = loss + block_loss(block.hidden, target_logits, log_sum, even.as_ref(), options);
     }
     primitive(loss)
 }
 
 /// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
 ///
-/// With `p = softmax(logits)` and `y` the targets' one-hot rows: `dhidden = (p - y) W` and `dW = (p - y)ᵀ hidden`;
-/// `y`'s parts are gathered and scattered rows, so `p` is all that is ever made of `[rows, vocab_size]`.
+/// With `p = softmax(logits)`, `y` the targets' one-hot rows, `V` the vocabulary's size and `L` as in
+/// [`HeadLossOptions`], the gradient by the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and `dhidden = g W`,
+/// `dW = gᵀ hidden`. The parts of `y` are gathered and scattered rows and those of `ε/V` one row each, so `p` is all that
+/// is ever made of `[rows, vocab_size]`.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
+    options: HeadLossOptions,
     rows: usize,
 ) -> HeadLossGradients<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let device = weight.device();
+    let even = even_row(&weight, options);
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grad: Option<Tensor<B, 2>> = None;
     let mut hidden_grads = Vec::new();
+    // Σ hidden over all tokens, [1, d_model]; for the even part alone.
+    let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
         let target_logits = logits
             .clone()
             .gather(1, block.targets.clone().unsqueeze_dim(1)); // [rows, 1]
         let Exponentials { exp, sum, log_sum } = exponentials(logits);
-        let probabilities = exp / sum;
-        loss = loss + (log_sum - target_logits).sum();
+        // (1 + 2zL) · p
+        let probabilities = match options.z_loss {
+            0.0 => exp / sum,
+            z => exp * ((log_sum.clone() * (2.0 * z) + 1.0) / sum),
+        };
+        let part = block_loss(
+            block.hidden.clone(),
+            target_logits,
+            log_sum,
+            even.as_ref(),
+            options,
+        );
+        loss = loss + part;
         let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
-        hidden_grads.push(probabilities.clone().matmul(weight.clone()) - target_rows);
-        let product = probabilities.transpose().matmul(block.hidden.clone()); // [vocab_size, d_model]
+        let mut target_hidden = block.hidden.clone();
+        let mut hidden_grad = probabilities.clone().matmul(weight.clone()); // [rows, d_model]
+        match &even {
+            None => hidden_grad = hidden_grad - target_rows,
+            Some(even) => {
+                let kept = 1.0 - options.label_smoothing;
+                hidden_grad = hidden_grad - target_rows * kept - even.clone();
+                target_hidden = target_hidden * kept;
+                let sum = block.hidden.clone().sum_dim(0); // [1, d_model]
+                hidden_sum = Some(match hidden_sum {
+                    Some(all) => all + sum,
+                    None => sum,
+                });
+            }
+        }
+        hidden_grads.push(hidden_grad);
+        let product = probabilities.transpose().matmul(block.hidden); // [vocab_size, d_model]
         let sum = match weight_grad {
             Some(sum) => sum + product,
             None => product,
         };
         weight_grad =
-            Some(sum.select_assign(0, block.targets, -block.hidden, IndexingUpdateOp::Add));
+            Some(sum.select_assign(0, block.targets, -target_hidden, IndexingUpdateOp::Add));
+    }
+    let [vocab_size, width] = weight.dims();
+    let mut weight_grad =
+        weight_grad.unwrap_or_else(|| Tensor::zeros([vocab_size, width], &device));
+    if let Some(sum) = hidden_sum {
+        weight_grad = weight_grad - sum * (options.label_smoothing / vocab_size as f64);
     }
     HeadLossGradients {
         loss: primitive(loss),
         hidden: primitive(Tensor::cat(hidden_grads, 0)),
-        weight: primitive(weight_grad.unwrap_or_else(|| Tensor::zeros(weight.shape(), &device))),
+        weight: primitive(weight_grad),
     }
+}
+
+/// `ε · Σ_v W_v / V`, `[1, d_model]`: a token's hidden state times it is `ε` times the mean of its logits. None without
+/// label smoothing.
+fn even_row<B: Backend>(weight: &Tensor<B, 2>, options: HeadLossOptions) -> Option<Tensor<B, 2>> {
+    let smoothing = options.label_smoothing;
+    (smoothing != 0.0).then(|| weight.clone().mean_dim(0) * smoothing)
+}
+
+/// The loss of a block, `[1]`, from the targets' logits and `L`, `[rows, 1]` each.
+fn block_loss<B: Backend>(
+    hidden: Tensor<B, 2>,
+    target_logits: Tensor<B, 2>,
+    log_sum: Tensor<B, 2>,
+    even: Option<&Tensor<B, 2>>,
+    options: HeadLossOptions,
+) -> Tensor<B, 1> {
+    let mut loss = match even {
+        None => log_sum.clone() - target_logits,
+        Some(even) => {
+            let even_logits = (hidden * even.clone()).sum_dim(1); // [rows, 1]
+            log_sum.clone() - target_logits * (1.0 - options.label_smoothing) - even_logits
+        }
+    };
+    if options.z_loss != 0.0 {
+        loss = loss + log_sum.clone() * log_sum * options.z_loss;
+    }
+    loss.sum()
 }
 
 /// Some rows of the hidden states with their targets.

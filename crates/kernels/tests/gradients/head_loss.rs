@@ -1,8 +1,12 @@
-//! The head's loss: against its composed body in one block, differentiated by Burn, and in blocks of any height.
+//! The head's loss: against its composed body in one block, differentiated by Burn, in blocks of any height, and against
+//! PyTorch's `cross_entropy` with label smoothing and z-loss; `crates/model/tests/fixtures/make.py` wrote that fixture.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
-use emberlm_kernels::{Backend, HeadLossGradients, ops, reference};
+use emberlm_kernels::{Backend, HeadLossGradients, HeadLossOptions, ops, reference};
+use proptest::prelude::Strategy;
+use proptest::sample::select;
+use safetensors::SafeTensors;
 
 use crate::compare::{
     Reference, assert_all_close, assert_close, constant, host, numbers, primitive, tracked, typed,
@@ -14,16 +18,18 @@ struct Case {
     hidden: TensorData,
     weight: TensorData,
     targets: TensorData,
+    options: HeadLossOptions,
 }
 
 impl Case {
-    fn new([tokens, width, vocab]: [usize; 3], seed: u64) -> Self {
+    fn new([tokens, width, vocab]: [usize; 3], options: HeadLossOptions, seed: u64) -> Self {
         let targets = (0..tokens as u64)
             .map(|i| ((seed ^ i.wrapping_mul(0x9e37_79b9)) % vocab as u64) as i64);
         Self {
             hidden: numbers(seed, [tokens, width]),
             weight: numbers(seed + 1, [vocab, width]),
             targets: TensorData::new(targets.collect(), [tokens]),
+            options,
         }
     }
 
@@ -39,28 +45,46 @@ impl Case {
             primitive(hidden.clone()),
             primitive(weight.clone()),
             self.targets::<Reference>().into_primitive(),
+            self.options,
             usize::MAX,
         );
         with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight])
     }
 }
 
-fn head_loss<B: Backend>(shape: [usize; 3], seed: u64) {
-    let case = Case::new(shape, seed);
-    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
-    let weight = tracked::<Autodiff<B>, 2>(&case.weight);
-    let loss = ops::head_loss(hidden.clone(), weight.clone(), case.targets());
-    let found = with_gradients(loss, &[&hidden, &weight]);
-    assert_all_close("head_loss", &found, &case.expected());
+/// Neither term, either and both.
+fn options() -> impl Strategy<Value = HeadLossOptions> {
+    (select(vec![0.0, 0.1, 0.6]), select(vec![0.0, 1e-4, 0.05])).prop_map(
+        |(label_smoothing, z_loss)| HeadLossOptions {
+            label_smoothing,
+            z_loss,
+        },
+    )
 }
 
-fn blocks<B: Backend>(shape: [usize; 3], rows: usize, seed: u64) {
-    let case = Case::new(shape, seed);
+fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+    let case = Case::new(shape, options, seed);
+    let found = outcome::<B>(&case);
+    assert_all_close(&format!("{options:?}"), &found, &case.expected());
+}
+
+/// Loss and gradients as the model gets them.
+fn outcome<B: Backend>(case: &Case) -> Vec<Vec<f32>> {
+    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
+    let weight = tracked::<Autodiff<B>, 2>(&case.weight);
+    let (h, w) = (hidden.clone(), weight.clone());
+    let loss = ops::head_loss(h, w, case.targets(), case.options);
+    with_gradients(loss, &[&hidden, &weight])
+}
+
+fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, seed: u64) {
+    let case = Case::new(shape, options, seed);
     let made = |rows| -> HeadLossGradients<B> {
         reference::head_loss_gradients::<B>(
             primitive(constant::<B, 2>(&case.hidden)),
             primitive(constant::<B, 2>(&case.weight)),
             case.targets::<B>().into_primitive(),
+            options,
             rows,
         )
     };
@@ -75,14 +99,76 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, seed: u64) {
         primitive(constant::<B, 2>(&case.hidden)),
         primitive(constant::<B, 2>(&case.weight)),
         case.targets::<B>().into_primitive(),
+        options,
         rows,
     );
     let loss = host(typed::<B, 1>(loss));
     assert_close("the loss alone, in blocks", &loss, &case.expected()[0]);
 }
 
+/// `F.cross_entropy(label_smoothing=…)` and z times the squared logsumexp, in float64.
+fn as_in_pytorch<B: Backend>() {
+    let bytes = include_bytes!("../fixtures/head_loss.safetensors");
+    let fixture = SafeTensors::deserialize(bytes).unwrap();
+    let floats = |name: &str| -> TensorData {
+        let view = fixture.tensor(name).unwrap();
+        let (chunks, _) = view.data().as_chunks::<4>();
+        let values = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        TensorData::new(values.collect(), view.shape().to_vec())
+    };
+    let targets = fixture.tensor("target").unwrap();
+    let ids: Vec<i64> = targets
+        .data()
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|bytes| i64::from_le_bytes(*bytes))
+        .collect();
+    // As the script has them.
+    for (name, label_smoothing, z_loss) in [
+        ("plain", 0.0, 0.0),
+        ("smooth", 0.1, 0.0),
+        ("z", 0.0, 0.01),
+        ("both", 0.2, 0.05),
+    ] {
+        let case = Case {
+            hidden: floats("hidden"),
+            weight: floats("weight"),
+            targets: TensorData::new(ids.clone(), [ids.len()]),
+            options: HeadLossOptions {
+                label_smoothing,
+                z_loss,
+            },
+        };
+        // What the loss is multiplied with before it is differentiated.
+        let factor = f64::from(numbers(99, [1]).iter::<f32>().next().unwrap());
+        let expected = ["loss", "grad.hidden", "grad.weight"].map(|part| {
+            let factor = if part == "loss" { 1.0 } else { factor };
+            let values = floats(&format!("{name}.{part}"));
+            let scaled = values.iter::<f64>().map(|x| (x * factor) as f32);
+            scaled.collect::<Vec<_>>()
+        });
+        assert_all_close(name, &outcome::<B>(&case), &expected);
+    }
+}
+
+#[test]
+fn as_in_pytorch_on_flex() {
+    as_in_pytorch::<burn_flex::Flex>();
+}
+
+#[test]
+fn as_in_pytorch_on_ndarray() {
+    as_in_pytorch::<burn_ndarray::NdArray>();
+}
+
 crate::on_backends! {
     // A vocabulary of one has no loss and no gradient.
-    head_loss(shape in [1_usize..12, 1..10, 2..30], seed in 0..u64::MAX - 1);
-    blocks(shape in [1_usize..12, 1..10, 2..30], rows in 1_usize..13, seed in 0..u64::MAX - 1);
+    head_loss(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
+    blocks(
+        shape in [1_usize..12, 1..10, 2..30],
+        rows in 1_usize..13,
+        options in options(),
+        seed in 0..u64::MAX - 1,
+    );
 }

@@ -9,6 +9,7 @@ mod spread;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
+use emberlm_kernels::HeadLossOptions;
 use emberlm_model::{Decoder, KvCache};
 use spread::{SEQ_LEN, VOCAB_SIZE, spread};
 
@@ -55,6 +56,20 @@ fn a_cleared_cache_starts_anew() {
 
 #[test]
 fn the_loss_is_the_logits_cross_entropy() {
+    losses_are_those_of_the_logits(HeadLossOptions::default());
+}
+
+#[test]
+fn training_adds_label_smoothing_and_z_loss_of_the_logits() {
+    for (label_smoothing, z_loss) in [(0.1, 0.0), (0.0, 0.01), (0.2, 0.02)] {
+        losses_are_those_of_the_logits(HeadLossOptions {
+            label_smoothing,
+            z_loss,
+        });
+    }
+}
+
+fn losses_are_those_of_the_logits(options: HeadLossOptions) {
     for (name, decoder) in decoders() {
         let logits = host(decoder.forward(tokens(7)));
         let targets = host_ids(8);
@@ -63,15 +78,25 @@ fn the_loss_is_the_logits_cross_entropy() {
             .zip(targets)
             .map(|(logits, target)| {
                 let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
-                sum.ln() - f64::from(logits[target as usize])
+                let mean = logits.iter().map(|&x| f64::from(x)).sum::<f64>() / VOCAB_SIZE as f64;
+                let chosen = f64::from(logits[target as usize]);
+                let (smoothing, z) = (options.label_smoothing, options.z_loss);
+                (1.0 - smoothing) * (sum.ln() - chosen)
+                    + smoothing * (sum.ln() - mean)
+                    + z * sum.ln().powi(2)
             })
             .sum();
-        let found = f64::from(host(decoder.loss_sum(tokens(7), tokens(8)))[0]);
+        let loss = decoder.training_loss_sum(tokens(7), tokens(8), options);
+        let found = f64::from(host(loss)[0]);
         let error = (found / expected - 1.0).abs();
         assert!(
             error < 1e-6,
-            "{name}: {found}, {expected} by the logits: off by {error:.1e}"
+            "{name}, {options:?}: {found}, {expected} by the logits: off by {error:.1e}"
         );
+        if options == HeadLossOptions::default() {
+            let plain = decoder.loss_sum(tokens(7), tokens(8));
+            assert_eq!(f64::from(host(plain)[0]), found, "{name}");
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Parameters in groups, each with its own share of the optimizer's settings.
 
+use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
+use crate::config::OptimizerKind;
 use crate::error::TrainError;
 
 /// The groups; each parameter is in exactly one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Groups {
     /// The blocks' maps.
@@ -34,7 +36,7 @@ impl Default for Groups {
 }
 
 /// What is different for a group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
     /// The rate's factor.
@@ -65,7 +67,49 @@ impl Groups {
     ///
     /// # Errors
     /// The first that breaks its rule.
-    pub(super) fn check(&self) -> Result<(), TrainError> {
+    pub(super) fn check(&self, optimizer: OptimizerKind) -> Result<(), TrainError> {
+        for (table, group) in [
+            ("train.groups.matrices", &self.matrices),
+            ("train.groups.embeddings", &self.embeddings),
+            ("train.groups.head", &self.head),
+            ("train.groups.vectors", &self.vectors),
+        ] {
+            group.check(table)?;
+        }
+        let matrices = &self.matrices;
+        for (field, value) in [("beta1", matrices.beta1), ("beta2", matrices.beta2)] {
+            if let (OptimizerKind::Muon, Some(value)) = (optimizer, value) {
+                let rule = "must be absent with optimizer = muon, whose decay for matrices is train.momentum";
+                return Err(refused("train.groups.matrices", field, value, rule));
+            }
+        }
         Ok(())
+    }
+}
+
+impl Group {
+    fn check(&self, table: &'static str) -> Result<(), TrainError> {
+        for (field, value) in [("rate", self.rate), ("weight_decay", self.weight_decay)] {
+            if !(value.is_finite() && value >= 0.0) {
+                let rule = "must be 0 or above, and finite";
+                return Err(refused(table, field, value, rule));
+            }
+        }
+        for (field, value) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            if let Some(value) = value.filter(|value| !(0.0..1.0).contains(value)) {
+                let rule = "must be at least 0 and below 1";
+                return Err(refused(table, field, value, rule));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(table: &'static str, field: &'static str, value: f64, rule: &str) -> TrainError {
+    TrainError::Setting {
+        table,
+        field,
+        value: value.to_string(),
+        rule: rule.to_owned(),
     }
 }

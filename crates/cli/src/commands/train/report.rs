@@ -15,8 +15,8 @@ pub fn report(outcome: &Outcome) -> Result<(), CliError> {
     if progressed.interrupted {
         eprintln!("Stopped after step {}.", state.step);
     }
-    if state.watch.total > 0 {
-        eprintln!("{} steps were skipped.", state.watch.total);
+    if state.watch.total() > 0 {
+        eprintln!("{} steps were skipped.", state.watch.total());
     }
     if let Some(loss) = state.validation_loss {
         text += &format!("Validation loss  {loss:.4} nats per token\n");

@@ -8,7 +8,7 @@ use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
 use emberlm_trainer::checkpoint::{self, About, Contents, Description, State};
-use emberlm_trainer::optimizer::AdamW;
+use emberlm_trainer::optimizer::Optimizer;
 
 use super::Sandbox;
 
@@ -51,7 +51,7 @@ pub fn write_run(
         let contents = Contents {
             decoder: config.init::<Cpu>(step as u64, &Default::default()),
             training: None,
-            optimizer: AdamW::new(&TrainConfig::default()).snapshot(),
+            optimizer: Optimizer::new(&TrainConfig::default()).snapshot(),
             about: Arc::clone(&about),
             state: State {
                 step,

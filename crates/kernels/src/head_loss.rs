@@ -1,0 +1,20 @@
+//! What the head's loss is made of beside the cross-entropy.
+
+/// The terms of the head's loss, summed over the tokens. With `x` a token's logits over `V` tokens of vocabulary, `y` its
+/// target and `L = ln Σ exp x`:
+///
+/// ```text
+/// loss = (1 - ε) · (L - x_y) + ε · (L - Σ_v x_v / V) + z · L²
+///      = L - (1 - ε) · x_y - ε · Σ_v x_v / V + z · L²
+/// ```
+///
+/// The default has neither term: the plain cross-entropy `L - x_y`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HeadLossOptions {
+    /// ε, the part of a target's probability that is spread evenly over the vocabulary, the target included (Szegedy et
+    /// al. 2016; PyTorch's `label_smoothing`).
+    pub label_smoothing: f64,
+    /// z, the weight of the squared log of the softmax's denominator, which keeps it near 1 (Chowdhery et al. 2022,
+    /// section 5, with 1e-4).
+    pub z_loss: f64,
+}

@@ -1,0 +1,180 @@
+//! A running average of the weights.
+
+use std::collections::HashMap;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{TensorPrimitive, backend};
+
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+
+/// A decoder whose weights are a running average of another's:
+///
+/// ```text
+/// avg <- d_t · avg + (1 - d_t) · w,   d_t = min(d, (1 + t) / (10 + t))
+/// ```
+///
+/// after the update `t`. The second bound lets the first weights go soon, as in TensorFlow's
+/// `ExponentialMovingAverage(num_updates=…)`: the average of an early step is of what was learned since, and not of the
+/// first weights.
+#[derive(Clone, Debug)]
+pub struct Average<B: Backend> {
+    decay: f64,
+    decoder: Decoder<B>,
+}
+
+impl<B: Backend> Average<B> {
+    /// The average of one decoder's weights, or one that is taken up again. `decay` is `d`.
+    pub fn new(decoder: Decoder<B>, decay: f64) -> Self {
+        Self { decay, decoder }
+    }
+
+    /// Takes in the weights after the update `updates`, counted from 1.
+    pub fn update(&mut self, decoder: &Decoder<B>, updates: u64) {
+        let mut current = Current::<B>::default();
+        visit_params(decoder, &mut current);
+        let mut blend = Blend {
+            current,
+            share: 1.0 - decay_at(self.decay, updates),
+        };
+        // The average's own tensors are held by nobody else meanwhile, so that they can be written in place.
+        let average = std::mem::replace(&mut self.decoder, decoder.clone());
+        self.decoder = map_params(average, &mut blend);
+    }
+
+    /// The decoder with the average's weights.
+    pub fn decoder(&self) -> &Decoder<B> {
+        &self.decoder
+    }
+}
+
+/// `d_t`.
+fn decay_at(decay: f64, updates: u64) -> f64 {
+    let t = updates as f64;
+    decay.min((1.0 + t) / (10.0 + t))
+}
+
+/// The weights to take in, by path.
+struct Current<B: BurnBackend>(HashMap<String, FloatTensor<B>>);
+
+impl<B: BurnBackend> Default for Current<B> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<B: BurnBackend> ParamVisitor<B> for Current<B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let value = value.into_primitive().tensor();
+        self.0.insert(path.to_owned(), value);
+    }
+}
+
+struct Blend<B: backend::Backend> {
+    current: Current<B>,
+    /// `1 - d_t`.
+    share: f64,
+}
+
+impl<B: BurnBackend> ParamMapper<B> for Blend<B> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        average: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        let Some(current) = self.current.0.remove(path) else {
+            return average;
+        };
+        let current = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(current));
+        // What does not change stays to the bit.
+        average.clone() + (current - average) * self.share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+    use emberlm_model::{DecoderConfig, families};
+
+    use super::*;
+
+    /// A small model whose every parameter is filled with one number.
+    fn filled(value: f32) -> Decoder<Flex> {
+        let mut config = families::preset("gpt2").unwrap().config;
+        config.vocab_size = 7;
+        config.seq_len = 4;
+        config.d_model = 4;
+        config.n_layers = 1;
+        config.heads = 2;
+        config.kv_heads = 2;
+        config.head_dim = 2;
+        let decoder = DecoderConfig::try_from(config)
+            .unwrap()
+            .init::<Flex>(1, &Default::default());
+        map_params(decoder, &mut Fill(value))
+    }
+
+    struct Fill(f32);
+
+    impl ParamMapper<Flex> for Fill {
+        fn map<const D: usize>(
+            &mut self,
+            _path: &str,
+            _id: ParamId,
+            value: Tensor<Flex, D>,
+        ) -> Tensor<Flex, D> {
+            value.full_like(self.0)
+        }
+    }
+
+    struct Values(Vec<f32>);
+
+    impl ParamVisitor<Flex> for Values {
+        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<Flex, D>) {
+            self.0.extend(value.into_data().iter::<f32>());
+        }
+    }
+
+    #[track_caller]
+    fn assert_all(average: &Average<Flex>, expected: f64) {
+        let mut values = Values(Vec::new());
+        visit_params(average.decoder(), &mut values);
+        assert!(values.0.len() > 200, "every parameter");
+        for value in values.0 {
+            let error = (f64::from(value) - expected).abs();
+            assert!(error < 1e-6 * expected.abs(), "{value}, not {expected}");
+        }
+    }
+
+    // d = 0.3: d_1 = 2/11 and d_2 = 3/12 are below it, d_3 = 4/13 is not.
+    #[test]
+    fn three_steps_by_hand() {
+        let mut average = Average::new(filled(1.0), 0.3);
+        assert_all(&average, 1.0);
+        average.update(&filled(2.0), 1);
+        let first = 2.0 / 11.0 + 2.0 * 9.0 / 11.0;
+        assert_all(&average, first);
+        average.update(&filled(4.0), 2);
+        let second = 0.25 * first + 0.75 * 4.0;
+        assert_all(&average, second);
+        average.update(&filled(-1.0), 3);
+        assert_all(&average, 0.3 * second - 0.7);
+    }
+
+    #[test]
+    fn weights_that_stay_are_their_average_to_the_bit() {
+        let decoder = filled(0.1);
+        let mut average = Average::new(decoder.clone(), 0.9999);
+        for step in 1..50 {
+            average.update(&decoder, step);
+        }
+        let mut values = Values(Vec::new());
+        visit_params(average.decoder(), &mut values);
+        assert!(values.0.iter().all(|&value| value == 0.1));
+    }
+}

@@ -1,0 +1,43 @@
+//! Lion (Chen et al. 2023, algorithm 2).
+
+use burn::tensor::Tensor;
+use emberlm_kernels::Backend;
+
+use super::{Moments, typed};
+
+/// Lion's numbers of a group.
+#[derive(Clone, Copy)]
+pub(super) struct LionStep {
+    /// On the step's rate.
+    pub(super) rate_factor: f64,
+    /// Of the mean that the update is the sign of.
+    pub(super) beta1: f64,
+    /// Of the mean that is carried.
+    pub(super) beta2: f64,
+    /// Decoupled weight decay.
+    pub(super) decay: f64,
+}
+
+/// The parameter and its moment after an update:
+///
+/// ```text
+/// p <- p · (1 - rate · decay) - rate · sign(β₁ · m + (1 - β₁) · g)
+/// m <- β₂ · m + (1 - β₂) · g
+/// ```
+pub(super) fn update<B: Backend, const D: usize>(
+    parameter: Tensor<B, D>,
+    grad: Tensor<B, D>,
+    moments: Option<Moments<B>>,
+    rate: f64,
+    step: LionStep,
+) -> (Tensor<B, D>, Moments<B>) {
+    let mean: Tensor<B, D> = match moments {
+        Some(Moments::One(mean)) => typed(mean),
+        Some(Moments::Two { .. }) | None => grad.zeros_like(),
+    };
+    let rate = rate * step.rate_factor;
+    let blend = mean.clone() * step.beta1 + grad.clone() * (1.0 - step.beta1);
+    let updated = parameter * (1.0 - rate * step.decay) - blend.sign() * rate;
+    let mean = mean * step.beta2 + grad * (1.0 - step.beta2);
+    (updated, Moments::one(mean))
+}

@@ -1,0 +1,146 @@
+//! Muon (Jordan et al. 2024): the update of a matrix is its momentum with all singular values brought near 1.
+//!
+//! ```text
+//! m <- μ · m + (1 - μ) · g
+//! p <- p · (1 - rate · decay) - rate · 0.2 · √max(rows, columns) · orthogonal((1 - μ) · g + μ · m)
+//! ```
+//!
+//! The momentum is Nesterov's, and the last factor Moonshot's (Liu et al. 2025, "Muon is scalable for LLM training"): an
+//! orthogonal update's root mean square is `1/√max(rows, columns)`, and AdamW's about 0.2 to 0.4, so that one rate and one
+//! decay serve the matrices and the parameters that AdamW has. PyTorch's `torch.optim.Muon` is the same with
+//! `adjust_lr_fn="match_rms_adamw"`, but for its rounding to bfloat16: here everything is f32.
+//!
+//! Queries, keys and values are three maps that are stored as one: each is made orthogonal by itself, as Jordan advises.
+//! Together, the largest of the three would take the others' share.
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ParamId};
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_kernels::Backend;
+use emberlm_model::weights::{ParamVisitor, visit_params};
+
+use super::{Moments, typed};
+
+/// Jordan's quintic: steep at 0, and near 1 from there on.
+const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
+const ITERATIONS: usize = 5;
+/// The least norm that is divided by.
+const EPSILON: f64 = 1e-7;
+
+/// Muon's numbers of a group.
+#[derive(Clone, Copy)]
+pub(super) struct MuonStep {
+    /// On the step's rate.
+    pub(super) rate_factor: f64,
+    /// μ.
+    pub(super) momentum: f64,
+    /// Decoupled weight decay.
+    pub(super) decay: f64,
+}
+
+/// The parameter, a matrix, and its moment after an update. `parts` are the widths of the maps that it holds side by side;
+/// none for one map.
+pub(super) fn update<B: Backend, const D: usize>(
+    parameter: Tensor<B, D>,
+    grad: Tensor<B, D>,
+    moments: Option<Moments<B>>,
+    rate: f64,
+    step: MuonStep,
+    parts: Option<[usize; 3]>,
+) -> (Tensor<B, D>, Moments<B>) {
+    let mean: Tensor<B, D> = match moments {
+        Some(Moments::One(mean)) => typed(mean),
+        Some(Moments::Two { .. }) | None => grad.zeros_like(),
+    };
+    let rate = rate * step.rate_factor;
+    let mean = mean * step.momentum + grad.clone() * (1.0 - step.momentum);
+    let ahead = grad * (1.0 - step.momentum) + mean.clone() * step.momentum;
+    let shape = ahead.shape();
+    let columns = shape[D - 1];
+    let ahead = ahead.reshape([-1, columns as i64]); // [rows, columns]
+    let change = match parts {
+        None => scaled(ahead),
+        Some(widths) => {
+            let mut start = 0;
+            let parts = widths.map(|width| {
+                let part = ahead.clone().narrow(1, start, width);
+                start += width;
+                scaled(part)
+            });
+            Tensor::cat(parts.into(), 1)
+        }
+    };
+    let change: Tensor<B, D> = change.reshape(shape);
+    let updated = parameter * (1.0 - rate * step.decay) - change * rate;
+    (updated, Moments::one(mean))
+}
+
+/// The orthogonal matrix times `0.2 · √max(rows, columns)`.
+fn scaled<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
+    let [rows, columns] = matrix.dims();
+    orthogonal(matrix) * (0.2 * (rows.max(columns) as f64).sqrt())
+}
+
+/// `U S Vᵀ` of a matrix `U Σ Vᵀ`, with `S` about 0.7 to 1.2 wherever Σ is no vanishing part of the whole: five
+/// Newton-Schulz iterations `X <- a X + (b A + c A²) X`, `A = X Xᵀ`, from the matrix over its norm.
+fn orthogonal<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
+    let (a, b, c) = COEFFICIENTS;
+    let [rows, columns] = matrix.dims();
+    let norm = (matrix.clone() * matrix.clone()).sum().sqrt(); // [1]
+    let mut x = matrix / norm.clamp_min(EPSILON).unsqueeze();
+    // A is as small as it can be.
+    let tall = rows > columns;
+    if tall {
+        x = x.transpose();
+    }
+    for _ in 0..ITERATIONS {
+        let gram = x.clone().matmul(x.clone().transpose());
+        let polynomial = gram.clone() * b + gram.clone().matmul(gram) * c;
+        x = x.clone() * a + polynomial.matmul(x);
+    }
+    if tall { x.transpose() } else { x }
+}
+
+/// The widths of the queries', keys' and values' maps in the fused ones.
+pub(super) struct FusedMaps {
+    /// By the path of the attention: how wide the output map's input is, which the queries are as well.
+    queries: HashMap<String, usize>,
+    /// By the path of the fused map's weight: its columns.
+    columns: HashMap<String, usize>,
+}
+
+const FUSED: &str = ".qkv.weight";
+const OUT: &str = ".out.weight";
+
+impl FusedMaps {
+    pub(super) fn of<B: BurnBackend, M: Module<B>>(module: &M) -> Self {
+        let mut maps = Self {
+            queries: HashMap::new(),
+            columns: HashMap::new(),
+        };
+        visit_params(module, &mut maps);
+        maps
+    }
+
+    /// The widths of the three maps in a fused one; none for another parameter. Keys and values share equally what the
+    /// queries leave.
+    pub(super) fn parts(&self, path: &str) -> Option<[usize; 3]> {
+        let columns = *self.columns.get(path)?;
+        let queries = *self.queries.get(path.strip_suffix(FUSED)?)?;
+        let keys = columns.checked_sub(queries)? / 2;
+        Some([queries, keys, keys])
+    }
+}
+
+impl<B: BurnBackend> ParamVisitor<B> for FusedMaps {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let shape = value.dims();
+        if path.ends_with(FUSED) {
+            self.columns.insert(path.to_owned(), shape[D - 1]);
+        } else if let Some(attention) = path.strip_suffix(OUT) {
+            self.queries.insert(attention.to_owned(), shape[0]);
+        }
+    }
+}

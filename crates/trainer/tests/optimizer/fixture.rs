@@ -1,0 +1,165 @@
+//! `fixtures/optimizers.safetensors`, and the decoder that it is of.
+
+use std::collections::BTreeMap;
+
+use burn::backend::Autodiff;
+use burn::module::ParamId;
+use burn::optim::GradientsParams;
+use burn::tensor::{Tensor, TensorData};
+use emberlm_kernels::Backend;
+use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_trainer::optimizer::Optimizer;
+use emberlm_trainer::{Groups, OptimizerKind, TrainConfig};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+const BYTES: &[u8] = include_bytes!("../fixtures/optimizers.safetensors");
+
+pub type Training<B> = Autodiff<B>;
+
+/// A tensor of the file.
+pub fn floats(name: &str) -> Vec<f32> {
+    let tensors = SafeTensors::deserialize(BYTES).unwrap();
+    let view = tensors.tensor(name).unwrap();
+    let (chunks, _) = view.data().as_chunks::<4>();
+    chunks
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect()
+}
+
+pub fn metadata(key: &str) -> Value {
+    let (_, header) = SafeTensors::read_metadata(BYTES).unwrap();
+    serde_json::from_str(&header.metadata().as_ref().unwrap()[key]).unwrap()
+}
+
+/// The rates of the ten updates.
+pub fn rates() -> Vec<f64> {
+    let settings = metadata("settings");
+    let rates = settings["rates"].as_array().unwrap().iter();
+    rates.map(|rate| rate.as_f64().unwrap()).collect()
+}
+
+/// The fixture's settings, with its groups' or the default's.
+pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
+    let settings = metadata("settings");
+    let number = |key: &str| settings[key].as_f64().unwrap();
+    let config = TrainConfig {
+        optimizer,
+        beta1: number("beta1"),
+        beta2: number("beta2"),
+        epsilon: number("epsilon"),
+        momentum: number("momentum"),
+        weight_decay: number("weight_decay"),
+        groups: match own_groups {
+            true => serde_json::from_value(metadata("groups")).unwrap(),
+            false => Groups::default(),
+        },
+        ..TrainConfig::default()
+    };
+    config.check().unwrap();
+    config
+}
+
+/// The decoder before the updates.
+pub fn start<B: Backend>() -> Decoder<Training<B>> {
+    let mut config = families::preset("qwen2").unwrap().config;
+    config.vocab_size = 13;
+    config.seq_len = 4;
+    config.d_model = 8;
+    config.n_layers = 1;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.head_dim = 2;
+    config.head.tied = false;
+    let (emberlm_model::config::FeedForward::Dense { width, .. }
+    | emberlm_model::config::FeedForward::Gated { width, .. }) = &mut config.feed_forward;
+    *width = 12;
+    let config = DecoderConfig::try_from(config).unwrap();
+    let decoder = config.init::<Training<B>>(1, &Default::default());
+    let mut start = Start(0);
+    let decoder = map_params(decoder, &mut start);
+    let tensors = SafeTensors::deserialize(BYTES).unwrap();
+    let named = tensors.names().into_iter();
+    assert_eq!(start.0, named.filter(|n| n.starts_with("start.")).count());
+    decoder
+}
+
+struct Start(usize);
+
+impl<B: Backend> ParamMapper<Training<B>> for Start {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<Training<B>, D>,
+    ) -> Tensor<Training<B>, D> {
+        self.0 += 1;
+        let data = TensorData::new(floats(&format!("start.{path}")), value.shape());
+        Tensor::from_data(data, &value.device()).require_grad()
+    }
+}
+
+/// The gradients of an update, each times a factor.
+pub fn gradients<B: Backend>(
+    decoder: &Decoder<Training<B>>,
+    step: usize,
+    factor: f32,
+) -> GradientsParams {
+    let mut given = Given {
+        step,
+        factor,
+        grads: GradientsParams::new(),
+    };
+    visit_params(decoder, &mut given);
+    given.grads
+}
+
+struct Given {
+    step: usize,
+    factor: f32,
+    grads: GradientsParams,
+}
+
+impl<B: Backend> ParamVisitor<Training<B>> for Given {
+    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<Training<B>, D>) {
+        let shape = value.shape();
+        let count = shape.num_elements();
+        let all = floats(&format!("grad.{path}"));
+        let own = all[self.step * count..(self.step + 1) * count].iter();
+        let own = own.map(|x| x * self.factor).collect();
+        let grad = Tensor::<B, D>::from_data(TensorData::new(own, shape), &value.device());
+        self.grads.register(id, grad);
+    }
+}
+
+/// Some of the ten updates.
+pub fn updated<B: Backend>(
+    optimizer: &mut Optimizer<B>,
+    mut decoder: Decoder<Training<B>>,
+    steps: std::ops::Range<usize>,
+) -> Decoder<Training<B>> {
+    let rates = rates();
+    for step in steps {
+        let grads = gradients(&decoder, step, 1.0);
+        decoder = optimizer.update::<Training<B>, _>(decoder, grads, None, rates[step]);
+    }
+    decoder
+}
+
+/// The parameters by path.
+pub fn values<B: Backend>(decoder: &Decoder<B>) -> BTreeMap<String, Vec<f32>> {
+    let mut values = Values(BTreeMap::new());
+    visit_params(decoder, &mut values);
+    values.0
+}
+
+struct Values(BTreeMap<String, Vec<f32>>);
+
+impl<B: Backend> ParamVisitor<B> for Values {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let value = value.into_data().iter::<f32>().collect();
+        self.0.insert(path.to_owned(), value);
+    }
+}

@@ -1,0 +1,118 @@
+//! The groups partition the parameters: for every preset of every family, at small sizes, each parameter is where its part
+//! says it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use emberlm_model::config::{FeedForward, Position};
+use emberlm_model::weights::{ParamVisitor, visit_params};
+use emberlm_model::{DecoderConfig, count, families};
+use emberlm_trainer::optimizer::ParameterGroup;
+
+/// A preset's parts at small sizes.
+fn small(name: &str) -> DecoderConfig {
+    let mut config = families::preset(name).unwrap().config;
+    config.vocab_size = 11;
+    config.seq_len = 8;
+    config.d_model = 8;
+    config.n_layers = 2;
+    let grouped = config.kv_heads != config.heads;
+    config.heads = 4;
+    config.kv_heads = if grouped { 2 } else { 4 };
+    config.head_dim = 2;
+    config.window = 0;
+    config.full_attention_layers = Vec::new();
+    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+        &mut config.feed_forward;
+    *width = 12;
+    if let Position::Rotary { dims, .. } = &mut config.position {
+        *dims = 0;
+    }
+    DecoderConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Paths and elements by group.
+#[derive(Default)]
+struct Found {
+    paths: BTreeMap<&'static str, BTreeSet<String>>,
+    elements: BTreeMap<&'static str, usize>,
+}
+
+impl ParamVisitor<Flex> for Found {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<Flex, D>) {
+        let of = |path: &str| match ParameterGroup::of(path, D) {
+            ParameterGroup::Matrices => "matrices",
+            ParameterGroup::Embeddings => "embeddings",
+            ParameterGroup::Head => "head",
+            ParameterGroup::Vectors => "vectors",
+        };
+        let group = of(path);
+        assert_eq!(of(&format!("decoder.{path}")), group, "{path} of a trainee");
+        let fresh = self.paths.entry(group).or_default().insert(path.to_owned());
+        assert!(fresh, "{path} is there twice");
+        *self.elements.entry(group).or_default() += value.shape().num_elements();
+    }
+}
+
+#[test]
+fn they_partition_every_presets_parameters() {
+    let presets = families::presets();
+    assert!(presets.len() > 20);
+    let mut seen = BTreeSet::new();
+    for preset in presets {
+        let name = preset.name;
+        let config = small(name);
+        let mut found = Found::default();
+        let decoder = config.init::<Flex>(1, &Default::default());
+        visit_params(&decoder, &mut found);
+
+        let gated = matches!(config.feed_forward, FeedForward::Gated { .. });
+        let learned = config.position == Position::Learned;
+        let mut maps = vec!["attention.qkv", "attention.out"];
+        maps.extend(["feed_forward.up", "feed_forward.down"]);
+        maps.extend(gated.then_some("feed_forward.gate"));
+        let matrices: BTreeSet<String> = (0..config.n_layers)
+            .flat_map(|layer| {
+                maps.iter()
+                    .map(move |map| format!("blocks.{layer}.{map}.weight"))
+            })
+            .collect();
+        let mut embeddings = BTreeSet::from(["tokens".to_owned()]);
+        embeddings.extend(learned.then(|| "positions.weight".to_owned()));
+        let head: BTreeSet<String> = (!config.head.tied)
+            .then(|| "head".to_owned())
+            .into_iter()
+            .collect();
+        let paths = |group| found.paths.get(group).cloned().unwrap_or_default();
+        assert_eq!(paths("matrices"), matrices, "{name}");
+        assert_eq!(paths("embeddings"), embeddings, "{name}");
+        assert_eq!(paths("head"), head, "{name}");
+        let gain_or_bias = |path: &String| {
+            path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
+        };
+        assert!(paths("vectors").iter().all(gain_or_bias), "{name}");
+        assert_eq!(paths("vectors").contains("head_bias"), config.head.bias);
+
+        // And by the model's own account of its size.
+        let counted = count::parameters(&config);
+        let elements = |group| found.elements.get(group).copied().unwrap_or(0);
+        assert_eq!(
+            found.elements.values().sum::<usize>(),
+            counted.total,
+            "{name}"
+        );
+        assert_eq!(
+            elements("embeddings"),
+            counted.embedding + counted.positions
+        );
+        let head_bias = if config.head.bias { 11 } else { 0 };
+        assert_eq!(elements("head") + head_bias, counted.head, "{name}");
+        let maps = config.d_model * (8 + 2 * 2 * config.kv_heads) + 8 * config.d_model;
+        let feed_forward = if gated { 3 } else { 2 } * config.d_model * 12;
+        assert_eq!(elements("matrices"), 2 * (maps + feed_forward), "{name}");
+        seen.insert((gated, learned, config.head.tied, config.head.bias));
+    }
+    assert!(seen.len() >= 5, "the presets are of many kinds: {seen:?}");
+}

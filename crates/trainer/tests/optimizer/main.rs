@@ -1,0 +1,9 @@
+//! The optimizers: ten updates against PyTorch's, what they carry restored to the bit, and their groups.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod fixture;
+mod groups;
+mod restore;
+mod updates;

@@ -1,0 +1,106 @@
+//! An optimizer that is stopped and taken up again.
+
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use emberlm_kernels::Backend;
+use emberlm_model::weights::HostTensor;
+use emberlm_trainer::OptimizerKind;
+use emberlm_trainer::optimizer::Optimizer;
+
+use crate::fixture::{config, start, updated, values};
+
+const KINDS: [OptimizerKind; 3] = [
+    OptimizerKind::AdamW,
+    OptimizerKind::Muon,
+    OptimizerKind::Lion,
+];
+
+fn goes_on_to_the_bit<B: Backend>() {
+    for kind in KINDS {
+        let config = config(kind, true);
+        let mut whole = Optimizer::<B>::new(&config);
+        let expected = values(&updated(&mut whole, start::<B>(), 0..10));
+
+        let mut before = Optimizer::<B>::new(&config);
+        let decoder = updated(&mut before, start::<B>(), 0..4);
+        let snapshot = before.snapshot();
+        // What is done after a snapshot does not change it.
+        updated(&mut before, decoder.clone(), 4..6);
+        let (updates, tensors) = (snapshot.updates, snapshot.on_host());
+        assert_eq!(updates, 4);
+        let mut after = Optimizer::<B>::new(&config);
+        after
+            .restore(updates, tensors, &Default::default())
+            .expect("its own");
+        let found = values(&updated(&mut after, decoder, 4..10));
+        assert_eq!(found, expected, "{kind:?}");
+        let same = |a: Vec<(String, HostTensor)>, b: Vec<(String, HostTensor)>| {
+            a.iter()
+                .zip(&b)
+                .all(|((a, x), (b, y))| a == b && x.values == y.values && x.shape == y.shape)
+        };
+        let ends = [whole.snapshot().on_host(), after.snapshot().on_host()];
+        let [whole, after] = ends;
+        assert_eq!(whole.len(), after.len());
+        assert!(same(whole, after), "{kind:?}");
+    }
+}
+
+#[test]
+fn on_flex() {
+    goes_on_to_the_bit::<Flex>();
+}
+
+#[test]
+fn on_ndarray() {
+    goes_on_to_the_bit::<NdArray>();
+}
+
+fn state(kind: OptimizerKind) -> Vec<(String, HostTensor)> {
+    let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
+    updated(&mut optimizer, start::<Flex>(), 0..1);
+    optimizer.snapshot().on_host()
+}
+
+#[test]
+fn each_parameter_has_what_its_update_needs() {
+    let ends = |kind, path: &str| -> Vec<String> {
+        let names = state(kind).into_iter().map(|(name, _)| name);
+        let names = names.filter(|name| name.starts_with(path));
+        names.map(|name| name[path.len()..].to_owned()).collect()
+    };
+    let pair = [".moment1", ".moment2"];
+    let map = "blocks.0.attention.out.weight";
+    assert_eq!(ends(OptimizerKind::AdamW, map), pair);
+    assert_eq!(ends(OptimizerKind::Muon, map), [".momentum"]);
+    assert_eq!(ends(OptimizerKind::Lion, map), [".momentum"]);
+    for path in ["tokens", "head", "norm_final.gain"] {
+        assert_eq!(ends(OptimizerKind::Muon, path), pair, "{path}");
+        assert_eq!(ends(OptimizerKind::Lion, path), [".momentum"], "{path}");
+    }
+}
+
+#[test]
+fn what_is_not_the_optimizer_s_is_refused_by_name() {
+    let restore = |kind, tensors| {
+        let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
+        optimizer.restore(1, tensors, &Default::default())
+    };
+    let of_a_pair = |name: &str| {
+        let mut tensors = state(OptimizerKind::AdamW);
+        tensors.retain(|(other, _)| other != name);
+        tensors
+    };
+    let found = restore(OptimizerKind::AdamW, of_a_pair("head.moment2"));
+    assert_eq!(found, Err("head.moment2".to_owned()));
+    let found = restore(OptimizerKind::AdamW, of_a_pair("head.moment1"));
+    assert_eq!(found, Err("head.moment2".to_owned()));
+    for (kind, other) in [
+        (OptimizerKind::AdamW, OptimizerKind::Muon),
+        (OptimizerKind::Muon, OptimizerKind::Lion),
+        (OptimizerKind::Lion, OptimizerKind::AdamW),
+    ] {
+        assert!(restore(kind, state(kind)).is_ok());
+        assert!(restore(kind, state(other)).is_err(), "{kind:?}, {other:?}");
+    }
+}

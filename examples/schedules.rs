@@ -1,0 +1,114 @@
+//! Draws the rate at every step of a run under each schedule, as a PNG file:
+//! `cargo run --release -p emberlm-examples --bin schedules -- FILE`.
+
+#![recursion_limit = "256"]
+
+use std::error::Error;
+use std::fs::File;
+use std::io::BufWriter;
+
+use emberlm_trainer::schedule::learning_rate;
+use emberlm_trainer::{Schedule, TrainConfig};
+use plotters::prelude::*;
+use plotters::style::register_font;
+
+const WIDTH: u32 = 1080;
+const HEIGHT: u32 = 560;
+const FONT: &str = "Ubuntu";
+const INK: RGBColor = RGBColor(38, 38, 46);
+const FAINT: RGBColor = RGBColor(225, 225, 230);
+
+/// Okabe and Ito's colours, which the colour-blind tell apart.
+const SCHEDULES: [(Schedule, &str, RGBColor); 5] = [
+    (Schedule::Constant, "constant", RGBColor(0, 0, 0)),
+    (Schedule::Cosine, "cosine", RGBColor(0, 114, 178)),
+    (Schedule::Linear, "linear", RGBColor(0, 158, 115)),
+    (Schedule::InverseSqrt, "inverse_sqrt", RGBColor(213, 94, 0)),
+    (
+        Schedule::WarmupStableDecay,
+        "warmup_stable_decay",
+        RGBColor(204, 121, 167),
+    ),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: schedules FILE.png")?;
+    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
+        .map_err(|_| "the font is not one")?;
+    let mut pixels = vec![0; (3 * WIDTH * HEIGHT) as usize];
+    {
+        let root = BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let panels = root.margin(4, 4, 4, 4).split_evenly((2, 3));
+        for (panel, schedule) in panels.iter().zip(&SCHEDULES) {
+            draw(panel, schedule.1, std::slice::from_ref(schedule))?;
+        }
+        draw(&panels[SCHEDULES.len()], "all", &SCHEDULES)?;
+        root.present()?;
+    }
+    let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), WIDTH, HEIGHT);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_compression(png::Compression::High);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels)?;
+    writer.finish()?;
+    Ok(())
+}
+
+/// 2000 steps, 200 of them warm-up, from 1e-3 to 1e-4; the cooldown takes 400.
+fn config(schedule: Schedule) -> TrainConfig {
+    TrainConfig {
+        steps: 2000,
+        warmup_steps: 200,
+        cooldown_steps: 400,
+        learning_rate: 1e-3,
+        min_learning_rate: 1e-4,
+        schedule,
+        ..TrainConfig::default()
+    }
+}
+
+/// One panel with a line for each of some schedules.
+fn draw<B: DrawingBackend>(
+    panel: &DrawingArea<B, plotters::coord::Shift>,
+    title: &str,
+    schedules: &[(Schedule, &str, RGBColor)],
+) -> Result<(), Box<dyn Error>>
+where
+    B::ErrorType: 'static,
+{
+    let label = (FONT, 15).into_font().color(&INK);
+    // A little past the end, where the rate stays.
+    let steps = 0..2200;
+    let mut chart = ChartBuilder::on(panel)
+        .caption(title, (FONT, 20).into_font().color(&INK))
+        .margin(8)
+        .margin_right(18)
+        .x_label_area_size(34)
+        .y_label_area_size(52)
+        .build_cartesian_2d(0.0..2200.0, 0.0..1.1e-3)?;
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .bold_line_style(FAINT)
+        .x_labels(5)
+        .y_labels(5)
+        .x_label_formatter(&|step| format!("{step}"))
+        .y_label_formatter(&|&rate| match rate {
+            0.0 => "0".to_owned(),
+            rate => format!("{rate:.0e}"),
+        })
+        .x_desc("step")
+        .y_desc("rate")
+        .label_style(label)
+        .axis_style(INK)
+        .draw()?;
+    for (schedule, _, colour) in schedules {
+        let config = config(*schedule);
+        let points = steps
+            .clone()
+            .map(|done| (done as f64, learning_rate(&config, done)));
+        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+    }
+    Ok(())
+}
