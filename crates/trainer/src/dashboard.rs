@@ -1,8 +1,11 @@
-//! Burn's terminal dashboard, with two repairs.
+//! Burn's terminal dashboard, with three repairs.
 //!
 //! It puts the terminal into raw mode, which swallows Ctrl-C: signals are switched on again. And its thread polls
 //! without a pause, which takes a whole core from training: the thread is given the lowest priority, so that it only
-//! gets what is left over.
+//! gets what is left over. And it ends a run at once by panics, whose messages tell the user nothing.
+
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::train::Interrupter;
 use burn::train::renderer::tui::TuiMetricsRendererWrapper;
@@ -10,6 +13,8 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 /// Starts the dashboard; `q` in it stops a run through the interrupter.
 pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
     let before = terminal::state();
+    // Before the dashboard's own hook, which restores the terminal and then calls this one.
+    expect_kill();
     let dashboard = TuiMetricsRendererWrapper::new(interrupter, None);
     if let Some(before) = before {
         terminal::keep_signals(&before);
@@ -21,6 +26,29 @@ pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
 /// Puts the terminal back as it was before the dashboard, for a program that ends without closing it.
 pub fn restore_terminal() {
     terminal::restore();
+}
+
+/// Whether the run was ended at once from the dashboard. Its way to do so is to panic, on its own thread and then on all
+/// that speak to it.
+static KILLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the run was ended at once from the dashboard.
+pub fn was_killed() -> bool {
+    KILLED.load(Ordering::SeqCst)
+}
+
+/// Keeps quiet about the panics that end a run from the dashboard; any other is told as before.
+fn expect_kill() {
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let text = info.payload_as_str().unwrap_or_default();
+        if text.starts_with("Killing training") {
+            KILLED.store(true, Ordering::SeqCst);
+        }
+        if !was_killed() {
+            told(info);
+        }
+    }));
 }
 
 #[cfg(unix)]

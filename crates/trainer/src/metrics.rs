@@ -25,6 +25,8 @@ pub struct Figures {
     pub memory_mib: Option<u64>,
     /// To the last step.
     pub seconds_left: f64,
+    /// The newest validation loss.
+    pub validation: Option<f64>,
     /// What was last said of the run.
     pub note: Arc<str>,
     /// What the model wrote.
@@ -67,17 +69,15 @@ pub struct FigureMetric {
     count: usize,
 }
 
-/// What each metric is called, in the dashboard and the plain lines.
+/// What each metric is called, in the dashboard and the plain lines. The dashboard's tabs are in one row, which must fit
+/// into 80 columns.
 pub const LOSS: &str = "Loss";
 pub const PERPLEXITY: &str = "Perplexity";
-pub const LEARNING_RATE: &str = "Learning rate";
-pub const GRADIENT_NORM: &str = "Gradient norm";
+pub const LEARNING_RATE: &str = "Rate";
+pub const GRADIENT_NORM: &str = "Gradient";
 pub const TOKENS_PER_SECOND: &str = "Tokens/s";
-pub const UTILIZATION: &str = "MFU";
-pub const MEMORY: &str = "Memory";
 pub const TIME_LEFT: &str = "Time left";
-pub const NOTE: &str = "Note";
-pub const SAMPLE: &str = "Sample";
+const NOW: &str = "Now";
 
 impl FigureMetric {
     fn new(name: &str, pick: fn(&Figures) -> f64, format: fn(f64) -> String) -> Self {
@@ -178,7 +178,7 @@ impl Numeric for FigureMetric {
     }
 }
 
-/// One of the figures as words.
+/// Figures as words.
 #[derive(Clone)]
 pub struct TextMetric {
     name: MetricName,
@@ -186,42 +186,36 @@ pub struct TextMetric {
 }
 
 impl TextMetric {
-    /// The model's floating-point operations over what the machine's matrix product reaches.
-    pub fn utilization() -> Self {
-        Self::new(UTILIZATION, |figures| {
-            let percent = figures
-                .utilization
-                .map(|part| format!("{:.1}%", 100.0 * part));
-            percent.unwrap_or_else(|| "not measured yet".to_owned())
+    /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 × 24
+    /// terminal has room for six lines of 28 columns.
+    pub fn now() -> Self {
+        Self::new(NOW, |figures| {
+            let mut items = vec![format!("loss {:.4}", figures.loss)];
+            items.extend(figures.validation.map(|loss| format!("valid {loss:.4}")));
+            items.extend([
+                format!("ppl {:.2}", figures.loss.exp()),
+                format!("|g| {:.3}", figures.gradient_norm),
+                format!("rate {:.1e}", figures.learning_rate),
+                format!("{:.0} tok/s", figures.tokens_per_second),
+            ]);
+            let percent = figures.utilization.map(|part| 100.0 * part);
+            items.extend(percent.map(|percent| format!("MFU {percent:.1}%")));
+            items.extend(figures.memory_mib.map(|mib| format!("{mib} MiB")));
+            items.push(format!("{} left", duration(figures.seconds_left)));
+            // The dashboard breaks lines at spaces: not within an item.
+            let items = items.iter().map(|item| item.replace(' ', "\u{a0}"));
+            let mut items: Vec<String> = items.collect();
+            items.extend((!figures.note.is_empty()).then(|| figures.note.to_string()));
+            // The newest sample comes last, as much of it as there is room for.
+            let words: Vec<&str> = figures.sample.split_whitespace().collect();
+            items.extend((!words.is_empty()).then(|| format!("“{}”", words.join(" "))));
+            items.join("  ")
         })
     }
 
-    /// Resident memory.
-    pub fn memory() -> Self {
-        Self::new(MEMORY, |figures| {
-            let memory = figures.memory_mib.map(|mib| format!("{mib} MiB"));
-            memory.unwrap_or_else(|| "unknown".to_owned())
-        })
-    }
-
+    /// To the last step.
     pub fn time_left() -> Self {
         Self::new(TIME_LEFT, |figures| duration(figures.seconds_left))
-    }
-
-    /// What was last said of the run.
-    pub fn note() -> Self {
-        Self::new(NOTE, |figures| figures.note.to_string())
-    }
-
-    /// What the model wrote, in one line.
-    pub fn sample() -> Self {
-        Self::new(SAMPLE, |figures| {
-            figures
-                .sample
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
     }
 
     fn new(name: &str, pick: fn(&Figures) -> String) -> Self {

@@ -8,7 +8,12 @@ pub struct Notes {
     /// Whether nothing else writes to the terminal, so that lines can go to stderr at once.
     to_stderr: bool,
     newest: String,
+    /// How often it has been shown.
+    shown: usize,
 }
+
+/// A note is shown beside so many lines of the log.
+const SHOWN: usize = 20;
 
 impl Notes {
     /// Nothing said yet.
@@ -22,14 +27,19 @@ impl Notes {
     /// Says something.
     pub fn say(&mut self, text: impl Into<String>) {
         self.newest = text.into();
+        self.shown = 0;
         if self.to_stderr {
             // Nothing can be done about a closed stderr, and a run should not end for it.
             let _ = writeln!(std::io::stderr(), "{}", self.newest);
         }
     }
 
-    /// What was said last.
-    pub fn newest(&self) -> &str {
-        &self.newest
+    /// What was said last, for a while.
+    pub fn shown(&mut self) -> &str {
+        self.shown += 1;
+        match self.shown {
+            0..=SHOWN => &self.newest,
+            _ => "",
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A run from its configuration to its result.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -233,6 +233,7 @@ fn launch<B: TrainingBackend>(
         .with_application_logger(None)
         .with_metric_logger(EventsInstead)
         .with_interrupter(interrupter.clone())
+        .metric_train(TextMetric::now())
         .metric_train_numeric(FigureMetric::loss())
         .metric_valid_numeric(FigureMetric::loss())
         .metric_train_numeric(FigureMetric::perplexity())
@@ -240,25 +241,24 @@ fn launch<B: TrainingBackend>(
         .metric_train_numeric(FigureMetric::learning_rate())
         .metric_train_numeric(FigureMetric::gradient_norm())
         .metric_train_numeric(FigureMetric::tokens_per_second())
-        .metric_train(TextMetric::utilization())
-        .metric_train(TextMetric::memory())
-        .metric_train(TextMetric::time_left())
-        .metric_train(TextMetric::note())
-        .metric_valid(TextMetric::sample())
         .with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
     // The renderer closes when the result is dropped.
     match renderer {
         Renderer::Plain => {
+            let training = training.metric_train(TextMetric::time_left());
             let training = training.renderer(PlainRenderer::new(steps));
             drop(training.launch(learner));
         }
         Renderer::Dashboard => {
             let training = training.renderer(dashboard::start(interrupter));
-            // The dashboard's own way to end a run at once is to panic, on every thread in turn; the missing result
-            // tells the caller.
             let ended = catch_unwind(AssertUnwindSafe(|| drop(training.launch(learner))));
-            if ended.is_err() {
+            if let Err(panic) = ended {
                 dashboard::restore_terminal();
+                // For a run that was killed the missing result tells the caller. Any other panic goes on, in a terminal
+                // that can show it.
+                if !dashboard::was_killed() {
+                    resume_unwind(panic);
+                }
             }
         }
     }

@@ -296,8 +296,9 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             utilization: pace.utilization,
             memory_mib: pace.memory_mib,
             seconds_left: pace.seconds_left,
-            note: self.recorder.notes.newest().into(),
-            sample: "".into(),
+            validation: self.progressed.state.validation_loss,
+            note: self.recorder.notes.shown().into(),
+            sample: self.progressed.sample.as_deref().unwrap_or_default().into(),
         };
         let item = self.item(figures);
         self.processor
@@ -338,10 +339,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 perplexity: loss.exp(),
                 tokens: found.tokens,
             });
-            let item = self.item(Figures {
-                sample: text.as_deref().unwrap_or_default().into(),
-                ..Figures::of_loss(loss)
-            });
+            let item = self.item(Figures::of_loss(loss));
             self.processor
                 .process_valid(LearnerEvent::ProcessedItem(item));
             let round = step.div_ceil(config.eval_interval);

@@ -6,6 +6,8 @@
 mod attention;
 mod backends;
 mod crash;
+#[cfg(unix)]
+mod dashboard;
 mod help;
 mod hugging_face;
 mod info;
