@@ -16,14 +16,14 @@ use crate::config::TrainConfig;
 /// Finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
 /// and is not skipped for ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Watch {
     /// Loss and norm of the latest steps, the oldest first; all finite.
     window: VecDeque<(f64, f64)>,
     /// Steps not taken since the last one that was.
-    pub in_a_row: usize,
+    in_a_row: usize,
     /// Steps not taken in all.
-    pub total: usize,
+    total: usize,
 }
 
 /// What becomes of a step.
@@ -65,6 +65,16 @@ impl Watch {
                 Verdict::Go
             }
         }
+    }
+
+    /// Steps not taken since the last one that was.
+    pub fn in_a_row(&self) -> usize {
+        self.in_a_row
+    }
+
+    /// Steps not taken in all.
+    pub fn total(&self) -> usize {
+        self.total
     }
 
     fn too_far(&self, named: [(&str, f64); 2], config: &TrainConfig) -> Option<String> {
@@ -141,9 +151,9 @@ mod tests {
         assert_eq!(found, "the loss is NaN");
         let found = reason(watch.judge(1.0, f64::INFINITY, &config));
         assert_eq!(found, "the gradient norm is inf");
-        assert_eq!((watch.in_a_row, watch.total), (2, 2));
+        assert_eq!((watch.in_a_row(), watch.total()), (2, 2));
         assert_eq!(watch.judge(1.0, 1.0, &config), Verdict::Go);
-        assert_eq!((watch.in_a_row, watch.total), (0, 2));
+        assert_eq!((watch.in_a_row(), watch.total()), (0, 2));
         assert_eq!(watch.judge(1e9, 1e9, &config), Verdict::Go, "0 deviations");
     }
 
@@ -181,7 +191,7 @@ mod tests {
             .map(|_| watch.judge(100.0, 25.0, &config) == Verdict::Go)
             .collect();
         assert_eq!(verdicts, [false, true, true, true, true, true]);
-        assert_eq!(watch.total, 1);
+        assert_eq!(watch.total(), 1);
     }
 
     #[test]
