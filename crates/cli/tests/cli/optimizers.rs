@@ -85,3 +85,29 @@ fn groups_have_rates_of_their_own() {
         assert_eq!(stays, name == "tokens", "{name}");
     }
 }
+
+#[test]
+fn every_optimizer_is_resumed_to_the_bit() {
+    let sandbox = Sandbox::with_data();
+    for optimizer in ["muon", "lion"] {
+        let line = format!(
+            "--data data --set train.optimizer={optimizer} --set train.schedule=warmup_stable_decay \
+            --set train.decay_steps=10 --set train.cooldown_steps=4 --set train.warmup_steps=2 \
+            --set train.ema=0.9 --set train.label_smoothing=0.1 --set train.skip_deviations=3 \
+            --set train.skip_window=3 --set train.groups.head.rate=0.5"
+        );
+        let [whole, parts] = ["whole", "parts"].map(|name| format!("{optimizer}-{name}"));
+        trained(sandbox.train(&format!("{line} --out {whole} --steps 10")));
+        trained(sandbox.train(&format!("{line} --out {parts} --steps 5")));
+        let resumed = format!("train --resume {parts} --steps 10 --renderer plain");
+        trained(sandbox.words(&resumed));
+        assert_eq!(sandbox.losses(&whole), sandbox.losses(&parts));
+        for file in ["model", "training", "optimizer"] {
+            let read = |run: &str| {
+                let folder = sandbox.path(run).join("checkpoints/step-00000010");
+                fs::read(folder.join(format!("{file}.safetensors"))).unwrap()
+            };
+            assert!(read(&whole) == read(&parts), "{optimizer}: {file}");
+        }
+    }
+}
