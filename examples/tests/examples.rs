@@ -65,7 +65,7 @@ fn schedules_are_drawn() {
     let path = folder.path().join("schedules.png");
     let output = run(env!("CARGO_BIN_EXE_schedules"), &[path.to_str().unwrap()]).unwrap();
     assert!(output.status.success(), "{output:?}");
-    let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    let file = io::BufReader::new(std::fs::File::open(path).unwrap());
     let mut reader = png::Decoder::new(file).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();

@@ -68,13 +68,13 @@ pub struct TrainConfig {
     pub cooldown_steps: usize,
     /// What turns gradients into updates: adamw, muon (matrices; AdamW the rest) or lion.
     pub optimizer: OptimizerKind,
-    /// Decay of the first moment, of AdamW and Lion.
+    /// Decay of AdamW's first moment, and of the mean that Lion takes the sign of; a group may have its own.
     pub beta1: f64,
-    /// Decay of AdamW's second moment, and of Lion's momentum.
+    /// Decay of AdamW's second moment, and of the mean that Lion carries; a group may have its own.
     pub beta2: f64,
     /// AdamW's epsilon.
     pub epsilon: f64,
-    /// Muon's decay of its momentum.
+    /// Decay of Muon's momentum.
     pub momentum: f64,
     /// Decoupled weight decay; groups say of what.
     pub weight_decay: f64,

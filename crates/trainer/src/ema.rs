@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{TensorPrimitive, backend};
+use burn::tensor::{Tensor, TensorPrimitive};
 
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
@@ -41,7 +40,7 @@ impl<B: Backend> Average<B> {
             current,
             share: 1.0 - decay_at(self.decay, updates),
         };
-        // The average's own tensors are held by nobody else meanwhile, so that they can be written in place.
+        // Taken out and not cloned: a tensor that nobody else holds is written in place.
         let average = std::mem::replace(&mut self.decoder, decoder.clone());
         self.decoder = map_params(average, &mut blend);
     }
@@ -74,7 +73,7 @@ impl<B: BurnBackend> ParamVisitor<B> for Current<B> {
     }
 }
 
-struct Blend<B: backend::Backend> {
+struct Blend<B: BurnBackend> {
     current: Current<B>,
     /// `1 - d_t`.
     share: f64,
@@ -91,8 +90,9 @@ impl<B: BurnBackend> ParamMapper<B> for Blend<B> {
             return average;
         };
         let current = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(current));
-        // What does not change stays to the bit.
-        average.clone() + (current - average) * self.share
+        // By the change, so that what does not change stays to the bit.
+        let change = (current - average.clone()) * self.share;
+        average + change
     }
 }
 

@@ -13,6 +13,7 @@ mod hugging_face;
 mod info;
 mod model;
 mod model_errors;
+mod optimizers;
 mod own_tokenizer;
 mod prepare;
 mod prepare_errors;

@@ -1,0 +1,113 @@
+//! Optimizers, groups and the terms of the loss, as a run has them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::Sandbox;
+use super::support::train::trained;
+
+#[test]
+fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
+    let sandbox = Sandbox::with_data();
+    for optimizer in ["adamw", "muon", "lion"] {
+        let line = format!(
+            "--data data --steps 6 --set train.optimizer={optimizer} --set train.warmup_steps=0 \
+            --set train.label_smoothing=0.1 --set train.z_loss=1e-3 --set train.micro_batch"
+        );
+        trained(sandbox.train(&format!("{line}=6 --out {optimizer}-whole")));
+        trained(sandbox.train(&format!(
+            "{line}=2 --accumulation 3 --out {optimizer}-parts"
+        )));
+        let whole = sandbox.losses(&format!("{optimizer}-whole"));
+        let parts = sandbox.losses(&format!("{optimizer}-parts"));
+        assert!(whole[5] < whole[0], "{whole:?}");
+        for (a, b) in whole.iter().zip(&parts) {
+            assert!((a - b).abs() < 1e-4, "{optimizer}: {whole:?}\n{parts:?}");
+        }
+    }
+}
+
+#[test]
+fn the_terms_of_the_loss_are_training_s_alone() {
+    let sandbox = Sandbox::with_data();
+    // A rate of 0, so that both runs have the same weights throughout.
+    let line = "--data data --steps 2 --set train.learning_rate=0 --set train.min_learning_rate=0";
+    trained(sandbox.train(&format!("{line} --out plain")));
+    trained(sandbox.train(&format!("{line} --set train.z_loss=0.1 --out z")));
+    let evaluation = |run| {
+        sandbox.events(run, "evaluation")[0]["loss"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(evaluation("plain"), evaluation("z"));
+    let manifest = fs::read_to_string(sandbox.path("data/dataset.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let vocab_size = manifest["tokenizer"]["vocab_size"].as_f64().unwrap();
+    // ln Σ exp x is the log of the vocabulary's size where all logits are 0, and somewhat more where they are small.
+    let least = 0.1 * vocab_size.ln().powi(2);
+    for (plain, z) in sandbox.losses("plain").iter().zip(sandbox.losses("z")) {
+        let added = z - plain;
+        assert!((1.0..1.3).contains(&(added / least)), "{added} of {least}");
+    }
+}
+
+#[test]
+fn muon_and_lion_learn() {
+    let sandbox = Sandbox::with_data();
+    for (optimizer, rate) in [("muon", "1e-2"), ("lion", "1e-3")] {
+        let line = format!(
+            "--data data --out {optimizer} --steps 60 --set train.optimizer={optimizer} \
+            --set train.learning_rate={rate} --set train.warmup_steps=5"
+        );
+        trained(sandbox.train(&line));
+        let losses = sandbox.losses(optimizer);
+        assert!(
+            losses[0] > 2.5 && losses[59] < 0.8 * losses[0],
+            "{optimizer}: {losses:?}"
+        );
+    }
+}
+
+#[test]
+fn groups_have_rates_of_their_own() {
+    let sandbox = Sandbox::with_data();
+    let line =
+        "--data data --steps 1 --set train.warmup_steps=0 --set train.groups.embeddings.rate=0";
+    trained(sandbox.train(&format!("{line} --out run")));
+    let still = "--set train.learning_rate=0 --set train.min_learning_rate=0";
+    trained(sandbox.train(&format!("{line} {still} --out still")));
+    let (run, still) = (sandbox.weights("run", 1), sandbox.weights("still", 1));
+    let [run, still] =
+        [&run, &still].map(|bytes| safetensors::SafeTensors::deserialize(bytes).unwrap());
+    for (name, tensor) in run.tensors() {
+        let stays = tensor.data() == still.tensor(&name).unwrap().data();
+        assert_eq!(stays, name == "tokens", "{name}");
+    }
+}
+
+#[test]
+fn every_optimizer_is_resumed_to_the_bit() {
+    let sandbox = Sandbox::with_data();
+    for optimizer in ["muon", "lion"] {
+        let line = format!(
+            "--data data --set train.optimizer={optimizer} --set train.schedule=warmup_stable_decay \
+            --set train.decay_steps=10 --set train.cooldown_steps=4 --set train.warmup_steps=2 \
+            --set train.ema=0.9 --set train.label_smoothing=0.1 --set train.skip_deviations=3 \
+            --set train.skip_window=3 --set train.groups.head.rate=0.5"
+        );
+        let [whole, parts] = ["whole", "parts"].map(|name| format!("{optimizer}-{name}"));
+        trained(sandbox.train(&format!("{line} --out {whole} --steps 10")));
+        trained(sandbox.train(&format!("{line} --out {parts} --steps 5")));
+        let resumed = format!("train --resume {parts} --steps 10 --renderer plain");
+        trained(sandbox.words(&resumed));
+        assert_eq!(sandbox.losses(&whole), sandbox.losses(&parts));
+        for file in ["model", "training", "optimizer"] {
+            let read = |run: &str| {
+                let folder = sandbox.path(run).join("checkpoints/step-00000010");
+                fs::read(folder.join(format!("{file}.safetensors"))).unwrap()
+            };
+            assert!(read(&whole) == read(&parts), "{optimizer}: {file}");
+        }
+    }
+}
