@@ -3,7 +3,7 @@
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
 //! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
 //! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
-//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
+//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together. [`tasks`] scores published evaluation tasks.
 
 #![recursion_limit = "256"]
 
@@ -23,11 +23,12 @@ pub mod run;
 mod sample;
 pub mod schedule;
 pub mod strategy;
+pub mod tasks;
 mod trainee;
 mod training;
 
 pub use burn::train::Interrupter;
 pub use config::{DataConfig, Group, Groups, OptimizerKind, RunConfig, Schedule, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use run::{Outcome, Renderer, train};

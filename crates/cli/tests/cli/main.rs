@@ -5,6 +5,8 @@
 
 mod attention;
 mod backends;
+mod eval_split;
+mod eval_tasks;
 mod help;
 mod hugging_face;
 mod info;
