@@ -21,10 +21,11 @@ const REQUIREMENTS: [&str; 2] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 5] = [
+const SCRIPTS: [Script; 6] = [
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
+    Script::new("crates/model/tests/fixtures/make_tasks.py"),
     Script {
         vocabularies: true,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")

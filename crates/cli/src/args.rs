@@ -6,13 +6,14 @@ use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use emberlm_data::{DEFAULT_SHARD_TOKENS, Split};
+use emberlm_data::DEFAULT_SHARD_TOKENS;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
+use crate::commands::eval::EvalArgs;
 use crate::commands::export::parse_size;
 use crate::commands::train::TrainArgs;
 
@@ -34,7 +35,7 @@ pub enum Command {
     Train(Box<TrainArgs>),
     /// Continue a text
     Generate(GenerateArgs),
-    /// Measure a model's loss on a dataset
+    /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA
     Eval(EvalArgs),
     /// Write a model's logits for given tokens
     Logits(LogitsArgs),
@@ -107,31 +108,6 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Print {"tokens": [...], "text": "..."} of what was made, at the end
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub backend: BackendArg,
-}
-
-/// Arguments of `eval`.
-#[derive(Debug, Args)]
-pub struct EvalArgs {
-    /// A run, checkpoint or Hugging Face directory
-    pub model: PathBuf,
-    /// The dataset's folder, made by `emberlm prepare`
-    #[arg(long, value_name = "DATASET")]
-    pub data: PathBuf,
-    /// Which part of the dataset
-    #[arg(long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser())]
-    pub split: Split,
-    /// Tokens of a window [default: the model's context, at most 4096]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub seq_len: Option<usize>,
-    /// Windows at a time [default: about 4096 tokens]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub batch: Option<usize>,
-    /// Print {"loss", "perplexity", "bits_per_byte", "tokens"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -260,10 +236,6 @@ fn element_parser() -> impl TypedValueParser<Value = Element> {
         .try_map(move |name| named(name).ok_or("unknown type"))
 }
 
-fn split_parser() -> impl TypedValueParser<Value = Split> {
-    PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
-}
-
 fn val_fraction(text: &str) -> Result<f64, String> {
     number(
         text,
@@ -307,7 +279,7 @@ fn token_id(text: &str) -> Result<u32, String> {
         .map_err(|_| "it is not a token id".to_owned())
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(value) => Ok(value),

@@ -2,7 +2,8 @@
 //!
 //! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
 //! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
-//! `output` what is written to stdout, `heat_map` the pictures of attention and `head_habits` its numbers.
+//! `output` what is written to stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and
+//! `head_habits` its numbers.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -17,6 +18,7 @@ mod model_source;
 mod new_folder;
 mod output;
 mod presets;
+mod progress;
 mod run_config;
 
 use std::process::ExitCode;

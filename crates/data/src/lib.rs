@@ -54,4 +54,4 @@ pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
 
 /// What a dataset's ids are read with: part of its interface.
-pub use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerError, TokenizerSpec};
+pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

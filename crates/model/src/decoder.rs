@@ -185,7 +185,11 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// The states before the head, `[batch, seq, d_model]`.
-    fn hidden(&self, tokens: Tensor<B, 2, Int>, cache: Option<&mut KvCache<B>>) -> Tensor<B, 3> {
+    pub(crate) fn hidden(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        cache: Option<&mut KvCache<B>>,
+    ) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let mut x = self.embedded(tokens, offset);
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
@@ -197,7 +201,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
-    fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
+    pub(crate) fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
         let [batch, seq, width] = hidden.dims();
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);

@@ -3,7 +3,8 @@
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s and linear attention's `features`) and projects; [`kv_cache`] lets it go on where it stopped; [`count`]
-//! says how large it is; [`weights`] reads and writes it; [`families`] are the published models, one declarative file
+//! says how large it is; `token_scores` how well each token was
+//! predicted; [`weights`] reads and writes it; [`families`] are the published models, one declarative file
 //! each, and [`hugging_face`] the directories that they are exchanged in.
 
 #![recursion_limit = "256"]
@@ -26,6 +27,7 @@ mod linear;
 mod norm;
 mod position;
 mod reconfigure;
+mod token_scores;
 pub mod weights;
 
 pub use checked::DecoderConfig;
@@ -35,3 +37,4 @@ pub use emberlm_kernels::{Activation, RotaryLayout};
 pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;
+pub use token_scores::TokenScores;

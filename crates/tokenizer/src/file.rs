@@ -122,6 +122,20 @@ impl FileVocab {
         id.is_none_or(|id| self.inner.id_to_token(id).is_some())
     }
 
+    /// The special tokens but the unknown one.
+    pub(crate) fn special(&self) -> impl Iterator<Item = u32> {
+        self.special.iter().copied()
+    }
+
+    /// What stands for what the vocabulary lacks.
+    pub(crate) fn unknown(&self) -> Option<u32> {
+        self.unknown
+    }
+
+    pub(crate) fn decoder(&self) -> &PieceDecoder {
+        &self.decoder
+    }
+
     pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }

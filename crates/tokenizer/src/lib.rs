@@ -18,6 +18,7 @@
 //! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
+//! | `token_bytes` | [`TokenBytes`]: how many bytes of text each id stands for |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
 //! | `error` | [`TokenizerError`] |
 //!
@@ -50,6 +51,7 @@ mod pieces;
 mod prompt;
 mod spec;
 mod stream;
+mod token_bytes;
 mod tokenizer;
 
 pub use choice::TokenizerChoice;
@@ -58,4 +60,5 @@ pub use error::TokenizerError;
 pub use kind::TokenizerKind;
 pub use spec::TokenizerSpec;
 pub use stream::DecodeStream;
+pub use token_bytes::TokenBytes;
 pub use tokenizer::Tokenizer;

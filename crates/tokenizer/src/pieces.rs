@@ -29,6 +29,17 @@ pub(crate) struct Position {
     stripped: usize,
 }
 
+impl Position {
+    /// After other tokens that owe nothing.
+    pub(crate) fn within() -> Self {
+        Self {
+            started: true,
+            owes_blank: false,
+            stripped: usize::MAX,
+        }
+    }
+}
+
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Characters stand for bytes, as in GPT-2's alphabet.
@@ -140,6 +151,32 @@ impl PieceDecoder {
         };
         self.steps.push(step);
         Ok(())
+    }
+
+    /// Whether the text's own blanks are among the tokens: elsewhere they are made up where words meet.
+    pub(crate) fn keeps_blanks(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::ByteLevel
+            | Step::ByteFallback
+            | Step::Replace { .. }
+            | Step::Metaspace { .. }
+            | Step::Strip { .. } => true,
+            Step::WordPiece { .. } | Step::Suffix(_) | Step::Blanks => false,
+        })
+    }
+
+    /// Whether a text's first token loses what it has elsewhere.
+    pub(crate) fn depends_on_beginning(&self) -> bool {
+        let strips = |step: &Step| {
+            matches!(
+                step,
+                Step::Metaspace {
+                    strip_first: true,
+                    ..
+                }
+            )
+        };
+        self.strip.is_some() || self.steps.iter().any(strips)
     }
 
     /// Appends what `token` stands for at `position`, and moves the position on.

@@ -155,7 +155,7 @@ impl Tokenizer {
     }
 
     /// Appends the bytes of `id`; false where there is no such id.
-    fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.push_bytes(id, out),
             Vocab::Char(chars) => chars.push_bytes(id, out),

@@ -1,7 +1,7 @@
-//! The loss over a split.
+//! The loss over a split, as a whole and by the position in the window.
 
 use burn::tensor::ElementConversion;
-use emberlm_data::{TokenSplit, eval_batches};
+use emberlm_data::{Batch, TokenSplit, eval_batches};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
@@ -29,15 +29,134 @@ pub fn evaluate<B: Backend>(
     batch: usize,
     max_tokens: Option<u64>,
 ) -> Result<Evaluation, TrainError> {
+    evaluate_observed(decoder, split, seq_len, batch, max_tokens, |_| ())
+}
+
+/// As [`evaluate`], and shows every batch once its loss is known.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_observed<B: Backend>(
+    decoder: &Decoder<B>,
+    split: &TokenSplit,
+    seq_len: usize,
+    batch: usize,
+    max_tokens: Option<u64>,
+    mut observe: impl FnMut(&Batch),
+) -> Result<Evaluation, TrainError> {
     let device = decoder.device();
     let batches = eval_batches(split, seq_len, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
     for batch in batches {
-        let batch = to_tensors::<B>(batch?, &device);
-        tokens += batch.count() as u64;
-        let loss = decoder.loss_sum(batch.tokens, batch.targets);
+        let batch = batch?;
+        let tensors = to_tensors::<B>(batch.clone(), &device);
+        tokens += tensors.count() as u64;
+        let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
         sum += loss.into_scalar().elem::<f64>();
+        observe(&batch);
     }
     let loss = sum / tokens as f64;
     Ok(Evaluation { loss, tokens })
+}
+
+/// The loss by the position in the window: at position `p` a token is predicted from the `p + 1` tokens before it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PositionLosses {
+    /// By position: the sum of the losses in nats, and how many tokens they are of.
+    sums: Vec<(f64, u64)>,
+}
+
+impl PositionLosses {
+    /// By position, the mean loss in nats per token and the number of tokens.
+    pub fn positions(&self) -> Vec<Evaluation> {
+        self.sums.iter().map(|&sum| mean([sum])).collect()
+    }
+
+    /// The mean over all tokens, which is [`evaluate`]'s.
+    pub fn overall(&self) -> Evaluation {
+        mean(self.sums.iter().copied())
+    }
+
+    /// The means over positions 0, 1, 2 to 3, 4 to 7 and so on, each with its first and last position.
+    pub fn by_powers_of_two(&self) -> Vec<(usize, usize, Evaluation)> {
+        let count = self.sums.len();
+        let mut buckets = Vec::new();
+        let mut first = 0;
+        while first < count {
+            let end = (2 * first).max(1).min(count);
+            let found = mean(self.sums[first..end].iter().copied());
+            buckets.push((first, end - 1, found));
+            first = end;
+        }
+        buckets
+    }
+
+    /// Adds a batch's losses, row after row of `seq` positions.
+    fn add(&mut self, losses: impl IntoIterator<Item = f64>, seq: usize) {
+        if self.sums.len() < seq {
+            self.sums.resize(seq, (0.0, 0));
+        }
+        for (at, loss) in losses.into_iter().enumerate() {
+            let (sum, count) = &mut self.sums[at % seq];
+            *sum += loss;
+            *count += 1;
+        }
+    }
+}
+
+fn mean(sums: impl IntoIterator<Item = (f64, u64)>) -> Evaluation {
+    let add = |(sum, count): (f64, u64), (s, n): (f64, u64)| (sum + s, count + n);
+    let (sum, tokens) = sums.into_iter().fold((0.0, 0), add);
+    let loss = sum / tokens as f64;
+    Evaluation { loss, tokens }
+}
+
+/// Predicts what [`evaluate`] predicts, and says how well at each position of the window. A batch is shown once its
+/// losses are known.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_positions<B: Backend>(
+    decoder: &Decoder<B>,
+    split: &TokenSplit,
+    seq_len: usize,
+    batch: usize,
+    mut observe: impl FnMut(&Batch),
+) -> Result<PositionLosses, TrainError> {
+    let device = decoder.device();
+    let mut found = PositionLosses::default();
+    for batch in eval_batches(split, seq_len, batch, None)? {
+        let batch = batch?;
+        let tensors = to_tensors::<B>(batch.clone(), &device);
+        let losses = decoder.token_losses(tensors.tokens, tensors.targets);
+        found.add(losses.into_data().iter::<f64>(), batch.seq);
+        observe(&batch);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_gathered_in_powers_of_two() {
+        let mut found = PositionLosses::default();
+        // Two windows of 6, and a last one of 2: position p's losses are p, p + 1 and, of the first two, 4.
+        found.add([0., 1., 2., 3., 4., 5., 1., 2., 3., 4., 5., 6.], 6);
+        found.add([4., 4.], 2);
+        let of = |loss: f64, tokens| Evaluation { loss, tokens };
+        assert_eq!(found.positions()[0], of(5. / 3., 3));
+        assert_eq!(found.positions()[5], of(5.5, 2));
+        assert_eq!(
+            found.by_powers_of_two(),
+            [
+                (0, 0, of(5. / 3., 3)),
+                (1, 1, of(7. / 3., 3)),
+                (2, 3, of(3., 4)),
+                (4, 5, of(5., 4))
+            ]
+        );
+        assert_eq!(found.overall(), of(44. / 14., 14));
+    }
 }

@@ -1,11 +1,12 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
-//! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the model as Burn's learner takes it
-//! and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which asks [`mod@evaluate`], measures its
-//! `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's [`dashboard`] or [`plain`] lines. A
-//! `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its [`folder`]. [`run`] puts them
-//! together, from the `begin`ning or by [`resume`], on data with an [`identity`].
+//! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
+//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which asks
+//! [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's
+//! [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its
+//! [`folder`]. [`run`] puts them together, from the `begin`ning or by [`resume`], on data with an [`identity`].
+//! [`tasks`] scores published evaluation tasks.
 
 #![recursion_limit = "256"]
 
@@ -35,6 +36,7 @@ mod sample;
 pub mod schedule;
 pub mod skip;
 pub mod strategy;
+pub mod tasks;
 pub mod tensorboard;
 mod trainee;
 mod training;
@@ -42,6 +44,6 @@ mod training;
 pub use burn::train::Interrupter;
 pub use config::{DataConfig, Group, Groups, OptimizerKind, RunConfig, Schedule, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use folder::RunFolder;
 pub use run::{Beginning, Outcome, Renderer, Surroundings, train};

@@ -1,155 +1,82 @@
-//! `emberlm eval`: a model's loss over a whole split.
+//! `emberlm eval`: a model's loss over a whole split, or its answers to a published task.
 
-use std::time::Duration;
+mod split;
+mod task;
 
-use burn::tensor::Device;
-use emberlm_data::{Dataset, SplitManifest, TokenSplit};
-use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::{Evaluation, evaluate};
-use indicatif::{HumanCount, ProgressBar};
-use serde::Serialize;
+use std::path::PathBuf;
 
-use crate::args::EvalArgs;
-use crate::backend::Job;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args};
+use emberlm_data::Split;
+use emberlm_trainer::tasks::Task;
+
+use crate::args::at_least_one;
+use crate::backend::BackendArg;
 use crate::error::CliError;
-use crate::model_source::Model;
-use crate::output::{Align, Table, print, print_json};
 
-/// Tokens in a batch, unless its windows are counted out.
-const BATCH_TOKENS: usize = 4096;
+/// Arguments of `eval`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["data", "hellaswag", "lambada"]))]
+pub struct EvalArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    /// The dataset's folder, made by `emberlm prepare`
+    #[arg(long, value_name = "DATASET")]
+    pub data: Option<PathBuf>,
+    /// HellaSwag's published file: answer which ending follows, as llm.c and lm-evaluation-harness ask it
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub hellaswag: Option<PathBuf>,
+    /// LAMBADA's file as OpenAI published it: guess each passage's last word
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub lambada: Option<PathBuf>,
+    /// Which part of the dataset
+    #[arg(
+        long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
+        conflicts_with_all = ["hellaswag", "lambada"],
+    )]
+    pub split: Split,
+    /// Add the loss by the position in the window, which tells whether the context is used
+    #[arg(long, conflicts_with_all = ["hellaswag", "lambada"])]
+    pub per_position: bool,
+    /// Only the first N items of the file
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data")]
+    pub limit: Option<usize>,
+    /// Tokens of a window [default: the model's context, with --data at most 4096]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub seq_len: Option<usize>,
+    /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub batch: Option<usize>,
+    /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+fn split_parser() -> impl TypedValueParser<Value = Split> {
+    PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
+}
 
 /// Evaluates, and shows it as text or JSON.
 pub fn run(args: EvalArgs) -> Result<(), CliError> {
-    let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
-    let dataset = Dataset::open(&args.data)?;
-    model.check_dataset(&dataset)?;
-    let manifest = dataset.manifest().split(args.split);
-    if manifest.tokens < 2 {
-        let (data, split) = (args.data.display(), args.split);
-        return Err(CliError::new(format!(
-            "the {split} split of {data} has no token to predict"
-        ))
-        .hint(
-            "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
-        ));
-    }
-    let seq_len = window(args.seq_len, model.config().seq_len)?;
-    let evaluation = backend.run(Evaluate {
-        model: &model,
-        split: dataset.split(args.split)?,
-        seq_len,
-        batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
-    })??;
-    let report = Report::new(evaluation, seq_len, manifest);
-    match args.json {
-        true => print_json(&report),
-        false => print(&report.table(manifest)),
+    match (&args.data, &args.hellaswag, &args.lambada) {
+        (Some(data), ..) => split::run(&args, data),
+        (None, Some(path), _) => task::run(&args, Task::HellaSwag, path),
+        (None, None, Some(path)) => task::run(&args, Task::Lambada, path),
+        (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
+            .hint("give one of --data, --hellaswag and --lambada")),
     }
 }
 
-/// Longer contexts than this are not evaluated at their full length unless it is asked for: attention's scores grow with
-/// its square.
-const LONGEST_BY_DEFAULT: usize = 4096;
-
-/// Tokens of a window.
-fn window(asked: Option<usize>, context: usize) -> Result<usize, CliError> {
+/// Tokens of a window: as asked for, or the model's context, at most `longest`.
+fn window(asked: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
     match asked {
         Some(tokens) if tokens > context => Err(CliError::usage(format!(
             "--seq-len {tokens}: the model's context is {context}"
         ))),
         Some(tokens) => Ok(tokens),
-        None => Ok(context.min(LONGEST_BY_DEFAULT)),
-    }
-}
-
-struct Evaluate<'a> {
-    model: &'a Model,
-    split: TokenSplit,
-    seq_len: usize,
-    batch: usize,
-}
-
-impl Job for Evaluate<'_> {
-    type Output = Result<Evaluation, CliError>;
-
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
-        let targets = self.split.len().saturating_sub(1);
-        let spinner = ProgressBar::new_spinner()
-            .with_message(format!("evaluating {} tokens", HumanCount(targets)));
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        let evaluation = evaluate(&decoder, &self.split, self.seq_len, self.batch, None);
-        spinner.finish_and_clear();
-        Ok(evaluation?)
-    }
-}
-
-/// What an evaluation found, in the units that people compare.
-#[derive(Debug, Serialize)]
-struct Report {
-    loss: f64,
-    perplexity: f64,
-    /// Unknown where the manifest does not say how much text the tokens stand for.
-    bits_per_byte: Option<f64>,
-    tokens: u64,
-    /// Tokens of a window.
-    #[serde(skip)]
-    seq_len: usize,
-}
-
-impl Report {
-    fn new(evaluation: Evaluation, seq_len: usize, split: &SplitManifest) -> Self {
-        let Evaluation { loss, tokens } = evaluation;
-        let bits = loss * tokens as f64 / std::f64::consts::LN_2;
-        Self {
-            loss,
-            perplexity: loss.exp(),
-            bits_per_byte: (split.bytes > 0).then(|| bits / split.bytes as f64),
-            tokens,
-            seq_len,
-        }
-    }
-
-    fn table(&self, split: &SplitManifest) -> String {
-        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
-        table.row(["loss", &format!("{:.4}", self.loss), "nats per token"]);
-        if let Some(floor) = &split.floor {
-            table.row([
-                "floor",
-                &format!("{:.4}", floor.nats_per_token),
-                &floor.source,
-            ]);
-        }
-        table.row(["perplexity", &format!("{:.4}", self.perplexity), ""]);
-        if let Some(bits) = self.bits_per_byte {
-            table.row(["bits per byte", &format!("{bits:.4}"), ""]);
-        }
-        let windows = format!("predicted, in windows of {}", self.seq_len);
-        table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
-        table.render()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_follow_from_the_loss() {
-        let split = SplitManifest {
-            bytes: 40,
-            ..SplitManifest::default()
-        };
-        let loss = 3.0 * std::f64::consts::LN_2;
-        let report = Report::new(Evaluation { loss, tokens: 20 }, 8, &split);
-        assert!((report.perplexity - 8.0).abs() < 1e-12);
-        assert!((report.bits_per_byte.unwrap() - 1.5).abs() < 1e-12);
-        let report = Report::new(
-            Evaluation { loss, tokens: 20 },
-            8,
-            &SplitManifest::default(),
-        );
-        assert_eq!(report.bits_per_byte, None);
+        None => Ok(context.min(longest)),
     }
 }

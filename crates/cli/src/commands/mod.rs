@@ -3,7 +3,7 @@
 mod attention;
 pub mod bench_load;
 pub mod bench_train;
-mod eval;
+pub mod eval;
 pub mod export;
 mod generate;
 mod info;

@@ -7,6 +7,7 @@ use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
 use emberlm_tokenizer::TokenizerError;
 use emberlm_trainer::TrainError;
+use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
 
@@ -137,6 +138,22 @@ impl From<TrainError> for CliError {
             _ => None,
         };
         with(&error, hint.map(str::to_owned))
+    }
+}
+
+impl From<TaskError> for CliError {
+    fn from(error: TaskError) -> Self {
+        match error {
+            TaskError::Read { path, source } => {
+                let missing = source.kind() == io::ErrorKind::NotFound;
+                let this = Self::io("read", &path)(source);
+                match missing {
+                    true => this.hint("nothing is downloaded: give the path of the published file"),
+                    false => this,
+                }
+            }
+            error => with(&error, None),
+        }
     }
 }
 

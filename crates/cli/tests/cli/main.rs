@@ -8,6 +8,8 @@ mod backends;
 mod crash;
 #[cfg(unix)]
 mod dashboard;
+mod eval_split;
+mod eval_tasks;
 mod help;
 mod hugging_face;
 mod info;

@@ -113,14 +113,16 @@ fn an_evaluation_covers_the_split() {
     let sandbox = Sandbox::with_char_model();
     let report: Value = sandbox.words("eval run --data data --json").json();
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["bits_per_byte", "loss", "perplexity", "tokens"]);
+    let expected = ["bits_per_byte", "bytes", "loss", "perplexity", "tokens"];
+    assert_eq!(keys, expected);
     // 360 characters, a tenth of them for validation; the first is not predicted.
     assert_eq!(report["tokens"], 35);
     let number = |name: &str| report[name].as_f64().unwrap();
     // First weights know nothing: all 12 characters are about as likely.
     assert!((number("loss") - 12f64.ln()).abs() < 0.1, "{report}");
     assert!((number("perplexity") - number("loss").exp()).abs() < 1e-9);
-    let bits = number("loss") * 35.0 / 36.0 / std::f64::consts::LN_2;
+    // Each of the 35 characters is a byte.
+    let bits = number("loss") / std::f64::consts::LN_2;
     assert!((number("bits_per_byte") - bits).abs() < 1e-9);
     let single: Value = sandbox
         .words("eval run --data data --json --batch 1")

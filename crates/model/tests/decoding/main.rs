@@ -101,6 +101,35 @@ fn losses_are_those_of_the_logits(options: HeadLossOptions) {
 }
 
 #[test]
+fn each_token_s_loss_is_its_logits_cross_entropy() {
+    for (name, decoder) in decoders() {
+        let logits = host(decoder.forward(tokens(7)));
+        let likeliest = decoder
+            .forward(tokens(7))
+            .argmax(2)
+            .reshape([BATCH, SEQ_LEN]);
+        let found = host(decoder.token_losses(tokens(7), tokens(8)));
+        let targets = host_ids(8);
+        for ((logits, target), found) in logits.chunks(VOCAB_SIZE).zip(targets).zip(found) {
+            let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+            let expected = sum.ln() - f64::from(logits[target as usize]);
+            let error = (f64::from(found) - expected).abs();
+            assert!(error < 1e-5, "{name}: {found}, not {expected}");
+        }
+        let greedy = |targets| {
+            let greedy = decoder.token_scores(tokens(7), targets).greedy;
+            greedy.into_data().iter::<bool>().collect::<Vec<_>>()
+        };
+        assert!(
+            greedy(likeliest.clone()).into_iter().all(|greedy| greedy),
+            "{name}"
+        );
+        let others = (likeliest + 1).remainder_scalar(VOCAB_SIZE as i32);
+        assert!(!greedy(others).into_iter().any(|greedy| greedy), "{name}");
+    }
+}
+
+#[test]
 fn a_later_token_changes_no_earlier_logits() {
     for (name, decoder) in decoders() {
         let before = decoder.forward(tokens(7));

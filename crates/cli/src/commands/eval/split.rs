@@ -1,0 +1,217 @@
+//! The loss over a whole split of a dataset.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_data::{Batch, Dataset, SplitManifest, TokenBytes, TokenSplit};
+use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::{Evaluation, PositionLosses, evaluate_observed, evaluate_positions};
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use super::{EvalArgs, window};
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source::Model;
+use crate::output::{Align, Table, print, print_json};
+use crate::progress;
+
+/// Tokens in a batch, unless its windows are counted out.
+const BATCH_TOKENS: usize = 4096;
+
+/// Longer contexts than this are not evaluated at their full length unless it is asked for: attention's scores grow with
+/// its square.
+const LONGEST_BY_DEFAULT: usize = 4096;
+
+/// Evaluates on the dataset in `data`.
+pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let model = Model::open(&args.model)?;
+    let dataset = Dataset::open(data)?;
+    model.check_dataset(&dataset)?;
+    let manifest = dataset.manifest().split(args.split);
+    if manifest.tokens < 2 {
+        let (data, split) = (data.display(), args.split);
+        return Err(CliError::new(format!(
+            "the {split} split of {data} has no token to predict"
+        ))
+        .hint(
+            "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
+        ));
+    }
+    let seq_len = window(args.seq_len, model.config().seq_len, LONGEST_BY_DEFAULT)?;
+    let found = backend.run(Evaluate {
+        model: &model,
+        split: dataset.split(args.split)?,
+        seq_len,
+        batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
+        per_position: args.per_position,
+        bytes: dataset.tokenizer().token_bytes(),
+    })??;
+    let report = Report::new(&found);
+    match args.json {
+        true => print_json(&report),
+        false => print(&report.text(manifest, seq_len, found.positions.as_ref())),
+    }
+}
+
+struct Evaluate<'a> {
+    model: &'a Model,
+    split: TokenSplit,
+    seq_len: usize,
+    batch: usize,
+    per_position: bool,
+    bytes: Option<TokenBytes>,
+}
+
+/// What an evaluation found.
+#[derive(Debug)]
+struct Found {
+    evaluation: Evaluation,
+    positions: Option<PositionLosses>,
+    /// Of the text that the predicted tokens stand for, where it is known.
+    bytes: Option<u64>,
+}
+
+impl Job for Evaluate<'_> {
+    type Output = Result<Found, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let (split, seq_len, batch) = (&self.split, self.seq_len, self.batch);
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let bar = progress::tokens(split.len().saturating_sub(1));
+        let mut bytes = self.bytes.as_ref().map(|_| 0);
+        let observe = |batch: &Batch| {
+            bar.inc(batch.targets.len() as u64);
+            bytes = bytes.and_then(|sum| Some(sum + text_bytes(self.bytes.as_ref()?, batch)?));
+        };
+        let (evaluation, positions) = match self.per_position {
+            true => {
+                let found = evaluate_positions(&decoder, split, seq_len, batch, observe)?;
+                (found.overall(), Some(found))
+            }
+            false => {
+                let found = evaluate_observed(&decoder, split, seq_len, batch, None, observe)?;
+                (found, None)
+            }
+        };
+        bar.finish_and_clear();
+        Ok(Found {
+            evaluation,
+            positions,
+            bytes,
+        })
+    }
+}
+
+/// The bytes of text that a batch's predicted tokens stand for.
+fn text_bytes(bytes: &TokenBytes, batch: &Batch) -> Option<u64> {
+    let pairs = batch.inputs.iter().zip(&batch.targets);
+    pairs
+        .map(|(&previous, &id)| bytes.after(previous, id).map(u64::from))
+        .sum()
+}
+
+/// What an evaluation found, in the units that people compare.
+#[derive(Debug, Serialize)]
+struct Report {
+    loss: f64,
+    perplexity: f64,
+    /// Unknown where the tokens do not say how much text they stand for.
+    bits_per_byte: Option<f64>,
+    /// Of the predicted tokens.
+    bytes: Option<u64>,
+    tokens: u64,
+    /// By position, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    positions: Option<Vec<Position>>,
+}
+
+/// The loss at one position of the window.
+#[derive(Debug, Serialize)]
+struct Position {
+    loss: f64,
+    tokens: u64,
+}
+
+impl Report {
+    fn new(found: &Found) -> Self {
+        let Evaluation { loss, tokens } = found.evaluation;
+        let bits = loss * tokens as f64 / std::f64::consts::LN_2;
+        let bytes = found.bytes.filter(|&bytes| bytes > 0);
+        let position = |Evaluation { loss, tokens }| Position { loss, tokens };
+        let positions = found.positions.as_ref().map(PositionLosses::positions);
+        Self {
+            loss,
+            perplexity: loss.exp(),
+            bits_per_byte: bytes.map(|bytes| bits / bytes as f64),
+            bytes,
+            tokens,
+            positions: positions.map(|all| all.into_iter().map(position).collect()),
+        }
+    }
+
+    fn text(
+        &self,
+        split: &SplitManifest,
+        seq_len: usize,
+        positions: Option<&PositionLosses>,
+    ) -> String {
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        table.row(["loss", &format!("{:.4}", self.loss), "nats per token"]);
+        if let Some(floor) = &split.floor {
+            table.row([
+                "floor",
+                &format!("{:.4}", floor.nats_per_token),
+                &floor.source,
+            ]);
+        }
+        table.row(["perplexity", &format!("{:.4}", self.perplexity), ""]);
+        if let (Some(bits), Some(bytes)) = (self.bits_per_byte, self.bytes) {
+            let of = format!("over {} bytes of text", HumanCount(bytes));
+            table.row(["bits per byte", &format!("{bits:.4}"), &of]);
+        }
+        let windows = format!("predicted, in windows of {seq_len}");
+        table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
+        let by_position = positions.map(|found| format!("\n{}", position_table(found)));
+        table.render() + &by_position.unwrap_or_default()
+    }
+}
+
+/// The loss by position in powers of two, so that it fits a screen.
+fn position_table(found: &PositionLosses) -> String {
+    let mut table = Table::new([Align::Left, Align::Right, Align::Right]);
+    table.row(["position", "loss", "tokens"]);
+    for (first, last, Evaluation { loss, tokens }) in found.by_powers_of_two() {
+        let positions = match first == last {
+            true => first.to_string(),
+            false => format!("{first}–{last}"),
+        };
+        let tokens = HumanCount(tokens).to_string();
+        table.row([positions, format!("{loss:.4}"), tokens]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_follow_from_the_loss() {
+        let loss = 3.0 * std::f64::consts::LN_2;
+        let report = |bytes| {
+            Report::new(&Found {
+                evaluation: Evaluation { loss, tokens: 20 },
+                positions: None,
+                bytes,
+            })
+        };
+        let known = report(Some(40));
+        assert!((known.perplexity - 8.0).abs() < 1e-12);
+        assert!((known.bits_per_byte.unwrap() - 1.5).abs() < 1e-12);
+        for unknown in [report(None), report(Some(0))] {
+            assert_eq!(unknown.bits_per_byte, None);
+        }
+    }
+}

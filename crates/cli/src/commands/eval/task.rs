@@ -1,0 +1,172 @@
+//! A model's answers to a published task.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::tasks::{
+    ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood, Report, Row,
+    Task, TaskError, WordAnswer, score,
+};
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use super::{EvalArgs, window};
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model_source::Model;
+use crate::output::{Align, Table, print, print_json};
+use crate::progress;
+
+/// Asks the items of the file at `path`.
+pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let model = Model::open(&args.model)?;
+    let Some(tokenizer) = model.tokenizer()? else {
+        let folder = model.path().display();
+        let message = format!("{folder} has no tokenizer, so it cannot read text");
+        return Err(CliError::new(message)
+            .hint("copy its tokenizer.json beside its config.json")
+            .hint("or measure its loss on a dataset of its ids: --data DATASET"));
+    };
+    let config = model.config();
+    let seq_len = window(args.seq_len, config.seq_len, usize::MAX)?;
+    let items = Items::read(task, path, args.limit);
+    let items = items.map_err(|error| {
+        let unread = matches!(error, TaskError::Read { .. });
+        let this = CliError::from(error);
+        if unread {
+            this
+        } else {
+            this.hint(task.format())
+        }
+    })?;
+    let rows = items.rows(path, &tokenizer, config, seq_len);
+    let rows = rows.map_err(|error| {
+        let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
+        CliError::from(error).hint(hint)
+    })?;
+    let likelihoods = backend.run(Score {
+        model: &model,
+        rows,
+        batch: args.batch,
+    })??;
+    match (items.report(&likelihoods), args.json) {
+        (Report::HellaSwag(report), true) => print_json(&HellaSwag::new(&report)),
+        (Report::HellaSwag(report), false) => print(&hellaswag_text(&report)),
+        (Report::Lambada(report), true) => print_json(&Lambada::new(&report)),
+        (Report::Lambada(report), false) => print(&lambada_text(&report)),
+    }
+}
+
+struct Score<'a> {
+    model: &'a Model,
+    rows: Vec<Row>,
+    batch: Option<usize>,
+}
+
+impl Job for Score<'_> {
+    type Output = Result<Vec<Likelihood>, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
+        let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
+        bar.finish_and_clear();
+        Ok(found)
+    }
+}
+
+/// `--json` of HellaSwag.
+#[derive(Serialize)]
+struct HellaSwag<'a> {
+    task: &'static str,
+    items: usize,
+    llm_c: Option<Accuracies>,
+    lm_evaluation_harness: Option<Accuracies>,
+    answers: &'a [ItemAnswer],
+}
+
+#[derive(Serialize)]
+struct Accuracies {
+    acc: f64,
+    acc_stderr: Option<f64>,
+    acc_norm: f64,
+    acc_norm_stderr: Option<f64>,
+}
+
+impl<'a> HellaSwag<'a> {
+    fn new(report: &'a ChoiceReport) -> Self {
+        let under = |convention: Convention| {
+            let mut all = report.conventions.iter();
+            let found = all.find(|found| found.convention == convention)?;
+            Some(Accuracies {
+                acc: found.accuracy.value,
+                acc_stderr: found.accuracy.stderr,
+                acc_norm: found.normalized.value,
+                acc_norm_stderr: found.normalized.stderr,
+            })
+        };
+        Self {
+            task: "hellaswag",
+            items: report.answers.len(),
+            llm_c: under(Convention::LlmC),
+            lm_evaluation_harness: under(Convention::Harness),
+            answers: &report.answers,
+        }
+    }
+}
+
+/// `--json` of LAMBADA.
+#[derive(Serialize)]
+struct Lambada<'a> {
+    task: &'static str,
+    items: usize,
+    acc: f64,
+    acc_stderr: Option<f64>,
+    perplexity: f64,
+    perplexity_stderr: Option<f64>,
+    answers: &'a [WordAnswer],
+}
+
+impl<'a> Lambada<'a> {
+    fn new(report: &'a LambadaReport) -> Self {
+        Self {
+            task: "lambada",
+            items: report.answers.len(),
+            acc: report.accuracy.value,
+            acc_stderr: report.accuracy.stderr,
+            perplexity: report.perplexity.value,
+            perplexity_stderr: report.perplexity.stderr,
+            answers: &report.answers,
+        }
+    }
+}
+
+fn hellaswag_text(report: &ChoiceReport) -> String {
+    let mut table = Table::new([Align::Left, Align::Right, Align::Right]);
+    table.row(["convention", "acc", "acc_norm"]);
+    for found in &report.conventions {
+        let (acc, norm) = (shown(found.accuracy, 4), shown(found.normalized, 4));
+        table.row([found.convention.name().to_owned(), acc, norm]);
+    }
+    let items = HumanCount(report.answers.len() as u64);
+    format!("  HellaSwag, {items} items\n{}", table.render())
+}
+
+fn lambada_text(report: &LambadaReport) -> String {
+    let mut table = Table::new([Align::Left, Align::Right]);
+    table.row(["acc".to_owned(), shown(report.accuracy, 4)]);
+    table.row(["perplexity".to_owned(), shown(report.perplexity, 2)]);
+    let items = HumanCount(report.answers.len() as u64);
+    format!("  LAMBADA, {items} items\n{}", table.render())
+}
+
+/// A figure with its standard error, which one item does not have.
+fn shown(estimate: Estimate, digits: usize) -> String {
+    let value = format!("{:.digits$}", estimate.value);
+    match estimate.stderr {
+        Some(stderr) => format!("{value} ± {stderr:.digits$}"),
+        None => value,
+    }
+}

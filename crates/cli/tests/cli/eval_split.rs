@@ -1,0 +1,190 @@
+//! The loss over a split: bits per byte for any tokenizer, and the loss by position.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::Manifest;
+use serde_json::Value;
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[track_caller]
+fn close(found: &Value, expected: &Value, tolerance: f64) {
+    let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());
+    let error = (found / expected - 1.0).abs();
+    assert!(
+        error <= tolerance,
+        "{found}, not {expected}: off by {error:.1e}"
+    );
+}
+
+/// Two documents, whole in the training split of `data`, and first weights for their ids.
+fn with_documents(tokenizer: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("docs/a.txt", FIRST);
+    sandbox.write("docs/b.txt", SECOND);
+    let line = format!("prepare docs --out data --val-fraction 0 --tokenizer {tokenizer}");
+    let prepared = sandbox.run(line.split(' '));
+    assert_eq!(prepared.code, Some(0), "{prepared}");
+    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    write_run(&sandbox.path("run"), &tiny(spec.vocab_size), None, &[1]);
+    sandbox
+}
+
+const FIRST: &str = "a naïve café: 漢字 🔥\n";
+const SECOND: &str = "one more text\n";
+
+#[test]
+fn bits_per_byte_are_of_the_predicted_text() {
+    // Byte-pair and byte tokenizers have an end of text before each document: the first is not predicted, and no text.
+    let whole = (FIRST.len() + SECOND.len()) as u64;
+    for (tokenizer, bytes) in [("gpt2", whole), ("byte", whole), ("char", whole - 1)] {
+        let sandbox = with_documents(tokenizer);
+        let found: Value = sandbox
+            .words("eval run --data data --split train --json")
+            .json();
+        assert_eq!(found["bytes"], bytes, "{tokenizer}");
+        let number = |name: &str| found[name].as_f64().unwrap();
+        let nats = number("loss") * number("tokens");
+        let bits = nats / 2f64.ln() / bytes as f64;
+        assert!(
+            (number("bits_per_byte") - bits).abs() < 1e-9,
+            "{tokenizer}: {found}"
+        );
+        if tokenizer == "byte" {
+            assert_eq!(found["tokens"], whole + 1);
+        }
+        let text = sandbox.words("eval run --data data --split train").ok();
+        assert!(
+            text.contains(&format!("over {bytes} bytes of text")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_manifest_that_does_not_say_how_long_the_text_is() {
+    let sandbox = with_documents("byte");
+    let path = sandbox.path("data/dataset.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    manifest["splits"]["train"]["bytes"] = 0.into();
+    fs::write(&path, manifest.to_string()).unwrap();
+    let found: Value = sandbox
+        .words("eval run --data data --split train --json")
+        .json();
+    assert_eq!(found["bytes"], FIRST.len() + SECOND.len());
+}
+
+#[test]
+fn words_without_their_blanks_have_no_bits_per_byte() {
+    let file = fixture("tokenizer/tests/fixtures/files/wordpiece.json");
+    let sandbox = with_documents(file.to_str().unwrap());
+    let found: Value = sandbox
+        .words("eval run --data data --split train --json")
+        .json();
+    assert_eq!(
+        [&found["bits_per_byte"], &found["bytes"]],
+        [&Value::Null; 2]
+    );
+    let text = sandbox.words("eval run --data data --split train").ok();
+    assert!(!text.contains("bits per byte"), "{text}");
+}
+
+/// `documents` of expected.json, by make_tasks.py.
+#[test]
+fn the_loss_by_position_is_transformers() {
+    let tasks = fixture("model/tests/fixtures/tasks");
+    let read = |name: &str| fs::read_to_string(tasks.join(name)).unwrap();
+    let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
+    let expected = &expected["documents"];
+    let passages = read("lambada.jsonl");
+    let sandbox = Sandbox::new();
+    for at in expected["passages"].as_array().unwrap() {
+        let line = passages.lines().nth(at.as_u64().unwrap() as usize).unwrap();
+        let passage: Value = serde_json::from_str(line).unwrap();
+        sandbox.write(
+            &format!("docs/{at:0>2}.txt"),
+            passage["text"].as_str().unwrap(),
+        );
+    }
+    let model = tasks.join("model");
+    let model = model.to_str().unwrap();
+    let prepare = [
+        "prepare",
+        "docs",
+        "--out",
+        "data",
+        "--val-fraction",
+        "0",
+        "--tokenizer",
+        model,
+    ];
+    let prepared = sandbox.run(prepare);
+    assert_eq!(prepared.code, Some(0), "{prepared}");
+    let window = expected["window"].to_string();
+    let eval = [
+        "eval",
+        model,
+        "--data",
+        "data",
+        "--split",
+        "train",
+        "--seq-len",
+        &window,
+    ];
+    for more in [["--per-position", "--json"].as_slice(), &["--json"]] {
+        let found: Value = sandbox.run(eval.iter().chain(more)).json();
+        for figure in ["loss", "bits_per_byte"] {
+            close(&found[figure], &expected[figure], 1e-5);
+        }
+        assert_eq!(found["bytes"], expected["bytes"]);
+        assert_eq!(found["tokens"], expected["tokens"]);
+        if more.len() == 1 {
+            assert_eq!(found["positions"], Value::Null);
+            continue;
+        }
+        let positions = expected["positions"].as_array().unwrap();
+        assert_eq!(
+            found["positions"].as_array().unwrap().len(),
+            positions.len()
+        );
+        for (at, expected) in positions.iter().enumerate() {
+            let found = &found["positions"][at];
+            close(&found["loss"], &expected["loss"], 1e-5);
+            assert_eq!(found["tokens"], expected["tokens"], "{at}");
+        }
+    }
+
+    let text = sandbox.run(eval.iter().chain(&["--per-position"])).ok();
+    let table: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.contains("position"))
+        .collect();
+    let names: Vec<&str> = table[1..].iter().map(|line| line[2..8].trim()).collect();
+    assert_eq!(names, ["0", "1", "2–3", "4–7", "8–11"], "{text}");
+    let sum = |from: usize, to: usize| -> (f64, u64) {
+        let part = &expected["positions"].as_array().unwrap()[from..to];
+        let tokens = |p: &Value| p["tokens"].as_u64().unwrap();
+        let all: u64 = part.iter().map(tokens).sum();
+        let nats: f64 = part
+            .iter()
+            .map(|p| p["loss"].as_f64().unwrap() * tokens(p) as f64)
+            .sum();
+        (nats / all as f64, all)
+    };
+    for (line, (from, to)) in table[1..]
+        .iter()
+        .zip([(0, 1), (1, 2), (2, 4), (4, 8), (8, 12)])
+    {
+        let (loss, tokens) = sum(from, to);
+        let mut cells = line.split_whitespace().skip(1);
+        let shown: f64 = cells.next().unwrap().parse().unwrap();
+        assert!((shown - loss).abs() < 1e-3, "{line}: {loss}");
+        assert_eq!(cells.next().unwrap(), tokens.to_string(), "{line}");
+    }
+}

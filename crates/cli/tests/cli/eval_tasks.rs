@@ -1,0 +1,292 @@
+//! HellaSwag and LAMBADA against what `transformers` makes of the same model, tokenizer and items (make_tasks.py).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::support::{Ran, Sandbox};
+
+fn fixture(name: &str) -> PathBuf {
+    let tasks = "../model/tests/fixtures/tasks";
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(tasks).join(name)
+}
+
+fn expected(task: &str) -> Value {
+    let text = fs::read_to_string(fixture("expected.json")).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    all[task].clone()
+}
+
+fn ask(sandbox: &Sandbox, task: &str, file: &Path, more: &str) -> Ran {
+    let (model, task) = (fixture("model"), format!("--{task}"));
+    let args = [
+        "eval",
+        model.to_str().unwrap(),
+        &task,
+        file.to_str().unwrap(),
+    ];
+    sandbox.run(args.into_iter().chain(more.split_whitespace()))
+}
+
+fn ask_own(task: &str, more: &str) -> Ran {
+    let file = fixture(&format!("{task}.jsonl"));
+    ask(&Sandbox::new(), task, &file, more)
+}
+
+#[track_caller]
+fn close(found: &Value, expected: &Value, tolerance: f64) {
+    let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());
+    let error = (found / expected - 1.0).abs();
+    assert!(
+        error <= tolerance,
+        "{found}, not {expected}: off by {error:.1e}"
+    );
+}
+
+#[test]
+fn hellaswag_is_answered_as_the_reference_answers() {
+    let expected = expected("hellaswag");
+    for more in ["--json", "--json --batch 1", "--json --batch 7"] {
+        let found: Value = ask_own("hellaswag", more).json();
+        assert_eq!(found["items"], 12);
+        for convention in ["llm_c", "lm_evaluation_harness"] {
+            for (metric, value) in expected[convention].as_object().unwrap() {
+                close(&found[convention][metric], value, 1e-12);
+            }
+        }
+        let answers = expected["answers"].as_array().unwrap();
+        for (at, expected) in answers.iter().enumerate() {
+            let found = &found["answers"][at];
+            assert_eq!(found["label"], expected["label"]);
+            for convention in ["llm_c", "lm_evaluation_harness"] {
+                let (found, expected) = (&found[convention], &expected[convention]);
+                assert_eq!(found["choice"], expected["choice"], "{at} {convention}");
+                assert_eq!(
+                    found["choice_norm"], expected["choice_norm"],
+                    "{at} {convention}"
+                );
+                let sums = expected["log_likelihoods"].as_array().unwrap();
+                for (ending, sum) in sums.iter().enumerate() {
+                    close(&found["log_likelihoods"][ending], sum, 1e-4);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lambada_is_guessed_as_the_reference_guesses() {
+    let expected = expected("lambada");
+    let found: Value = ask_own("lambada", "--json").json();
+    for metric in ["acc", "acc_stderr"] {
+        close(&found[metric], &expected[metric], 1e-12);
+    }
+    for metric in ["perplexity", "perplexity_stderr"] {
+        close(&found[metric], &expected[metric], 1e-4);
+    }
+    for (at, expected) in expected["answers"].as_array().unwrap().iter().enumerate() {
+        let found = &found["answers"][at];
+        assert_eq!(found["greedy"], expected["greedy"], "{at}");
+        close(&found["log_likelihood"], &expected["log_likelihood"], 1e-4);
+    }
+}
+
+/// The figures are `expected.json`'s, rounded.
+#[test]
+fn a_report_as_text_has_standard_errors() {
+    let shown = |value: &Value, error: &Value, digits: usize| {
+        let [value, error] = [value, error].map(|value| value.as_f64().unwrap());
+        format!("{value:.digits$} ± {error:.digits$}")
+    };
+    let text = ask_own("hellaswag", "").ok();
+    assert!(text.starts_with("  HellaSwag, 12 items\n"), "{text}");
+    let expected_swag = expected("hellaswag");
+    for (name, key) in [
+        ("llm.c", "llm_c"),
+        ("lm-evaluation-harness", "lm_evaluation_harness"),
+    ] {
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(name))
+            .unwrap();
+        let of = &expected_swag[key];
+        for metric in ["acc", "acc_norm"] {
+            let figure = shown(&of[metric], &of[format!("{metric}_stderr")], 4);
+            assert!(line.contains(&figure), "{line}: no {figure}");
+        }
+    }
+    let text = ask_own("lambada", "").ok();
+    let of = expected("lambada");
+    assert!(
+        text.contains(&shown(&of["acc"], &of["acc_stderr"], 4)),
+        "{text}"
+    );
+    let perplexity = shown(&of["perplexity"], &of["perplexity_stderr"], 2);
+    assert!(text.contains(&perplexity), "{text}: no {perplexity}");
+}
+
+#[test]
+fn a_limit_takes_the_first_items() {
+    let all = expected("lambada");
+    let found: Value = ask_own("lambada", "--limit 1 --json").json();
+    assert_eq!(found["items"], 1);
+    let first = &all["answers"][0]["log_likelihood"];
+    close(&found["answers"][0]["log_likelihood"], first, 1e-4);
+    assert_eq!(
+        found["acc_stderr"],
+        Value::Null,
+        "one item says nothing about others"
+    );
+    let text = ask_own("lambada", "--limit 1").ok();
+    assert!(
+        text.contains("LAMBADA, 1 items") && !text.contains('±'),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_shorter_window_keeps_the_end_of_the_context() {
+    let sandbox = Sandbox::new();
+    let passages = ["aaaa cccc the bees", "bbbb dddd the bees"];
+    let lines = passages.map(|text| format!("{}\n", json!({"text": text})));
+    sandbox.write("two.jsonl", lines.concat());
+    let asked = |more: &str| ask(&sandbox, "lambada", Path::new("two.jsonl"), more);
+    let both = |ran: Ran| {
+        let found: Value = ran.json();
+        [0, 1].map(|at| found["answers"][at]["log_likelihood"].as_f64().unwrap())
+    };
+    // The least window that holds the last word: of the context it holds but the token before, which is the same.
+    let least = (1..9)
+        .map(|tokens| asked(&format!("--json --seq-len {tokens}")))
+        .find(|ran| ran.code == Some(0));
+    let [a, b] = both(least.unwrap());
+    assert!((a / b - 1.0).abs() < 1e-6, "{a} and {b}");
+    let [a, b] = both(asked("--json"));
+    assert!((a / b - 1.0).abs() > 1e-3, "{a} and {b} after other words");
+    let refused = asked("--seq-len 65");
+    insta::assert_snapshot!(refused, @r"
+    exit 2
+    --- stderr
+    error: --seq-len 65: the model's context is 64
+    ");
+}
+
+#[test]
+fn broken_files_are_named_with_the_line() {
+    let sandbox = Sandbox::new();
+    let item = |change: fn(&mut Value)| {
+        let text = fs::read_to_string(fixture("hellaswag.jsonl")).unwrap();
+        let mut item: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        change(&mut item);
+        format!("{text}\n{item}\n")
+    };
+    let refused = |content: String| {
+        sandbox.write("h.jsonl", content);
+        ask(&sandbox, "hellaswag", Path::new("h.jsonl"), "").to_string()
+    };
+    insta::assert_snapshot!(refused(item(|item| item["label"] = json!(4))), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:14: `label` is 4, but the 4 endings are 0 to 3
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused(item(|item| item["label"] = json!(""))), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:14: it has no `label`: the answers of HellaSwag's test split are not published
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused(item(|item| item["endings"] = json!(["one"]))), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:14: `endings` has 1: there must be at least 2
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused(item(|item| item["ctx"] = json!(7))), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:14: `ctx` is 7: it must be a text
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused(item(|item| item["endings"] = json!([1, 2]))), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:14: `endings` must be a list of texts
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused("{\"ind\": 1}".to_owned()), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:1: it has no `endings`
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused("[1]".to_owned()), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:1: it is not a JSON object
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused("{\"ind\": 1,\n".to_owned()), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl:1: it is not JSON: EOF while parsing a value at column 10
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    insta::assert_snapshot!(refused("\n \n".to_owned()), @r"
+    exit 1
+    --- stderr
+    error: h.jsonl has no items
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    ");
+    let refused = |content: &[u8]| {
+        sandbox.write("l.jsonl", content);
+        ask(&sandbox, "lambada", Path::new("l.jsonl"), "").to_string()
+    };
+    insta::assert_snapshot!(refused(b"{\"text\": \"word\"}\n"), @r"
+    exit 1
+    --- stderr
+    error: l.jsonl:1: `text` has one word only: there is nothing to guess it from
+    hint: each line of LAMBADA is a JSON object with text, which ends in the word to guess
+    ");
+    insta::assert_snapshot!(refused(b"{\"text\": \"two words\"}\n{\"text\": \"\xff\"}\n"), @r"
+    exit 1
+    --- stderr
+    error: l.jsonl:2: it is not JSON: invalid unicode code point at column 11
+    hint: each line of LAMBADA is a JSON object with text, which ends in the word to guess
+    ");
+    let long = format!("{{\"text\": \"a {}\"}}\n", "xyz".repeat(40));
+    insta::assert_snapshot!(refused(long.as_bytes()), @r"
+    exit 1
+    --- stderr
+    error: l.jsonl:1: a continuation of 121 tokens is longer than the context of 64
+    hint: leave the line out, or take a model whose tokenizer and context can hold it
+    ");
+    insta::assert_snapshot!(ask(&sandbox, "lambada", Path::new("none.jsonl"), ""), @r"
+    exit 1
+    --- stderr
+    error: cannot read none.jsonl: No such file or directory (os error 2)
+    hint: nothing is downloaded: give the path of the published file
+    ");
+}
+
+#[test]
+fn models_that_cannot_read_the_text() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox.write("l.jsonl", "{\"text\": \"hello WORLD\"}\n");
+    insta::assert_snapshot!(sandbox.words("eval run --lambada l.jsonl"), @r"
+    exit 1
+    --- stderr
+    error: l.jsonl:1: character 'W' at position 6 is not among the 12 characters of this tokenizer
+    hint: leave the line out, or take a model whose tokenizer and context can hold it
+    ");
+    sandbox.words("export run --out hf").ok();
+    fs::remove_file(sandbox.path("hf/tokenizer.json")).unwrap();
+    insta::assert_snapshot!(sandbox.words("eval hf --lambada l.jsonl"), @r"
+    exit 1
+    --- stderr
+    error: hf has no tokenizer, so it cannot read text
+    hint: copy its tokenizer.json beside its config.json
+    hint: or measure its loss on a dataset of its ids: --data DATASET
+    ");
+}

@@ -1,0 +1,109 @@
+//! How well each token was predicted, one by one: what evaluation needs beyond the sum that training minimises.
+
+use burn::tensor::{Bool, Int, Tensor};
+use emberlm_kernels::Backend;
+
+use crate::decoder::Decoder;
+
+/// Logits held at once: 64 MiB of f32.
+const BLOCK_ELEMENTS: usize = 1 << 24;
+
+/// The predictions of each token of `[batch, seq]`.
+#[derive(Clone, Debug)]
+pub struct TokenScores<B: Backend> {
+    /// `-ln p(target)` in nats, `[batch, seq]`.
+    pub losses: Tensor<B, 2>,
+    /// Whether no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`.
+    pub greedy: Tensor<B, 2, Bool>,
+}
+
+impl<B: Backend> Decoder<B> {
+    /// The cross-entropy of every token in nats, `[batch, seq]`: `tokens` and `targets` `[batch, seq]`. Their sum is
+    /// [`Decoder::loss_sum`]'s. The logits exist in blocks of rows only, never all at once.
+    pub fn token_losses(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        targets: Tensor<B, 2, Int>,
+    ) -> Tensor<B, 2> {
+        self.token_scores(tokens, targets).losses
+    }
+
+    /// As [`Decoder::token_losses`], and whether greedy decoding would have chosen each target.
+    pub fn token_scores(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        targets: Tensor<B, 2, Int>,
+    ) -> TokenScores<B> {
+        let rows = (BLOCK_ELEMENTS / self.config().vocab_size).max(1);
+        self.token_scores_in_blocks(tokens, targets, rows)
+    }
+
+    /// The logits of `rows` tokens are held at once.
+    fn token_scores_in_blocks(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        targets: Tensor<B, 2, Int>,
+        rows: usize,
+    ) -> TokenScores<B> {
+        let [batch, seq] = tokens.dims();
+        let (count, vocab_size) = (batch * seq, self.config().vocab_size);
+        let hidden = self.hidden(tokens, None);
+        let width = hidden.dims()[2];
+        let hidden = hidden.reshape([1, count, width]);
+        let targets = targets.reshape([count, 1]);
+        let (mut losses, mut gaps) = (Vec::new(), Vec::new());
+        for start in (0..count).step_by(rows) {
+            let rows = rows.min(count - start);
+            let logits = self.logits(hidden.clone().narrow(1, start, rows));
+            let logits = logits.reshape([rows, vocab_size]);
+            let targets = targets.clone().narrow(0, start, rows); // [rows, 1]
+            let target = logits.clone().gather(1, targets); // [rows, 1]
+            let max = logits.clone().max_dim(1); // [rows, 1]
+            let log_sum = (logits - max.clone()).exp().sum_dim(1).log() + max.clone();
+            losses.push(log_sum - target.clone());
+            gaps.push(max - target);
+        }
+        TokenScores {
+            losses: Tensor::cat(losses, 0).reshape([batch, seq]),
+            greedy: Tensor::cat(gaps, 0)
+                .reshape([batch, seq])
+                .lower_equal_elem(0.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::TensorData;
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::DecoderConfig;
+    use crate::families;
+
+    #[test]
+    fn blocks_change_nothing() {
+        let preset = families::preset("char-nano").unwrap();
+        let mut raw = preset.config.clone();
+        (raw.vocab_size, raw.seq_len, raw.d_model) = (31, 8, 16);
+        (raw.n_layers, raw.heads, raw.kv_heads) = (1, 2, 2);
+        let device = Default::default();
+        let decoder = DecoderConfig::try_from(raw)
+            .unwrap()
+            .init::<Flex>(3, &device);
+        let ids = |seed: i32| {
+            let ids: Vec<i32> = (0..14).map(|i| (i * 11 + seed * 5) % 31).collect();
+            Tensor::<Flex, 2, Int>::from_data(TensorData::new(ids, [2, 7]), &device)
+        };
+        let found = [1, 3, 14, 100].map(|rows| {
+            let scores = decoder.token_scores_in_blocks(ids(1), ids(2), rows);
+            assert_eq!(scores.losses.dims(), [2, 7]);
+            scores.losses.into_data().to_vec::<f32>().unwrap()
+        });
+        for other in &found[1..] {
+            for (a, b) in found[0].iter().zip(other) {
+                assert!((a - b).abs() < 1e-5, "{a} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How many bytes of text each id stands for, from which bits per byte follow.
+
+use crate::Tokenizer;
+use crate::pieces::Position;
+use crate::tokenizer::Vocab;
+
+/// How many bytes of text every id of a vocabulary stands for; special tokens stand for none.
+///
+/// The figures are exact where decoding undoes encoding byte by byte: byte-pair vocabularies, characters, bytes, and a
+/// `tokenizer.json` whose decoder keeps blanks (byte-level, byte fallback, Metaspace). A blank that such a tokenizer puts
+/// before a text and takes away again counts nothing after an end-of-text token, where a text begins.
+#[derive(Clone, Debug)]
+pub struct TokenBytes {
+    /// By id, after other tokens; none where an id's bytes are not known, as the unknown token's.
+    within: Vec<Option<u32>>,
+    /// By id, at the beginning of a text, where that differs.
+    first: Option<Vec<Option<u32>>>,
+    end_of_text: Option<u32>,
+}
+
+impl TokenBytes {
+    /// The bytes of `id` where it comes after `previous`; none where they are not known.
+    pub fn after(&self, previous: u32, id: u32) -> Option<u32> {
+        let table = match &self.first {
+            Some(first) if Some(previous) == self.end_of_text => first,
+            _ => &self.within,
+        };
+        table.get(id as usize).copied().flatten()
+    }
+}
+
+impl Tokenizer {
+    /// The bytes of text that each id stands for; none for a `tokenizer.json` that does not keep the text's blanks
+    /// (WordPiece, whole words), whose ids do not say how long the text was.
+    pub fn token_bytes(&self) -> Option<TokenBytes> {
+        let (special, unknown, differs) = match self.vocab() {
+            Vocab::Bpe(bpe) => {
+                let special = bpe.special_tokens().into_iter().map(|(_, id)| id);
+                (special.collect(), None, false)
+            }
+            Vocab::Char(_) | Vocab::Byte => (Vec::new(), None, false),
+            Vocab::File(file) => {
+                let decoder = file.decoder();
+                if !decoder.keeps_blanks() {
+                    return None;
+                }
+                let special = file.special().collect();
+                (special, file.unknown(), decoder.depends_on_beginning())
+            }
+        };
+        let mut within = self.lengths(Position::within());
+        let mut first = differs.then(|| self.lengths(Position::default()));
+        for table in [Some(&mut within), first.as_mut()].into_iter().flatten() {
+            let mut set = |id: u32, bytes| {
+                if let Some(entry) = table.get_mut(id as usize) {
+                    *entry = bytes;
+                }
+            };
+            special.iter().for_each(|&id| set(id, Some(0)));
+            unknown.into_iter().for_each(|id| set(id, None));
+        }
+        Some(TokenBytes {
+            within,
+            first,
+            end_of_text: self.end_of_text(),
+        })
+    }
+
+    /// Every id's bytes where it comes at `position`; none for unassigned ones.
+    fn lengths(&self, position: Position) -> Vec<Option<u32>> {
+        let mut bytes = Vec::new();
+        let length = |id| {
+            bytes.clear();
+            let mut position = position;
+            self.push_bytes(id, &mut position, &mut bytes)
+                .then_some(bytes.len() as u32)
+        };
+        (0..self.vocab_size() as u32).map(length).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TokenizerKind;
+
+    fn total(bytes: &TokenBytes, ids: &[u32]) -> Option<u32> {
+        let pairs = ids.windows(2);
+        pairs.map(|pair| bytes.after(pair[0], pair[1])).sum()
+    }
+
+    /// The first token's bytes, which have no token before them here, are left out.
+    #[test]
+    fn the_bytes_of_a_text_s_ids_are_the_text_s() {
+        let text = "a naïve café, 漢字 and 🔥\n\n  done";
+        for kind in [
+            TokenizerKind::Gpt2,
+            TokenizerKind::Cl100k,
+            TokenizerKind::O200k,
+            TokenizerKind::Byte,
+        ] {
+            let tokenizer = Tokenizer::builtin(kind).unwrap();
+            let bytes = tokenizer.token_bytes().unwrap();
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(total(&bytes, &ids), Some(text.len() as u32 - 1), "{kind}");
+            let end = tokenizer.end_of_text().unwrap();
+            assert_eq!(total(&bytes, &[ids[0], end]), Some(0), "{kind}");
+        }
+        let chars = Tokenizer::char_from_alphabet(text.chars()).unwrap();
+        let ids = chars.encode(text).unwrap();
+        let bytes = chars.token_bytes().unwrap();
+        assert_eq!(total(&bytes, &ids), Some(text.len() as u32 - 1));
+        assert_eq!(bytes.after(0, 1_000), None);
+    }
+
+    fn from_json(json: &str) -> Tokenizer {
+        let vocab = crate::file::FileVocab::new(json.as_bytes().to_vec()).unwrap();
+        Tokenizer::new(Vocab::File(Box::new(vocab)))
+    }
+
+    const UNIGRAM: &str = r#"{"version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [{"id": 0, "content": "<unk>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true},
+          {"id": 1, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true}],
+        "normalizer": null, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "post_processor": null, "decoder": DECODER,
+        "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": false,
+            "vocab": [["<unk>", 0.0], ["</s>", 0.0], ["▁the", -1.0], ["▁é", -2.0], ["n", -3.0]]}}"#;
+
+    #[test]
+    fn a_blank_before_a_text_is_not_the_text_s() {
+        let decoder = r#"{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}"#;
+        let bytes = from_json(&UNIGRAM.replace("DECODER", decoder)).token_bytes();
+        let bytes = bytes.unwrap();
+        assert_eq!(bytes.after(1, 2), Some(3), "`the` at the beginning");
+        assert_eq!(bytes.after(4, 2), Some(4), "` the` after a token");
+        assert_eq!(bytes.after(4, 3), Some(3), "` é`");
+        assert_eq!(bytes.after(4, 4), Some(1));
+        assert_eq!(bytes.after(4, 1), Some(0), "the end of a text");
+        assert_eq!(bytes.after(4, 0), None, "nobody knows what was unknown");
+    }
+
+    #[test]
+    fn words_do_not_say_how_long_the_text_was() {
+        let decoder = r###"{"type": "WordPiece", "prefix": "##", "cleanup": true}"###;
+        assert!(
+            from_json(&UNIGRAM.replace("DECODER", decoder))
+                .token_bytes()
+                .is_none()
+        );
+        assert!(
+            from_json(&UNIGRAM.replace("DECODER", "null"))
+                .token_bytes()
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! HellaSwag: which of several endings goes on from a context, under two published conventions.
+//!
+//! The published form: a JSON object per line, of whose fields `activity_label`, `ctx_a`, `ctx_b`, `ctx`, `endings` and
+//! `label` are read.
+
+use emberlm_data::Tokenizer;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::likelihood::{Likelihood, Row};
+use super::lines::{self, Fields};
+use super::pair::{self, Limits};
+use super::statistics::Estimate;
+
+/// How an item becomes text, and a likelihood an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convention {
+    /// llm.c's and build-nanogpt's `hellaswag.py`: `ctx` and `" " + ending`, encoded apart. `acc` takes the ending of the
+    /// least summed loss, `acc_norm` of the least mean loss per token.
+    LlmC,
+    /// lm-evaluation-harness' `hellaswag`: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned of WikiHow's
+    /// brackets, encoded together. `acc` takes the ending of the largest log-likelihood, `acc_norm` of the largest per
+    /// character of the ending (Unicode's code points, without the blank).
+    Harness,
+}
+
+impl Convention {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::LlmC, Self::Harness];
+
+    /// The program whose convention it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LlmC => "llm.c",
+            Self::Harness => "lm-evaluation-harness",
+        }
+    }
+}
+
+/// A context and its endings.
+#[derive(Debug, PartialEq)]
+pub struct Item {
+    /// Its line in the file.
+    pub(super) line: usize,
+    ctx: String,
+    endings: Vec<String>,
+    /// As the harness cleans them.
+    query: String,
+    choices: Vec<String>,
+    /// The ending that is right, from 0.
+    label: usize,
+}
+
+/// What HellaSwag comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChoiceReport {
+    /// In the order of [`Convention::ALL`].
+    pub conventions: Vec<ConventionReport>,
+    /// Item by item.
+    pub answers: Vec<ItemAnswer>,
+}
+
+/// What it comes to under one convention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConventionReport {
+    /// Which.
+    pub convention: Convention,
+    /// `acc`.
+    pub accuracy: Estimate,
+    /// `acc_norm`.
+    pub normalized: Estimate,
+}
+
+/// How an item was answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ItemAnswer {
+    /// The ending that is right, from 0.
+    pub label: usize,
+    /// By llm.c's convention.
+    pub llm_c: ChoiceAnswer,
+    /// By lm-evaluation-harness'.
+    pub lm_evaluation_harness: ChoiceAnswer,
+}
+
+/// The answer under one convention.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChoiceAnswer {
+    /// `ln p(ending)` in nats, by ending.
+    pub log_likelihoods: Vec<f64>,
+    /// What `acc` takes, from 0.
+    pub choice: usize,
+    /// What `acc_norm` takes, from 0.
+    pub choice_norm: usize,
+}
+
+impl Item {
+    /// Of a line's fields.
+    pub(super) fn read(fields: &Fields, line: usize) -> Result<Self, String> {
+        let text = |name| lines::text(fields, name);
+        let endings = lines::texts(fields, "endings")?;
+        let count = endings.len();
+        if count < 2 {
+            return Err(format!("`endings` has {count}: there must be at least 2"));
+        }
+        let label = label(fields.get("label"))?;
+        if label >= count {
+            return Err(format!(
+                "`label` is {label}, but the {count} endings are 0 to {}",
+                count - 1
+            ));
+        }
+        let (activity, a, b) = (text("activity_label")?, text("ctx_a")?, text("ctx_b")?);
+        Ok(Self {
+            line,
+            query: cleaned(&format!("{activity}: {a} {}", capitalized(b))),
+            choices: endings.iter().map(|ending| cleaned(ending)).collect(),
+            ctx: text("ctx")?.to_owned(),
+            endings: endings.into_iter().map(str::to_owned).collect(),
+            label,
+        })
+    }
+
+    /// What is to be scored: every ending by llm.c's convention, then by the harness'.
+    pub(super) fn rows(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Vec<Row>, String> {
+        let blank = |ending: &String| format!(" {ending}");
+        let (endings, choices) = (self.endings.iter(), self.choices.iter());
+        let apart = endings.map(|e| pair::apart(tokenizer, &self.ctx, &blank(e), limits));
+        let together = choices.map(|e| pair::together(tokenizer, &self.query, &blank(e), limits));
+        apart.chain(together).collect()
+    }
+
+    /// What follows from its rows' likelihoods.
+    fn answer(&self, likelihoods: &[Likelihood]) -> ItemAnswer {
+        let (apart, together) = likelihoods.split_at(self.endings.len());
+        let per_token = |found: &Likelihood| found.sum / found.tokens as f64;
+        let characters = self.choices.iter().map(|choice| choice.chars().count());
+        let per_character = |(found, count): (&Likelihood, usize)| found.sum / count as f64;
+        let answer = |found: &[Likelihood], normalized: Vec<f64>| {
+            let sums: Vec<f64> = found.iter().map(|found| found.sum).collect();
+            ChoiceAnswer {
+                choice: largest(&sums),
+                choice_norm: largest(&normalized),
+                log_likelihoods: sums,
+            }
+        };
+        ItemAnswer {
+            label: self.label,
+            llm_c: answer(apart, apart.iter().map(per_token).collect()),
+            lm_evaluation_harness: answer(
+                together,
+                together.iter().zip(characters).map(per_character).collect(),
+            ),
+        }
+    }
+}
+
+/// What follows from the likelihoods of all items' rows.
+pub(super) fn report(items: &[Item], likelihoods: &[Likelihood]) -> ChoiceReport {
+    let mut rest = likelihoods;
+    let mut answers = Vec::with_capacity(items.len());
+    for item in items {
+        let (own, others) = rest.split_at(2 * item.endings.len());
+        answers.push(item.answer(own));
+        rest = others;
+    }
+    let conventions = Convention::ALL.map(|convention| {
+        let hits = |choice: fn(&ChoiceAnswer) -> usize| {
+            let hit = |item: &ItemAnswer| {
+                let answer = match convention {
+                    Convention::LlmC => &item.llm_c,
+                    Convention::Harness => &item.lm_evaluation_harness,
+                };
+                choice(answer) == item.label
+            };
+            Estimate::share(answers.iter().map(hit).collect::<Vec<bool>>())
+        };
+        ConventionReport {
+            convention,
+            accuracy: hits(|answer| answer.choice),
+            normalized: hits(|answer| answer.choice_norm),
+        }
+    });
+    ChoiceReport {
+        conventions: conventions.to_vec(),
+        answers,
+    }
+}
+
+/// The published file has numbers; the copy on the hub has them as text, and empty where the answers are kept.
+fn label(label: Option<&Value>) -> Result<usize, String> {
+    let number = match label {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) if text.is_empty() => None,
+        Some(Value::String(text)) => Some(text.parse().ok()),
+        Some(value) => Some(value.as_u64().and_then(|label| usize::try_from(label).ok())),
+    };
+    let none = "it has no `label`: the answers of HellaSwag's test split are not published";
+    let found = label.unwrap_or(&Value::Null);
+    let rule = || format!("`label` is {found}: it must be the number of an ending, from 0");
+    number.ok_or(none)?.ok_or_else(rule)
+}
+
+/// The place of the largest, the first of equals as numpy's `argmax`.
+fn largest(values: &[f64]) -> usize {
+    let mut best = 0;
+    for (at, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = at;
+        }
+    }
+    best
+}
+
+/// The harness' `preprocess`: blanks at both ends and WikiHow's marks in brackets are taken out, and two blanks become
+/// one, once.
+fn cleaned(text: &str) -> String {
+    let text = text.trim_matches(pair::is_blank).replace(" [title]", ". ");
+    without_brackets(&text).replace("  ", " ")
+}
+
+/// Without what the pattern `\[.*?\]` matches: from each bracket to the next that closes on the same line.
+fn without_brackets(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find('[') {
+        kept.push_str(&rest[..open]);
+        let inside = &rest[open + 1..];
+        match inside.find([']', '\n']) {
+            Some(close) if inside[close..].starts_with(']') => rest = &inside[close + 1..],
+            _ => {
+                kept.push('[');
+                rest = inside;
+            }
+        }
+    }
+    kept + rest
+}
+
+/// Python's `str.capitalize`: the first character large, the others small.
+fn capitalized(text: &str) -> String {
+    let Some(first) = text.chars().next() else {
+        return String::new();
+    };
+    // All in small letters at once: how a sigma is written depends on the letters around it.
+    let small = text.to_lowercase();
+    let of_first: usize = first.to_lowercase().map(char::len_utf8).sum();
+    let mut large = first.to_uppercase();
+    let head = large.next().unwrap_or(first);
+    // What becomes several letters, as a ligature does, has only the first of them large.
+    let tail: String = large.flat_map(char::to_lowercase).collect();
+    format!("{head}{tail}{}", &small[of_first..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(label: &str, endings: &str) -> Result<Item, String> {
+        let json = format!(
+            r#"{{"activity_label": "A", "ctx_a": "a.", "ctx_b": "b", "ctx": "a. b", "endings": {endings}{label}}}"#
+        );
+        Item::read(&serde_json::from_str(&json).unwrap(), 1)
+    }
+
+    /// What Python's `preprocess` and `capitalize` give, evaluated there.
+    #[test]
+    fn texts_are_cleaned_as_the_harness_does() {
+        assert_eq!(
+            cleaned(" [header] How to [title] Do it.  [step] Now \n"),
+            " How to. Do it.  Now"
+        );
+        assert_eq!(cleaned("a [b\nc] d"), "a [b\nc] d");
+        assert_eq!(cleaned("a[[b]c]   d [e"), "ac]  d [e");
+        assert_eq!(capitalized("the Man IS ON TOP"), "The man is on top");
+        assert_eq!(capitalized("ßa ÉΣ"), "Ssa éς");
+        assert_eq!(capitalized(""), "");
+    }
+
+    #[test]
+    fn a_label_is_a_number_or_its_text() {
+        let endings = r#"["x", "y", "z"]"#;
+        assert_eq!(item(r#", "label": 2"#, endings).unwrap().label, 2);
+        assert_eq!(item(r#", "label": "1""#, endings).unwrap().label, 1);
+        let refusal = |label| item(label, endings).unwrap_err();
+        assert_eq!(
+            refusal(r#", "label": 3"#),
+            "`label` is 3, but the 3 endings are 0 to 2"
+        );
+        assert!(refusal(r#", "label": -1"#).contains("`label` is -1: it must be"));
+        assert!(refusal(r#", "label": "b""#).contains("`label` is \"b\": it must be"));
+        for none in ["", r#", "label": """#, r#", "label": null"#] {
+            assert!(
+                refusal(none).contains("test split are not published"),
+                "{none}"
+            );
+        }
+        assert!(
+            item(r#", "label": 0"#, r#"["x"]"#)
+                .unwrap_err()
+                .contains("at least 2")
+        );
+    }
+
+    #[test]
+    fn sums_and_means_answer_apart() {
+        let item = item(r#", "label": 1"#, r#"["four", "é"]"#).unwrap();
+        let of = |sum, tokens| Likelihood {
+            sum,
+            tokens,
+            greedy: false,
+        };
+        // llm.c: sums -4 and -3, means -1 and -3. Harness: sums -4 and -1.5, per character -1 and -1.5: per byte, -0.75.
+        let found = [of(-4., 4), of(-3., 1), of(-4., 1), of(-1.5, 1)];
+        let report = report(&[item], &found);
+        let [answer] = report.answers.as_slice() else {
+            panic!("one item");
+        };
+        assert_eq!((answer.llm_c.choice, answer.llm_c.choice_norm), (1, 0));
+        let harness = &answer.lm_evaluation_harness;
+        assert_eq!((harness.choice, harness.choice_norm), (1, 0));
+        let [llm_c, _] = report.conventions.as_slice() else {
+            panic!("two conventions");
+        };
+        assert_eq!((llm_c.accuracy.value, llm_c.normalized.value), (1.0, 0.0));
+        assert_eq!(llm_c.accuracy.stderr, None);
+    }
+}

@@ -1,0 +1,95 @@
+//! How likely given continuations are to a model.
+
+use burn::tensor::{Int, Tensor, TensorData};
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+
+/// Tokens whose last ones are to be predicted from those before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The context and its continuation, at most the model's context and one more.
+    pub tokens: Vec<u32>,
+    /// How many of them, at the end, are the continuation: at least one, and fewer than there are.
+    pub predicted: usize,
+}
+
+impl Row {
+    /// How many tokens the model sees: all but the last, which is only predicted.
+    pub fn seq(&self) -> usize {
+        self.tokens.len() - 1
+    }
+}
+
+/// How likely a continuation is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Likelihood {
+    /// `Σ ln p(token)` over the continuation, in nats.
+    pub sum: f64,
+    /// Its tokens.
+    pub tokens: usize,
+    /// Whether greedy decoding would have written it.
+    pub greedy: bool,
+}
+
+/// Tokens in a batch, unless its rows are counted out.
+const BATCH_TOKENS: usize = 4096;
+
+/// The likelihood of every row, in the rows' order. Rows are scored longest first, `batch` or about 4096 tokens at a time,
+/// shorter ones filled up at their ends, which no token before sees. `done` is told of each batch's rows' tokens.
+pub fn score<B: Backend>(
+    decoder: &Decoder<B>,
+    rows: &[Row],
+    batch: Option<usize>,
+    mut done: impl FnMut(u64),
+) -> Vec<Likelihood> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(rows[at].seq()));
+    let nothing = Likelihood {
+        sum: 0.0,
+        tokens: 0,
+        greedy: true,
+    };
+    let mut found = vec![nothing; rows.len()];
+    let mut left = order.as_slice();
+    while let [longest, ..] = left {
+        let seq = rows[*longest].seq();
+        let count = batch.unwrap_or(BATCH_TOKENS / seq).clamp(1, left.len());
+        let (batch, rest) = left.split_at(count);
+        let batch_rows: Vec<&Row> = batch.iter().map(|&at| &rows[at]).collect();
+        let scored = score_batch(decoder, &batch_rows, seq);
+        for (&at, likelihood) in batch.iter().zip(scored) {
+            found[at] = likelihood;
+        }
+        done(batch_rows.iter().map(|row| row.seq() as u64).sum());
+        left = rest;
+    }
+    found
+}
+
+/// The likelihoods of some rows, none longer than `seq`.
+fn score_batch<B: Backend>(decoder: &Decoder<B>, rows: &[&Row], seq: usize) -> Vec<Likelihood> {
+    let device = decoder.device();
+    let tensor = |offset: usize| {
+        let mut ids = vec![0i32; rows.len() * seq];
+        for (ids, row) in ids.chunks_mut(seq).zip(rows) {
+            let tokens = &row.tokens[offset..][..row.seq()];
+            for (id, &token) in ids.iter_mut().zip(tokens) {
+                *id = token as i32;
+            }
+        }
+        Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [rows.len(), seq]), &device)
+    };
+    let scores = decoder.token_scores(tensor(0), tensor(1));
+    let losses: Vec<f64> = scores.losses.into_data().iter::<f64>().collect();
+    let greedy: Vec<bool> = scores.greedy.into_data().iter::<bool>().collect();
+    let of_row = |(at, row): (usize, &&Row)| {
+        let start = at * seq;
+        let continuation = start + row.seq() - row.predicted..start + row.seq();
+        Likelihood {
+            sum: -losses[continuation.clone()].iter().sum::<f64>(),
+            tokens: row.predicted,
+            greedy: greedy[continuation].iter().all(|&greedy| greedy),
+        }
+    };
+    rows.iter().enumerate().map(of_row).collect()
+}

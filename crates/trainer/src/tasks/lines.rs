@@ -1,0 +1,80 @@
+//! JSON Lines: an item per line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::TaskError;
+
+/// A line's fields.
+pub type Fields = Map<String, Value>;
+
+/// The first `limit` items of a file, or all. `item` makes one of a line's fields and its number; blank lines are none.
+pub fn read<T>(
+    path: &Path,
+    limit: Option<usize>,
+    item: impl Fn(&Fields, usize) -> Result<T, String>,
+) -> Result<Vec<T>, TaskError> {
+    let failed = |source| TaskError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let mut items = Vec::new();
+    // Bytes, not text: a line that is not UTF-8 is to be named too.
+    for (at, bytes) in BufReader::new(file).split(b'\n').enumerate() {
+        if limit.is_some_and(|limit| items.len() >= limit) {
+            break;
+        }
+        let bytes = bytes.map_err(failed)?;
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        let line = at + 1;
+        let made = fields(&bytes).and_then(|fields| item(&fields, line));
+        items.push(made.map_err(TaskError::line(path, line))?);
+    }
+    match items.is_empty() {
+        true => Err(TaskError::Empty {
+            path: path.to_owned(),
+        }),
+        false => Ok(items),
+    }
+}
+
+fn fields(line: &[u8]) -> Result<Fields, String> {
+    match serde_json::from_slice(line) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err("it is not a JSON object".to_owned()),
+        Err(error) => {
+            let text = error.to_string();
+            // serde_json counts lines too, but sees only this one.
+            let reason = text.split(" at line ").next().unwrap_or(&text);
+            let column = error.column();
+            Err(format!("it is not JSON: {reason} at column {column}"))
+        }
+    }
+}
+
+/// A field that must be a text.
+pub fn text<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
+    let value = fields.get(name).ok_or_else(|| missing(name))?;
+    value
+        .as_str()
+        .ok_or_else(|| format!("`{name}` is {value}: it must be a text"))
+}
+
+/// A field that must be a list of texts.
+pub fn texts<'a>(fields: &'a Fields, name: &str) -> Result<Vec<&'a str>, String> {
+    let value = fields.get(name).ok_or_else(|| missing(name))?;
+    let all = value
+        .as_array()
+        .and_then(|list| list.iter().map(Value::as_str).collect());
+    all.ok_or_else(|| format!("`{name}` must be a list of texts"))
+}
+
+fn missing(name: &str) -> String {
+    format!("it has no `{name}`")
+}

@@ -1,0 +1,134 @@
+//! A context and its continuation as tokens.
+
+use emberlm_data::{Tokenizer, TokenizerError};
+
+use super::likelihood::Row;
+
+/// What a model can take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Tokens that it sees at once.
+    pub seq_len: usize,
+    /// Its number of ids.
+    pub vocab_size: usize,
+}
+
+/// The row of a context and a continuation by lm-evaluation-harness's rule: blanks at the end of the context go to the
+/// continuation; context and both together are encoded, and what comes after as many tokens as the context has is the
+/// continuation. No special tokens are added.
+pub fn together(
+    tokenizer: &Tokenizer,
+    context: &str,
+    continuation: &str,
+    limits: Limits,
+) -> Result<Row, String> {
+    let text = format!("{context}{continuation}");
+    let context = tokenizer.encode(trim_end(context)).map_err(refused)?;
+    let mut whole = tokenizer.encode(&text).map_err(refused)?;
+    let continuation = whole.split_off(context.len().min(whole.len()));
+    row(context, continuation, limits)
+}
+
+/// The row of a context and a continuation that are encoded apart, as llm.c does.
+pub fn apart(
+    tokenizer: &Tokenizer,
+    context: &str,
+    continuation: &str,
+    limits: Limits,
+) -> Result<Row, String> {
+    let context = tokenizer.encode(context).map_err(refused)?;
+    let continuation = tokenizer.encode(continuation).map_err(refused)?;
+    row(context, continuation, limits)
+}
+
+/// The last `seq_len + 1` tokens, of which all but the last are seen and the continuation's are predicted.
+fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row, String> {
+    let Limits {
+        seq_len,
+        vocab_size,
+    } = limits;
+    let predicted = continuation.len();
+    if context.is_empty() || predicted == 0 {
+        let part = if predicted == 0 {
+            "what follows"
+        } else {
+            "the context"
+        };
+        return Err(format!("the tokenizer makes no token of {part}"));
+    }
+    if predicted > seq_len {
+        return Err(format!(
+            "a continuation of {predicted} tokens is longer than the context of {seq_len}"
+        ));
+    }
+    let mut tokens = context;
+    tokens.extend(continuation);
+    if let Some(id) = tokens.iter().find(|&&id| id as usize >= vocab_size) {
+        return Err(format!(
+            "its text has the token id {id}, but the model knows {vocab_size}"
+        ));
+    }
+    let from = tokens.len().saturating_sub(seq_len + 1);
+    tokens.drain(..from);
+    Ok(Row { tokens, predicted })
+}
+
+fn refused(error: TokenizerError) -> String {
+    error.to_string()
+}
+
+/// Whether Python's `str.isspace` holds: Unicode's white space and four separators of ASCII.
+pub fn is_blank(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+fn trim_end(text: &str) -> &str {
+    text.trim_end_matches(is_blank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blank is 0, a 1, b 2, c 3.
+    fn chars() -> Tokenizer {
+        Tokenizer::char_from_alphabet(" abc".chars()).unwrap()
+    }
+
+    const LIMITS: Limits = Limits {
+        seq_len: 4,
+        vocab_size: 4,
+    };
+
+    #[test]
+    fn a_blank_between_belongs_to_the_continuation() {
+        for (context, continuation) in [("ab ", "c"), ("ab", " c")] {
+            let row = together(&chars(), context, continuation, LIMITS).unwrap();
+            assert_eq!((row.tokens, row.predicted), (vec![1, 2, 0, 3], 2));
+        }
+        let row = apart(&chars(), "ab ", "c", LIMITS).unwrap();
+        assert_eq!(row.predicted, 1);
+    }
+
+    #[test]
+    fn a_long_context_loses_its_beginning() {
+        let row = together(&chars(), "abcabc", " a", LIMITS).unwrap();
+        assert_eq!((row.tokens, row.predicted), (vec![1, 2, 3, 0, 1], 2));
+    }
+
+    #[test]
+    fn what_cannot_be_scored_is_said() {
+        let refusal = |context, continuation, limits| {
+            together(&chars(), context, continuation, limits).unwrap_err()
+        };
+        assert!(refusal("", "a", LIMITS).contains("no token of the context"));
+        assert!(refusal("a", "", LIMITS).contains("no token of what follows"));
+        assert!(refusal("a", "bbbbb", LIMITS).contains("5 tokens is longer than the context of 4"));
+        assert!(refusal("a", "x", LIMITS).contains('x'));
+        let small = Limits {
+            vocab_size: 3,
+            ..LIMITS
+        };
+        assert!(refusal("a", "c", small).contains("token id 3, but the model knows 3"));
+    }
+}
