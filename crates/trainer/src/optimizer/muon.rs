@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The momentum is Nesterov's, and the last factor Moonshot's (Liu et al. 2025, "Muon is scalable for LLM training"): an
-//! orthogonal update's root mean square is `1/√max(rows, columns)`, and AdamW's about 0.2 to 0.4, so that one rate and one
-//! decay serve the matrices and the parameters that AdamW has. PyTorch's `torch.optim.Muon` is the same with
+//! orthogonal update's root mean square is `1/√max(rows, columns)`, and AdamW's about 0.2 to 0.4 in their runs, so that
+//! rate and decay are of one order for the matrices and for the parameters that AdamW has. PyTorch's `torch.optim.Muon` is the same with
 //! `adjust_lr_fn="match_rms_adamw"`, but for its rounding to bfloat16: here everything is f32.
 //!
 //! Queries, keys and values are three maps that are stored as one: each is made orthogonal by itself, as Jordan advises.
