@@ -1,14 +1,21 @@
 //! How far a long computation is, on stderr, where that is a terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
+
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 /// A bar over `tokens` tokens, with the rate and the time left; nothing is drawn where stderr is no terminal.
 pub fn tokens(tokens: u64) -> ProgressBar {
     const TEMPLATE: &str =
-        "{bar:24} {percent:>3}%  {human_pos} of {human_len} tokens  {per_sec}  {eta} left";
+        "{wide_bar} {percent:>3}%  {human_pos} of {human_len} tokens  {rate}  {eta} left";
+    let rate = |state: &ProgressState, out: &mut dyn Write| {
+        // Where it cannot be written nothing is shown.
+        let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+    };
     let style = ProgressStyle::with_template(TEMPLATE);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(tokens);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(style.with_key("rate", rate));
     // From the first batch on there is something to reckon with; until then it says that it has begun.
     bar.tick();
     bar
