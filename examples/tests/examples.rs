@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use emberlm_examples::Backend;
 use emberlm_model::{DecoderConfig, families};
 use emberlm_tokenizer::Tokenizer;
-use emberlm_trainer::checkpoint::{self, Contents, Description, State};
+use emberlm_trainer::checkpoint::{self, Description};
 
 fn run(program: &str, args: &[&str]) -> io::Result<Output> {
     Command::new(program).args(args).output()
@@ -35,21 +35,14 @@ fn a_run_is_sampled_from() {
     model.n_layers = 1;
     let decoder = DecoderConfig::try_from(model.clone()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let contents = Contents {
-        decoder: &decoder.init::<Backend>(1, &Default::default()),
-        optimizer: Vec::new(),
-        description: &Description {
-            model,
-            tokenizer: Some(tokenizer.spec()),
-        },
-        tokenizer: Some(&tokenizer),
-        state: &State {
-            step: 1,
-            validation_loss: None,
-            best: None,
-        },
+    let description = Description {
+        model,
+        tokenizer: Some(tokenizer.spec()),
     };
-    checkpoint::write(folder.path(), contents).unwrap();
+    let decoder = decoder.init::<Backend>(1, &Default::default());
+    let checkpoint = folder.path().join("checkpoints/step-00000001");
+    std::fs::create_dir_all(&checkpoint).unwrap();
+    checkpoint::write_untrained(&checkpoint, &decoder, &description, Some(&tokenizer)).unwrap();
     let path = folder.path().to_str().unwrap();
     let output = run(env!("CARGO_BIN_EXE_sample"), &[path, "abc"]).unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -26,8 +26,8 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Source {
-    Own(Checkpoint),
-    HuggingFace(HuggingFaceModel),
+    Own(Box<Checkpoint>),
+    HuggingFace(Box<HuggingFaceModel>),
 }
 
 impl Model {
@@ -53,7 +53,7 @@ impl Model {
             let model = HuggingFaceModel::open(path)?;
             return Ok(Self {
                 config: model.config().clone(),
-                source: Source::HuggingFace(model),
+                source: Source::HuggingFace(Box::new(model)),
             });
         }
         Err(foreign(path, holds))
@@ -62,7 +62,7 @@ impl Model {
     fn own(checkpoint: Checkpoint) -> Result<Self, CliError> {
         Ok(Self {
             config: DecoderConfig::try_from(checkpoint.description.model.clone())?,
-            source: Source::Own(checkpoint),
+            source: Source::Own(Box::new(checkpoint)),
         })
     }
 

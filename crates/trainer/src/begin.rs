@@ -9,26 +9,15 @@ use emberlm_data::Dataset;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{Decoder, DecoderConfig};
 
-use crate::checkpoint::{State, broken};
+use crate::checkpoint::{Checkpoint, State, broken};
 use crate::config::RunConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
-use crate::folder::RunFolder;
 use crate::identity::DataIdentity;
 use crate::optimizer::Optimizer;
-use crate::run::Beginning;
-
-/// Where a run's files go.
-pub(crate) enum Place {
-    /// A directory to be made.
-    New(PathBuf),
-    /// One that is there.
-    Resumed(RunFolder),
-}
 
 /// What a run begins with.
 pub(crate) struct Begun<B: TrainingBackend> {
-    pub(crate) place: Place,
     pub(crate) decoder: Decoder<B>,
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
@@ -39,23 +28,16 @@ pub(crate) struct Begun<B: TrainingBackend> {
 
 impl<B: TrainingBackend> Begun<B> {
     pub(crate) fn new(
-        beginning: Beginning<B>,
+        checkpoint: Option<&Checkpoint>,
+        weights: Option<Decoder<B>>,
         config: &RunConfig,
         model: &DecoderConfig,
         dataset: &Dataset,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
-        let (place, checkpoint, weights) = match beginning {
-            Beginning::New { run, weights } => (Place::New(run), None, weights),
-            Beginning::Resumed {
-                folder,
-                checkpoint,
-                weights,
-            } => (Place::Resumed(folder), checkpoint, weights),
-        };
         let mut optimizer = Optimizer::new(&config.train);
         let mut state = State::default();
-        let decoder = match (&checkpoint, weights) {
+        let decoder = match (checkpoint, weights) {
             (Some(checkpoint), _) => {
                 state = checkpoint.state.clone().unwrap_or_default();
                 optimizer
@@ -71,7 +53,7 @@ impl<B: TrainingBackend> Begun<B> {
             (None, Some(weights)) => weights.reconfigured(model)?,
             (None, None) => model.init::<B>(config.train.seed, device),
         };
-        let averaged = match &checkpoint {
+        let averaged = match checkpoint {
             Some(checkpoint) if checkpoint.holds_average() => Some(checkpoint.decoder(device)?),
             _ => None,
         };
@@ -81,12 +63,11 @@ impl<B: TrainingBackend> Begun<B> {
         state.data = Some(DataIdentity::of(dataset));
         state.backend = B::InnerBackend::name(device);
         Ok(Self {
-            place,
             decoder,
             optimizer,
             average,
             state,
-            checkpoint: checkpoint.map(|checkpoint| checkpoint.path),
+            checkpoint: checkpoint.map(|checkpoint| checkpoint.path.clone()),
         })
     }
 }

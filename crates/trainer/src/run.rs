@@ -12,10 +12,10 @@ use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSpl
 use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::{Interrupter, Learner, SupervisedTraining, TrainingStrategy};
 use emberlm_data::{Dataset, Floor, Split, TrainBatches};
-use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_kernels::TrainingBackend;
 use emberlm_model::{ConfigError, Decoder, DecoderConfig};
 
-use crate::begin::{Begun, Place};
+use crate::begin::Begun;
 use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::error::TrainError;
@@ -74,23 +74,11 @@ pub fn resolve_model(
 }
 
 /// Where a run begins.
-pub enum Beginning<B: Backend> {
+pub enum Beginning {
     /// In a directory that holds no run yet.
-    New {
-        /// The directory.
-        run: PathBuf,
-        /// The weights to go on from; none for first ones.
-        weights: Option<Decoder<B>>,
-    },
-    /// In a run that was stopped.
-    Resumed {
-        /// Its directory.
-        folder: RunFolder,
-        /// Where it stood; none for one that was stopped before its first checkpoint.
-        checkpoint: Option<Checkpoint>,
-        /// The weights that such a run begins with again; none for first ones.
-        weights: Option<Decoder<B>>,
-    },
+    New(PathBuf),
+    /// In a run that was stopped, where it stood; without a checkpoint for one that was stopped before its first.
+    Resumed(RunFolder, Option<Box<Checkpoint>>),
 }
 
 /// What surrounds a run and is none of its configuration.
@@ -105,23 +93,25 @@ pub struct Surroundings<F> {
     pub interrupter: Interrupter,
 }
 
-/// Trains a model, from the beginning or from where it was stopped.
+/// Trains a model, from the beginning or from where it was stopped. A run that has no checkpoint yet begins with
+/// `weights`, or with first ones.
 ///
 /// # Errors
 /// Anything that stops it; a run that was interrupted is no error.
 pub fn train<B: TrainingBackend>(
     mut config: RunConfig,
-    beginning: Beginning<B>,
+    beginning: Beginning,
+    weights: Option<Decoder<B>>,
     surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
     device: Device<B>,
 ) -> Result<Outcome, TrainError> {
     config.train.check()?;
     let dataset = Dataset::open(&config.data.dataset)?;
-    if let Beginning::Resumed {
-        checkpoint: Some(checkpoint),
-        ..
-    } = &beginning
-    {
+    let checkpoint = match &beginning {
+        Beginning::New(_) => None,
+        Beginning::Resumed(_, checkpoint) => checkpoint.as_deref(),
+    };
+    if let Some(checkpoint) = checkpoint {
         resume::check_dataset(checkpoint, &dataset)?;
     }
     let model = resolve_model(&mut config, &dataset)?;
@@ -131,15 +121,15 @@ pub fn train<B: TrainingBackend>(
     let validation = dataset.split(Split::Val)?;
     let floor = dataset.manifest().split(Split::Val).floor.clone();
 
-    let begun = Begun::<B>::new(beginning, &config, &model, &dataset, &device)?;
+    let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &dataset, &device)?;
     let text = (surroundings.render)(&config);
-    let (folder, events) = match begun.place {
-        Place::New(run) => {
+    let (folder, events) = match beginning {
+        Beginning::New(run) => {
             let folder = RunFolder::create(&run, &text)?;
             let events = EventLog::create(&run)?;
             (folder, events)
         }
-        Place::Resumed(folder) => {
+        Beginning::Resumed(folder, _) => {
             folder.write_config(&text)?;
             let events = EventLog::resume(folder.path(), begun.state.step)?;
             (folder, events)

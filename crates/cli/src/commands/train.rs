@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
 use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{
-    Beginning, Interrupter, Outcome, Renderer, RunConfig, RunFolder, Surroundings, dashboard, run,
+    Beginning, Interrupter, Outcome, Renderer, RunConfig, Surroundings, dashboard, run,
 };
 
 pub use args::TrainArgs;
@@ -23,12 +22,6 @@ use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::Model;
 use crate::{presets, run_config};
-
-/// Where a run begins, before there is a backend.
-enum Place {
-    New(PathBuf),
-    Resumed(RunFolder, Option<Checkpoint>),
-}
 
 /// Runs the command.
 ///
@@ -64,9 +57,9 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         true => None,
         false => open_from(&config, opened)?,
     };
-    let place = match resumed {
-        Some((folder, checkpoint)) => Place::Resumed(folder, checkpoint),
-        None => Place::New(match &args.out {
+    let beginning = match resumed {
+        Some((folder, checkpoint)) => Beginning::Resumed(folder, checkpoint.map(Box::new)),
+        None => Beginning::New(match &args.out {
             Some(out) => out.clone(),
             None => free_run_folder(&run_name(&args)),
         }),
@@ -82,7 +75,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let outcome = backend.run(Training {
         config,
         from,
-        place,
+        beginning,
         surroundings,
     })??;
     report::report(&outcome)
@@ -184,7 +177,7 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
 struct Training<F> {
     config: RunConfig,
     from: Option<Model>,
-    place: Place,
+    beginning: Beginning,
     surroundings: Surroundings<F>,
 }
 
@@ -193,17 +186,13 @@ impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let weights = self.from.map(|model| model.decoder::<B>(&device));
-        let weights = weights.transpose()?;
-        let beginning = match self.place {
-            Place::New(run) => Beginning::New { run, weights },
-            Place::Resumed(folder, checkpoint) => Beginning::Resumed {
-                folder,
-                checkpoint,
-                weights,
-            },
-        };
-        let outcome =
-            emberlm_trainer::train::<B>(self.config, beginning, self.surroundings, device);
+        let outcome = emberlm_trainer::train::<B>(
+            self.config,
+            self.beginning,
+            weights.transpose()?,
+            self.surroundings,
+            device,
+        );
         Ok(outcome?)
     }
 }
