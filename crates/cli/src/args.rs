@@ -14,6 +14,9 @@ use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::export::parse_size;
+use crate::commands::plot::PlotArgs;
+use crate::commands::runs::RunsArgs;
+use crate::commands::sweep::SweepArgs;
 use crate::commands::train::TrainArgs;
 
 /// Train, evaluate and sample GPT-class language models
@@ -32,6 +35,12 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Train a model
     Train(Box<TrainArgs>),
+    /// Train the same model in many ways, and compare them
+    Sweep(SweepArgs),
+    /// Draw the curves of runs
+    Plot(PlotArgs),
+    /// List runs
+    Runs(RunsArgs),
     /// Continue a text
     Generate(GenerateArgs),
     /// Measure a model's loss on a dataset
@@ -307,7 +316,8 @@ fn token_id(text: &str) -> Result<u32, String> {
         .map_err(|_| "it is not a token id".to_owned())
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+/// A count of which there must be one.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(value) => Ok(value),

@@ -3,7 +3,8 @@
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
 //! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
 //! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
-//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
+//! Burn's [`dashboard`] or [`plain`] lines. [`tensorboard`] writes events as TensorBoard reads them. [`run`] puts them
+//! together.
 
 #![recursion_limit = "256"]
 
@@ -23,6 +24,7 @@ pub mod run;
 mod sample;
 pub mod schedule;
 pub mod strategy;
+pub mod tensorboard;
 mod trainee;
 mod training;
 
