@@ -1,7 +1,7 @@
 //! A run's events as curves and figures, for whatever shows or compares runs.
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event};
 use serde::Serialize;
@@ -242,15 +242,43 @@ impl History {
     }
 }
 
+/// Whether a folder is a run's.
+pub fn is_run(folder: &Path) -> bool {
+    folder.join(EVENTS_FILE).exists() || folder.join("config.toml").exists()
+}
+
+/// The runs in a folder, by their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut runs = subfolders(folder)?;
+    runs.retain(|path| is_run(path));
+    Ok(runs)
+}
+
+/// The folders in a folder, by their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(CliError::io("read", folder))? {
+        let path = entry.map_err(CliError::io("read", folder))?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
 /// Whether a trainer holds the run's lock.
 pub fn is_locked(run: &Path) -> bool {
     let Ok(lock) = File::open(run.join("lock")) else {
         return false;
     };
-    matches!(
-        lock.try_lock_shared(),
-        Err(std::fs::TryLockError::WouldBlock)
-    )
+    matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
 }
 
 /// What grows with the steps, between the steps at which it is known; beyond them in proportion.

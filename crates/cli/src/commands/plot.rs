@@ -9,12 +9,12 @@ use indicatif::HumanDuration;
 
 use crate::error::CliError;
 use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
-use crate::run_history::History;
+use crate::run_history::{History, is_run, runs_in};
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
 pub struct PlotArgs {
-    /// Runs, in the order of the legend
+    /// Runs, or folders of runs, in the order of the legend
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Where to draw: a page, a vector or a pixel picture
@@ -51,10 +51,20 @@ fn ending(path: &Path) -> Option<&'static str> {
 
 /// Draws them.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
-    let runs: Vec<Named> = args
-        .runs
+    let mut runs = Vec::new();
+    for run in &args.runs {
+        let inner = match run.is_dir() && !is_run(run) {
+            true => runs_in(run)?,
+            false => Vec::new(),
+        };
+        match inner.is_empty() {
+            true => runs.push(run.clone()),
+            false => runs.extend(inner),
+        }
+    }
+    let runs: Vec<Named> = runs
         .iter()
-        .zip(names(&args.runs))
+        .zip(names(&runs))
         .map(|(run, name)| read(run, name))
         .collect::<Result<_, _>>()?;
     let figure = Figure::new(&runs, args.x, args.y, args.log)?;

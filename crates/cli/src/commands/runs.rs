@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::{middle_cut, short};
-use crate::run_history::{Evaluated, History, Status, is_locked};
+use crate::run_history::{History, Status, is_locked, is_run, runs_in, subfolders};
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         eprintln!("There is no run in {}", dir.display());
         return Ok(());
     }
-    print(&table(&runs, events::now()))
+    print(&table(&runs, events::now(), columns()))
 }
 
 /// The runs within a folder, and within the folders in it, as a sweep's are.
@@ -79,26 +79,10 @@ fn folders(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
             found.push(folder);
         } else {
             // What may not be read is not ours.
-            let inner = subfolders(&folder).unwrap_or_default().into_iter();
-            found.extend(inner.filter(|folder| is_run(folder)));
+            found.extend(runs_in(&folder).unwrap_or_default());
         }
     }
     Ok(found)
-}
-
-fn subfolders(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(dir).map_err(CliError::io("read", dir))? {
-        let path = entry.map_err(CliError::io("read", dir))?.path();
-        if path.is_dir() {
-            folders.push(path);
-        }
-    }
-    Ok(folders)
-}
-
-fn is_run(folder: &Path) -> bool {
-    folder.join(EVENTS_FILE).exists() || folder.join("config.toml").exists()
 }
 
 fn listed(dir: &Path, path: PathBuf) -> Listed {
@@ -152,10 +136,27 @@ fn changed(run: &Path) -> Option<f64> {
     Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
 }
 
-/// Columns of a terminal.
+/// Columns of a page or a small terminal.
 const COLUMNS: usize = 80;
 
-fn table(runs: &[Listed], now: f64) -> String {
+/// How wide lines may be.
+fn columns() -> usize {
+    let terminal = terminal_columns().map_or(0, usize::from);
+    terminal.max(COLUMNS)
+}
+
+#[cfg(unix)]
+fn terminal_columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(size.ws_col)
+}
+
+#[cfg(not(unix))]
+fn terminal_columns() -> Option<u16> {
+    None
+}
+
+fn table(runs: &[Listed], now: f64, columns: usize) -> String {
     let rows: Vec<[String; 8]> = runs.iter().map(|run| cells(run, now)).collect();
     let headings = [
         "status",
@@ -172,7 +173,7 @@ fn table(runs: &[Listed], now: f64) -> String {
         2 + cells.max().unwrap_or(0).max(headings[column].len())
     };
     let taken: usize = (0..headings.len()).map(width).sum();
-    let most = COLUMNS.saturating_sub(taken + 2);
+    let most = columns.saturating_sub(taken + 2);
     let mut table = Table::new([
         Align::Left,
         Align::Left,
@@ -202,15 +203,13 @@ fn cells(run: &Listed, now: f64) -> [String; 8] {
         Some(steps) => format!("{}/{}", count(run.step), count(steps)),
         None => count(run.step),
     };
-    let best = run.best_validation_loss.zip(run.best_step);
-    let best = best.map(|(loss, step)| Evaluated { step, loss });
     [
         run.status.map_or("unreadable", Status::name).to_owned(),
         step,
         run.tokens.map_or_else(none, |tokens| short(tokens as f64)),
         run.loss.map_or_else(none, loss),
-        best.map_or_else(none, |best| loss(best.loss)),
-        best.map_or_else(none, |best| count(best.step)),
+        run.best_validation_loss.map_or_else(none, loss),
+        run.best_step.map_or_else(none, count),
         run.tokens_per_second.map_or_else(none, short),
         run.time.map_or_else(none, |time| age(now - time)),
     ]

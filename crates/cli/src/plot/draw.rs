@@ -144,7 +144,7 @@ impl Figure {
         }
         self.line(
             &curve.logged,
-            lighter(curve.look.colour),
+            theme::lighter(curve.look.colour),
             pen.width(12),
             plane,
             pen,
@@ -238,10 +238,4 @@ impl Figure {
             false => marker(&area, at, curve.look, pen),
         }
     }
-}
-
-/// The colour as it is when seen through, on white; in SVG too, so that pages can give it another on black.
-fn lighter(RGBColor(r, g, b): RGBColor) -> RGBColor {
-    let light = |c: u8| 255 - ((255 - u16::from(c)) * 3 / 10) as u8;
-    RGBColor(light(r), light(g), light(b))
 }

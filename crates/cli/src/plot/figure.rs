@@ -326,12 +326,18 @@ fn headings(validated: bool) -> [&'static str; 4] {
     }
 }
 
+/// What stands for a figure that is not there.
+const NONE: &str = "–";
+
 fn row(run: &Named, validated: bool) -> [String; 4] {
     let history = &run.history;
     let figures = if validated {
         let both = history.last_evaluation().zip(history.best());
         both.map(|(last, best)| {
-            let loss = |e: Evaluated| format!("{:.4}", e.loss);
+            let loss = |e: Evaluated| match e.loss.is_finite() {
+                true => format!("{:.4}", e.loss),
+                false => NONE.to_owned(),
+            };
             [loss(last), loss(best), best.step.to_string()]
         })
     } else {
@@ -341,7 +347,7 @@ fn row(run: &Named, validated: bool) -> [String; 4] {
             [loss, short(last.tokens as f64), last.step.to_string()]
         })
     };
-    let [a, b, c] = figures.unwrap_or_else(|| ["–"; 3].map(str::to_owned));
+    let [a, b, c] = figures.unwrap_or_else(|| [NONE; 3].map(str::to_owned));
     [run.name.clone(), a, b, c]
 }
 

@@ -21,8 +21,8 @@ impl Page<'_> {
     pub fn html(&self) -> String {
         let title = escaped(self.title);
         let mut dark = String::new();
-        for (colour, other) in theme::DARK {
-            let colour = theme::hex(colour);
+        for (colour, other) in theme::dark() {
+            let (colour, other) = (theme::hex(colour), theme::hex(other));
             // A style's rule comes before an attribute of the drawing.
             let _ = write!(
                 dark,

@@ -61,16 +61,33 @@ impl Look {
     }
 }
 
-/// What stands for a colour on a dark page.
-pub const DARK: [(RGBColor, &str); 6] = [
-    (PAPER, "#15171c"),
-    (INK, "#e8e8ee"),
-    (FAINT, "#a5a5b2"),
-    (GRID, "#2b2e36"),
-    (FRAME, "#5c606c"),
-    // The darkest of the curves' colours.
-    (COLOURS[0], "#3d9ad6"),
-];
+/// The colour as it is when seen through, on white: of what lies behind a curve.
+pub fn lighter(colour: RGBColor) -> RGBColor {
+    mixed(colour, PAPER)
+}
+
+/// Three parts of a colour in ten.
+fn mixed(RGBColor(r, g, b): RGBColor, RGBColor(r0, g0, b0): RGBColor) -> RGBColor {
+    let mix = |a: u8, b: u8| ((3 * u16::from(a) + 7 * u16::from(b)) / 10) as u8;
+    RGBColor(mix(r, r0), mix(g, g0), mix(b, b0))
+}
+
+/// What stands for colours on a dark page.
+pub fn dark() -> Vec<(RGBColor, RGBColor)> {
+    const DARK_PAPER: RGBColor = RGBColor(21, 23, 28);
+    let mut pairs = vec![
+        (PAPER, DARK_PAPER),
+        (INK, RGBColor(232, 232, 238)),
+        (FAINT, RGBColor(165, 165, 178)),
+        (GRID, RGBColor(43, 46, 54)),
+        (FRAME, RGBColor(92, 96, 108)),
+        // The darkest of the curves' colours.
+        (COLOURS[0], RGBColor(61, 154, 214)),
+    ];
+    let behind = COLOURS.map(|colour| (lighter(colour), mixed(colour, DARK_PAPER)));
+    pairs.extend(behind);
+    pairs
+}
 
 /// A colour as SVG has it.
 pub fn hex(RGBColor(r, g, b): RGBColor) -> String {

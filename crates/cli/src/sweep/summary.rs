@@ -109,7 +109,7 @@ impl Summary {
     /// The picture of it; none where no run was validated.
     pub fn picture(&self, title: &str) -> Option<Intervals> {
         let row = |one: &Configuration| {
-            let last = one.validation_loss?;
+            let last = one.validation_loss.filter(|last| last.mean.is_finite())?;
             let finished = one.runs.iter().filter(|run| run.finished);
             Some(Estimated {
                 name: one.name.clone(),

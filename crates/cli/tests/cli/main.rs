@@ -14,6 +14,8 @@ mod own_tokenizer;
 mod prepare;
 mod prepare_errors;
 mod readme;
+mod seeing;
 mod support;
+mod sweep;
 mod train;
 mod train_errors;
