@@ -21,15 +21,14 @@ pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     }
     let at = |middle: usize| {
         let reach = reach.min(middle);
-        let last = (middle + reach).min(points.len() - 1);
+        let right = reach.min(points.len() - 1 - middle);
+        // As many neighbours at the end, all of them before it.
+        let left = middle.min(2 * reach - right);
+        let scale = (left.max(right) + 1) as f64;
         let mut sums = Sums::default();
-        for (at, &point) in points
-            .iter()
-            .enumerate()
-            .take(last + 1)
-            .skip(middle - reach)
-        {
-            let weight = 1.0 - at.abs_diff(middle) as f64 / (reach + 1) as f64;
+        let near = points[middle - left..=middle + right].iter();
+        for (at, &point) in near.enumerate() {
+            let weight = 1.0 - at.abs_diff(left) as f64 / scale;
             sums.add(weight, point.0 - points[middle].0, point.1);
         }
         (points[middle].0, sums.at_zero())

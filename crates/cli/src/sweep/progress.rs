@@ -89,11 +89,11 @@ impl Progress {
         self.done += 1;
         let steps = run.config.train.steps;
         let line = format!(
-            "{}: {how}, step {}/{steps}{}, {:.0} s [{}/{}]",
+            "{}: {how}, {:.0} s, step {}/{steps} {} [{}/{}]",
             run.name,
+            shown.started.elapsed().as_secs_f64(),
             shown.step,
             shown.losses(),
-            shown.started.elapsed().as_secs_f64(),
             self.done,
             self.runs
         );
@@ -121,11 +121,10 @@ impl Shown {
     }
 
     fn losses(&self) -> String {
-        let loss = self.loss.map(|loss| format!(", loss {loss:.4}"));
-        let validation = self
-            .validation
-            .map(|loss| format!(", validation {loss:.4}"));
-        loss.unwrap_or_default() + &validation.unwrap_or_default()
+        let loss = self.loss.map(|loss| format!("loss {loss:.4}"));
+        let validation = self.validation.map(|loss| format!("validation {loss:.4}"));
+        let known: Vec<String> = loss.into_iter().chain(validation).collect();
+        known.join(", ")
     }
 }
 

@@ -130,7 +130,7 @@ fn a_grid_is_run_compared_and_extended() {
     let more = done(sandbox.words("sweep rates.toml"));
     assert_eq!(more.stderr.matches("started").count(), 2, "{more}");
     assert_eq!(
-        more.stderr.matches("finished, step 3/3, loss ").count(),
+        more.stderr.matches(" s, step 3/3 loss ").count(),
         2,
         "{more}"
     );
