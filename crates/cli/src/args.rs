@@ -15,6 +15,9 @@ use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::export::parse_size;
+use crate::commands::plot::PlotArgs;
+use crate::commands::runs::RunsArgs;
+use crate::commands::sweep::SweepArgs;
 use crate::commands::train::TrainArgs;
 
 /// Train, evaluate and sample GPT-class language models
@@ -33,6 +36,12 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Train a model
     Train(Box<TrainArgs>),
+    /// Train the same model in many ways, and compare them
+    Sweep(SweepArgs),
+    /// Draw the curves of runs
+    Plot(PlotArgs),
+    /// List runs
+    Runs(RunsArgs),
     /// Continue a text
     Generate(GenerateArgs),
     /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA
@@ -279,7 +288,8 @@ fn token_id(text: &str) -> Result<u32, String> {
         .map_err(|_| "it is not a token id".to_owned())
 }
 
-pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+/// A count of which there must be one.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(value) => Ok(value),

@@ -50,6 +50,12 @@ impl CliError {
         self
     }
 
+    /// Says before the message what it is about.
+    pub fn within(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// For `map_err`: an operating system's error, with what was tried and on what.
     pub fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let tried = format!("cannot {action} {}", path.display());

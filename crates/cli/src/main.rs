@@ -3,7 +3,7 @@
 //! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
 //! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
 //! `output` what is written to stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and
-//! `head_habits` its numbers.
+//! `head_habits` its numbers, `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -17,9 +17,12 @@ mod heat_map;
 mod model_source;
 mod new_folder;
 mod output;
+mod plot;
 mod presets;
 mod progress;
 mod run_config;
+mod run_history;
+mod sweep;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::TrainError;
 
@@ -27,10 +27,13 @@ pub enum Event {
         /// Tokens trained on.
         tokens: u64,
         /// The step's mean loss, before its update.
+        #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
+        #[serde(deserialize_with = "number")]
         perplexity: f64,
         /// Norm of all gradients together, before clipping.
+        #[serde(deserialize_with = "number")]
         gradient_norm: f64,
         /// The update's rate.
         learning_rate: f64,
@@ -51,8 +54,10 @@ pub enum Event {
         /// Steps made.
         step: usize,
         /// Mean loss over the validation tokens.
+        #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
+        #[serde(deserialize_with = "number")]
         perplexity: f64,
         /// Validation tokens.
         tokens: u64,
@@ -148,6 +153,11 @@ impl Event {
             | Self::Ended { step, .. } => *step,
         }
     }
+}
+
+/// JSON has no infinity, as a perplexity may be, and no NaN: they are written as null.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
 }
 
 /// Seconds since 1970.

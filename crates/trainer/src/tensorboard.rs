@@ -1,19 +1,265 @@
-//! Stub.
-use std::path::Path;
+//! Event files that TensorBoard reads.
+//!
+//! A file is records, each `length: u64, masked_crc32c(length): u32, bytes, masked_crc32c(bytes): u32` in little-endian
+//! order, as TensorFlow's `tfrecord` has them; the bytes are an `Event` of TensorBoard's `event.proto`. Only the fields
+//! written here are declared, so nothing has to be compiled by `protoc`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use prost::Message;
 
 use crate::error::TrainError;
-use crate::events::Event;
+use crate::events::{Event, now};
 
-/// Stub.
-pub struct TensorBoard;
+/// Where a run's event files are.
+pub const FOLDER: &str = "tensorboard";
+
+/// What every event file of this format begins with.
+const VERSION: &str = "brain.Event:2";
+
+/// Writes a run's events as TensorBoard's; each reaches the file at once.
+///
+/// Scalars are `train/loss`, `train/perplexity`, `train/gradient_norm`, `train/learning_rate`, `validation/loss`,
+/// `validation/perplexity`, `speed/tokens_per_second`, `speed/utilization`, `memory/resident_mib` and `train/skipped` (1 at
+/// a skipped step); what the model wrote is the text `sample`.
+#[derive(Debug)]
+pub struct TensorBoard {
+    path: PathBuf,
+    file: File,
+}
 
 impl TensorBoard {
-    /// Stub.
-    pub fn create(_run: &Path, _time: f64) -> Result<Self, TrainError> {
-        Ok(Self)
+    /// Begins `RUN/tensorboard/events.out.tfevents.SECONDS.emberlm`, at a time in seconds since 1970. A run that is resumed
+    /// begins another file; TensorBoard reads all of a folder.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(run: &Path, time: f64) -> Result<Self, TrainError> {
+        let folder = run.join(FOLDER);
+        fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
+        let name = format!("events.out.tfevents.{:010.0}.emberlm", time.floor());
+        // Resumed within a second: names are read in their order.
+        let numbered = (1..1000).map(|number| format!("{name}.{number:03}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        let free = names.find(|name| !folder.join(name).exists());
+        let path = folder.join(free.unwrap_or(name));
+        let file = OpenOptions::new().create_new(true).append(true).open(&path);
+        let file = file.map_err(TrainError::file("create", &path))?;
+        let mut this = Self { path, file };
+        this.record(&Record {
+            wall_time: time,
+            file_version: Some(VERSION.to_owned()),
+            ..Record::default()
+        })?;
+        Ok(this)
     }
-    /// Stub.
-    pub fn write(&mut self, _event: &Event) -> Result<(), TrainError> {
-        Ok(())
+
+    /// Adds an event that happened now, or when it says.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
+        self.write_at(event, now())
     }
+
+    /// Adds an event that happened at `time`, if it does not say when it did.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_at(&mut self, event: &Event, time: f64) -> Result<(), TrainError> {
+        match record(event, time) {
+            Some(record) => self.record(&record),
+            None => Ok(()),
+        }
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), TrainError> {
+        let bytes = framed(&record.encode_to_vec());
+        let written = self.file.write_all(&bytes);
+        written.map_err(TrainError::file("write", &self.path))
+    }
+}
+
+/// An event as TensorBoard's, where it has something for it.
+fn record(event: &Event, now: f64) -> Option<Record> {
+    let mut wall_time = now;
+    let mut session_log = None;
+    let values = match event {
+        Event::Step {
+            loss,
+            perplexity,
+            gradient_norm,
+            learning_rate,
+            ..
+        } => vec![
+            scalar("train/loss", *loss),
+            scalar("train/perplexity", *perplexity),
+            scalar("train/gradient_norm", *gradient_norm),
+            scalar("train/learning_rate", *learning_rate),
+        ],
+        Event::Skipped { .. } => vec![scalar("train/skipped", 1.0)],
+        Event::Evaluation {
+            loss, perplexity, ..
+        } => vec![
+            scalar("validation/loss", *loss),
+            scalar("validation/perplexity", *perplexity),
+        ],
+        Event::Sample { text: written, .. } => vec![text("sample", written)],
+        Event::Pace {
+            time,
+            tokens_per_second,
+            utilization,
+            memory_mib,
+            ..
+        } => {
+            wall_time = *time;
+            let mut values = vec![scalar("speed/tokens_per_second", *tokens_per_second)];
+            values.extend(utilization.map(|part| scalar("speed/utilization", part)));
+            values.extend(memory_mib.map(|mib| scalar("memory/resident_mib", mib as f64)));
+            values
+        }
+        // What was written of later steps is dropped: they are made again.
+        Event::Begun { time, step, .. } if *step > 0 => {
+            wall_time = *time;
+            session_log = Some(SessionLog { status: START });
+            Vec::new()
+        }
+        Event::Begun { .. }
+        | Event::Checkpoint { .. }
+        | Event::CheckpointFailed { .. }
+        | Event::Ended { .. } => return None,
+    };
+    Some(Record {
+        wall_time,
+        step: event.step() as i64,
+        summary: (!values.is_empty()).then_some(Summary { value: values }),
+        session_log,
+        ..Record::default()
+    })
+}
+
+fn scalar(tag: &str, value: f64) -> Value {
+    Value {
+        tag: tag.to_owned(),
+        simple_value: Some(value as f32),
+        ..Value::default()
+    }
+}
+
+fn text(tag: &str, text: &str) -> Value {
+    Value {
+        tag: tag.to_owned(),
+        tensor: Some(Tensor {
+            dtype: DT_STRING,
+            shape: Some(Shape {}),
+            string_val: vec![text.as_bytes().to_vec()],
+        }),
+        metadata: Some(Metadata {
+            plugin_data: Some(Plugin {
+                plugin_name: "text".to_owned(),
+            }),
+            data_class: DATA_CLASS_TENSOR,
+        }),
+        ..Value::default()
+    }
+}
+
+/// The bytes of a record, with their length and checksums.
+fn framed(bytes: &[u8]) -> Vec<u8> {
+    let length = (bytes.len() as u64).to_le_bytes();
+    let mut framed = Vec::with_capacity(bytes.len() + 16);
+    framed.extend(length);
+    framed.extend(masked(&length).to_le_bytes());
+    framed.extend(bytes);
+    framed.extend(masked(bytes).to_le_bytes());
+    framed
+}
+
+/// A CRC-32C, turned and shifted so that one over bytes that hold one is no weaker (TensorFlow's `crc32c::Mask`).
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8)
+}
+
+/// `SessionLog.START`.
+const START: i32 = 1;
+/// `DataType.DT_STRING`.
+const DT_STRING: i32 = 7;
+/// `DataClass.DATA_CLASS_TENSOR`.
+const DATA_CLASS_TENSOR: i32 = 2;
+
+/// `Event`.
+#[derive(Clone, PartialEq, Message)]
+struct Record {
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+    #[prost(message, optional, tag = "7")]
+    session_log: Option<SessionLog>,
+}
+
+/// `Summary`.
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<Value>,
+}
+
+/// `Summary.Value`.
+#[derive(Clone, PartialEq, Message)]
+struct Value {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+    #[prost(message, optional, tag = "8")]
+    tensor: Option<Tensor>,
+    #[prost(message, optional, tag = "9")]
+    metadata: Option<Metadata>,
+}
+
+/// `TensorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Tensor {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<Shape>,
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    string_val: Vec<Vec<u8>>,
+}
+
+/// `TensorShapeProto` without dimensions: one value.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Shape {}
+
+/// `SummaryMetadata`.
+#[derive(Clone, PartialEq, Message)]
+struct Metadata {
+    #[prost(message, optional, tag = "1")]
+    plugin_data: Option<Plugin>,
+    #[prost(int32, tag = "4")]
+    data_class: i32,
+}
+
+/// `SummaryMetadata.PluginData`.
+#[derive(Clone, PartialEq, Message)]
+struct Plugin {
+    #[prost(string, tag = "1")]
+    plugin_name: String,
+}
+
+/// `SessionLog`.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct SessionLog {
+    #[prost(int32, tag = "1")]
+    status: i32,
 }

@@ -9,8 +9,11 @@ mod generate;
 mod info;
 mod logits;
 mod new;
+pub mod plot;
 mod prepare;
 mod preset_list;
+pub mod runs;
+pub mod sweep;
 pub mod train;
 
 use crate::args::{Cli, Command};
@@ -21,6 +24,9 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
     match cli.command {
         Command::Prepare(args) => prepare::run(args),
         Command::Train(args) => train::run(*args),
+        Command::Sweep(args) => sweep::run(args),
+        Command::Plot(args) => plot::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),

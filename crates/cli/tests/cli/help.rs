@@ -8,6 +8,9 @@ fn every_command_is_listed() {
     for command in [
         "prepare",
         "train",
+        "sweep",
+        "plot",
+        "runs",
         "generate",
         "eval",
         "logits",
@@ -44,6 +47,12 @@ fn each_command_tells_its_options() {
             "<MODEL> --prompt --tokens --out --layer --head --json --backend",
         ),
         ("info", "[MODEL|PRESET] --vocab-size --json"),
+        (
+            "sweep",
+            "<FILE.toml> --out --parallel --dry-run --json --backend",
+        ),
+        ("plot", "<RUN>... --out --x --y --log"),
+        ("runs", "[DIR] --json"),
     ] {
         let help = sandbox.words(&format!("{command} --help")).ok();
         for option in options.split_whitespace() {

@@ -21,6 +21,8 @@ mod prepare;
 mod prepare_errors;
 mod readme;
 mod resume;
+mod seeing;
 mod support;
+mod sweep;
 mod train;
 mod train_errors;

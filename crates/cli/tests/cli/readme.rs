@@ -21,9 +21,19 @@ fn commands(readme: &str) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
+/// The README's sweep, so short that a test takes seconds.
+fn sweep(readme: &str) -> String {
+    let block = readme.split("```toml\n").nth(1).unwrap();
+    let text = block.split("```").next().unwrap().replace("4096", "100");
+    assert!(text.contains("\"train.steps\" = 300\n"), "{text}");
+    let short = "\"train.steps\" = 2\n\"train.sample_tokens\" = 0\n";
+    text.replace("\"train.steps\" = 300\n", short)
+}
+
 #[test]
 fn every_command_works_as_written() {
     let sandbox = Sandbox::new();
+    sandbox.write("rates.toml", sweep(&readme()));
     sandbox.write(
         "book.txt",
         "The words of a book. The end of it.\n".repeat(200),

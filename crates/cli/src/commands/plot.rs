@@ -1,0 +1,140 @@
+//! `emberlm plot`: the curves of runs, in one picture.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::HumanDuration;
+
+use crate::error::CliError;
+use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
+use crate::run_history::{History, is_run, runs_in};
+
+/// Arguments of `plot`.
+#[derive(Debug, Args)]
+pub struct PlotArgs {
+    /// Runs, or folders of runs, in the order of the legend
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Where to draw: a page, a vector or a pixel picture
+    #[arg(long, value_name = "FILE.html|.svg|.png", value_parser = picture_file)]
+    pub out: PathBuf,
+    /// What goes from left to right
+    #[arg(long, value_enum, default_value_t)]
+    pub x: Along,
+    /// What goes from bottom to top
+    #[arg(long, value_enum, default_value_t)]
+    pub y: Quantity,
+    /// Let equal factors be equally high
+    #[arg(long)]
+    pub log: bool,
+}
+
+/// What a picture's file name may end in.
+const ENDINGS: [&str; 3] = ["html", "svg", "png"];
+
+fn picture_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match ending(&path) {
+        Some(_) => Ok(path),
+        None => Err("it must end in .html, .svg or .png".to_owned()),
+    }
+}
+
+fn ending(path: &Path) -> Option<&'static str> {
+    let extension = path.extension()?;
+    ENDINGS
+        .into_iter()
+        .find(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Draws them.
+pub fn run(args: PlotArgs) -> Result<(), CliError> {
+    let mut runs = Vec::new();
+    for run in &args.runs {
+        let inner = match run.is_dir() && !is_run(run) {
+            true => runs_in(run)?,
+            false => Vec::new(),
+        };
+        match inner.is_empty() {
+            true => runs.push(run.clone()),
+            false => runs.extend(inner),
+        }
+    }
+    let runs: Vec<Named> = runs
+        .iter()
+        .zip(names(&runs))
+        .map(|(run, name)| read(run, name))
+        .collect::<Result<_, _>>()?;
+    let figure = Figure::new(&runs, args.x, args.y, args.log)?;
+    let file = match ending(&args.out) {
+        Some("png") => png(&figure)?,
+        Some("svg") => svg(&figure)?.into_bytes(),
+        _ => page(&figure, &runs)?.into_bytes(),
+    };
+    fs::write(&args.out, file).map_err(CliError::io("write", &args.out))
+}
+
+fn read(run: &Path, name: String) -> Result<Named, CliError> {
+    let history = History::read(run)?;
+    if history.steps.is_empty() {
+        let message = format!("{} has no logged step yet", run.display());
+        return Err(CliError::new(message)
+            .hint("wait for its first line, or lower train.log_interval next time"));
+    }
+    Ok(Named { name, history })
+}
+
+/// What runs are called: their folders' names, or the whole paths where those would be the same.
+fn names(runs: &[PathBuf]) -> Vec<String> {
+    let name = |run: &PathBuf| {
+        let whole = run.canonicalize().ok();
+        let name = whole.as_deref().and_then(Path::file_name);
+        name.map(|name| name.to_string_lossy().into_owned())
+    };
+    let short: Vec<_> = runs.iter().map(name).collect();
+    let shown = runs.iter().zip(&short).map(|(run, name)| {
+        let unique = name.is_some() && short.iter().filter(|other| *other == name).count() == 1;
+        name.clone()
+            .filter(|_| unique)
+            .unwrap_or_else(|| run.display().to_string())
+    });
+    shown.collect()
+}
+
+fn page(figure: &Figure, runs: &[Named]) -> Result<String, CliError> {
+    let page = Page {
+        title: &figure.title,
+        svg: &svg(figure)?,
+        headings: &[
+            "run",
+            "steps",
+            "lowest validation loss",
+            "at step",
+            "last training loss",
+            "tokens",
+            "time",
+        ],
+        rows: &runs.iter().map(row).collect::<Vec<_>>(),
+    };
+    Ok(page.html())
+}
+
+fn row(run: &Named) -> Vec<String> {
+    let history = &run.history;
+    let none = || "–".to_owned();
+    let best = history.best();
+    let last = history.steps.last();
+    let seconds = history.paces.last().map(|pace| pace.seconds);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    vec![
+        run.name.clone(),
+        history.step().to_string(),
+        best.map_or_else(none, |best| format!("{:.4}", best.loss)),
+        best.map_or_else(none, |best| best.step.to_string()),
+        last.map_or_else(none, |last| format!("{:.4}", last.loss)),
+        last.map_or_else(none, |last| short(last.tokens as f64)),
+        time.map_or_else(none, |time| HumanDuration(time).to_string()),
+    ]
+}

@@ -1,0 +1,268 @@
+//! `emberlm runs`: where the runs in a folder stand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use emberlm_trainer::events::{self, EVENTS_FILE};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::{Align, Table, print, print_json};
+use crate::plot::{middle_cut, short};
+use crate::run_history::{History, Status, is_locked, is_run, runs_in, subfolders};
+
+/// Arguments of `runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// The folder with the runs, or with sweeps of them
+    #[arg(value_name = "DIR", default_value = "runs")]
+    pub dir: PathBuf,
+    /// Print [{"name", "path", "status", "step", "steps", "tokens", "loss", "validation", …}]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A run.
+#[derive(Debug, Serialize)]
+struct Listed {
+    /// Its path within the folder.
+    name: String,
+    path: PathBuf,
+    status: Option<Status>,
+    /// Why its events cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    step: usize,
+    steps: Option<usize>,
+    tokens: Option<u64>,
+    /// The last logged training loss.
+    loss: Option<f64>,
+    best_validation_loss: Option<f64>,
+    best_step: Option<usize>,
+    tokens_per_second: Option<f64>,
+    /// Of the last event, in seconds since 1970.
+    time: Option<f64>,
+}
+
+/// Lists them, the one that was last active first.
+pub fn run(args: RunsArgs) -> Result<(), CliError> {
+    let dir = &args.dir;
+    if !dir.exists() {
+        return Err(CliError::new(format!("there is no {}", dir.display()))
+            .hint("runs are made by `emberlm train`, in the folder runs where nothing is said"));
+    }
+    let mut runs: Vec<Listed> = folders(dir)?
+        .into_iter()
+        .map(|path| listed(dir, path))
+        .collect();
+    runs.sort_by(|a, b| {
+        let newest = |run: &Listed| run.time.unwrap_or(f64::NEG_INFINITY);
+        newest(b).total_cmp(&newest(a)).then(a.name.cmp(&b.name))
+    });
+    if args.json {
+        return print_json(&runs);
+    }
+    if runs.is_empty() {
+        eprintln!("There is no run in {}", dir.display());
+        return Ok(());
+    }
+    print(&table(&runs, events::now(), columns()))
+}
+
+/// The runs within a folder, and within the folders in it, as a sweep's are.
+fn folders(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut found = Vec::new();
+    for folder in subfolders(dir)? {
+        if is_run(&folder) {
+            found.push(folder);
+        } else {
+            // What may not be read is not ours.
+            found.extend(runs_in(&folder).unwrap_or_default());
+        }
+    }
+    Ok(found)
+}
+
+fn listed(dir: &Path, path: PathBuf) -> Listed {
+    let name = path
+        .strip_prefix(dir)
+        .unwrap_or(&path)
+        .display()
+        .to_string();
+    let read = match path.join(EVENTS_FILE).exists() {
+        true => events::read(&path).map(History::of),
+        false => Ok(History::default()),
+    };
+    let (history, error) = match read {
+        Ok(history) => (history, None),
+        Err(error) => (History::default(), Some(error.to_string())),
+    };
+    let last = history.steps.last();
+    let best = history.best();
+    let status = match &error {
+        Some(_) if !is_locked(&path) => None,
+        _ => Some(history.status(&path)),
+    };
+    Listed {
+        name,
+        status,
+        error,
+        step: history.step(),
+        steps: history.planned.or_else(|| planned(&path)),
+        tokens: last.map(|step| step.tokens),
+        loss: last.map(|step| step.loss),
+        best_validation_loss: best.map(|best| best.loss),
+        best_step: best.map(|best| best.step),
+        tokens_per_second: history.paces.last().map(|pace| pace.tokens_per_second),
+        time: history.time.or_else(|| changed(&path)),
+        path,
+    }
+}
+
+/// Steps in all, of the run's configuration.
+fn planned(run: &Path) -> Option<usize> {
+    let text = fs::read_to_string(run.join("config.toml")).ok()?;
+    let config: toml::Table = toml::from_str(&text).ok()?;
+    let steps = config.get("train")?.get("steps")?.as_integer()?;
+    usize::try_from(steps).ok()
+}
+
+/// When its events were written to, or itself.
+fn changed(run: &Path) -> Option<f64> {
+    let time = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
+    let time = time(&run.join(EVENTS_FILE)).or_else(|| time(run))?;
+    Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
+}
+
+/// Columns of a page or a small terminal.
+const COLUMNS: usize = 80;
+
+/// How wide lines may be.
+fn columns() -> usize {
+    let terminal = terminal_columns().map_or(0, usize::from);
+    terminal.max(COLUMNS)
+}
+
+#[cfg(unix)]
+fn terminal_columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(size.ws_col)
+}
+
+#[cfg(not(unix))]
+fn terminal_columns() -> Option<u16> {
+    None
+}
+
+fn table(runs: &[Listed], now: f64, columns: usize) -> String {
+    let rows: Vec<[String; 8]> = runs.iter().map(|run| cells(run, now)).collect();
+    let headings = [
+        "status",
+        "step",
+        "tokens",
+        "loss",
+        "val. loss",
+        "at",
+        "tok/s",
+        "age",
+    ];
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        2 + cells.max().unwrap_or(0).max(headings[column].len())
+    };
+    let taken: usize = (0..headings.len()).map(width).sum();
+    let most = columns.saturating_sub(taken + 2);
+    let mut table = Table::new([
+        Align::Left,
+        Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+    ]);
+    table.row(std::iter::once("run").chain(headings));
+    for (run, cells) in runs.iter().zip(rows) {
+        table.row(std::iter::once(middle_cut(&run.name, most)).chain(cells));
+    }
+    table.render()
+}
+
+fn cells(run: &Listed, now: f64) -> [String; 8] {
+    let none = || "-".to_owned();
+    let loss = |loss: f64| format!("{loss:.4}");
+    let count = |count: usize| match count {
+        ..10_000 => count.to_string(),
+        _ => short(count as f64),
+    };
+    let step = match run.steps {
+        Some(steps) => format!("{}/{}", count(run.step), count(steps)),
+        None => count(run.step),
+    };
+    [
+        run.status.map_or("unreadable", Status::name).to_owned(),
+        step,
+        run.tokens.map_or_else(none, |tokens| short(tokens as f64)),
+        run.loss.map_or_else(none, loss),
+        run.best_validation_loss.map_or_else(none, loss),
+        run.best_step.map_or_else(none, count),
+        run.tokens_per_second.map_or_else(none, short),
+        run.time.map_or_else(none, |time| age(now - time)),
+    ]
+}
+
+/// A span of time in at most four characters.
+fn age(seconds: f64) -> String {
+    let seconds = seconds.max(0.0);
+    match seconds {
+        ..100.0 => format!("{seconds:.0}s"),
+        ..6000.0 => format!("{:.0}m", seconds / 60.0),
+        ..172_800.0 => format!("{:.0}h", seconds / 3600.0),
+        _ => format!("{:.0}d", (seconds / 86_400.0).min(9999.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str) -> Listed {
+        Listed {
+            name: name.into(),
+            path: name.into(),
+            status: Some(Status::Interrupted),
+            error: None,
+            step: 123_456,
+            steps: Some(600_000),
+            tokens: Some(123_456_789_000),
+            loss: Some(10.123_456),
+            best_validation_loss: Some(10.234_567),
+            best_step: Some(120_000),
+            tokens_per_second: Some(123_456.0),
+            time: Some(0.0),
+        }
+    }
+
+    #[test]
+    fn a_table_fits_a_terminal() {
+        let table = table(
+            &[run("a-run-with-a-name-that-is-far-too-long-001")],
+            170_000.0,
+        );
+        for line in table.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(table.contains("interrupted  123k/600k  123B"), "{table}");
+        assert!(table.contains("-001 "), "{table}");
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let ages = [3.2, 99.0, 120.0, 7200.0, 200_000.0].map(age);
+        assert_eq!(ages, ["3s", "99s", "2m", "2h", "2d"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! `emberlm sweep`: many runs of one file, one after another or some at a time, and what comes of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
+
+use crate::args::at_least_one;
+use crate::backend::BackendArg;
+use crate::error::CliError;
+use crate::output::{print, print_json, shell_word};
+use crate::plot::{Page, svg};
+use crate::run_history::is_locked;
+use crate::sweep::{
+    Ended, Plan, Planned, Progress, Record, Summary, SweepFile, is_finished, run_all,
+};
+
+/// Arguments of `sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// What is trained and what is varied: preset, config, data, [set], [grid], [[list]]
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// The folder of the runs [default: runs/FILE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How many runs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub parallel: usize,
+    /// Print the commands of the runs that are not finished, and end
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print {"configurations": [{"name", "settings", "validation_loss", "lowest_validation_loss", "runs"}]}
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Runs what is not finished, then compares all.
+pub fn run(args: SweepArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?.name();
+    let file = SweepFile::read(&args.file)?;
+    let out = args.out.clone().unwrap_or_else(|| {
+        let name = args.file.file_stem().unwrap_or_default();
+        Path::new("runs").join(name)
+    });
+    let within = |error: CliError| error.within(&args.file.display().to_string());
+    let plan = Plan::new(&file, &out, backend).map_err(within)?;
+    let record = Record::of(&plan);
+    record.check(&out)?;
+    let unfinished: Vec<&Planned> = plan.runs.iter().filter(|run| !is_finished(run)).collect();
+    if args.dry_run {
+        return print(&commands(&unfinished, backend));
+    }
+    if let Some(run) = unfinished.iter().find(|run| is_locked(&run.folder)) {
+        let message = format!("{} is being trained already", run.folder.display());
+        return Err(CliError::new(message).hint("wait until it ends, or stop it first"));
+    }
+    fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
+    record.write(&out)?;
+    tales(&unfinished)?;
+    let asked = listen()?;
+    let mut progress = Progress::new(plan.runs.len(), plan.runs.len() - unfinished.len());
+    let ended = run_all(&unfinished, args.parallel, backend, &asked, &mut progress)?;
+    let summary = Summary::of(&plan);
+    draw(&summary, &args.file, &out)?;
+    match args.json {
+        true => print_json(&summary)?,
+        false => print(&summary.table())?,
+    }
+    report(&plan, &ended)
+}
+
+fn commands(runs: &[&Planned], backend: &str) -> String {
+    let line = |run: &&Planned| {
+        let words = run.arguments(backend).into_iter();
+        let words: Vec<String> = words
+            .map(|word| shell_word(&word.to_string_lossy()))
+            .collect();
+        format!("emberlm {}\n", words.join(" "))
+    };
+    runs.iter().map(line).collect()
+}
+
+/// Makes the built-in tales where a run needs them: the runs would do so all at once.
+fn tales(runs: &[&Planned]) -> Result<(), CliError> {
+    let folder = Path::new("datasets").join("tales");
+    let needed = runs
+        .iter()
+        .any(|run| run.config.data.dataset.as_os_str().is_empty());
+    if needed && Dataset::open(&folder).is_err() {
+        write_tales_dataset(&folder, &TalesConfig::default(), false, "emberlm sweep")?;
+        eprintln!("Wrote the built-in tales to {}", folder.display());
+    }
+    Ok(())
+}
+
+/// How often the user asked to stop.
+fn listen() -> Result<Arc<AtomicUsize>, CliError> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    ctrlc::set_handler(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    })
+    .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))?;
+    Ok(asked)
+}
+
+/// Writes DIR/sweep.svg and DIR/sweep.html.
+fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let Some(picture) = summary.picture(&format!("Validation loss: {name}")) else {
+        return Ok(());
+    };
+    let svg = svg(&picture)?;
+    let page = Page {
+        title: &picture.title,
+        svg: &svg,
+        headings: &Summary::HEADINGS,
+        rows: &summary.rows(),
+    };
+    for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html())] {
+        let path = out.join(name);
+        fs::write(&path, text).map_err(CliError::io("write", &path))?;
+    }
+    eprintln!("Drawn in {}", out.join("sweep.html").display());
+    Ok(())
+}
+
+/// An error where not all is finished.
+fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
+    let mut failed = 0;
+    for (run, how) in ended {
+        if let Ended::Failed(lines) = how {
+            failed += 1;
+            let log = run.folder.join("log.txt");
+            eprintln!("{} failed; {} ends in\n{lines}", run.name, log.display());
+        }
+    }
+    let all = plan.runs.len();
+    let finished = plan.runs.iter().filter(|run| is_finished(run)).count();
+    if failed > 0 {
+        return Err(CliError::new(format!("{failed} of {all} runs failed"))
+            .hint("the same command tries them again"));
+    }
+    if finished < all {
+        return Err(
+            CliError::new(format!("stopped with {finished} of {all} runs finished"))
+                .hint("the same command goes on"),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! An axis: its limits, its ticks, and how they are written.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+/// An axis that shows `from` to `to`. On a logarithmic one both are powers of ten.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Where it begins, as it is drawn.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// The marked places with their labels.
+    pub ticks: Vec<(f64, String)>,
+    log: bool,
+}
+
+impl Axis {
+    /// An axis of numbers with about `ticks` marks.
+    pub fn linear(from: f64, to: f64, ticks: usize) -> Self {
+        let (from, to) = opened(from, to);
+        Self::with_step(from, to, step(from, to, ticks))
+    }
+
+    /// An axis of counts, from 0.
+    pub fn counts(to: f64, ticks: usize) -> Self {
+        Self::with_step(0.0, to, step(0.0, to, ticks).max(1.0))
+    }
+
+    fn with_step(from: f64, to: f64, step: f64) -> Self {
+        let most = from.abs().max(to.abs());
+        let marks = marks(from, to, step).into_iter();
+        Self {
+            from,
+            to,
+            ticks: marks.map(|mark| (mark, label(mark, step, most))).collect(),
+            log: false,
+        }
+    }
+
+    /// A logarithmic axis; both ends must be above 0.
+    pub fn logarithmic(from: f64, to: f64, ticks: usize) -> Self {
+        let (from, to) = if from < to {
+            (from, to)
+        } else {
+            (from / 2.0, to * 2.0)
+        };
+        let marks = log_marks(from, to, ticks);
+        Self {
+            from: from.log10(),
+            to: to.log10(),
+            ticks: marks
+                .into_iter()
+                .map(|mark| (mark.log10(), significant(mark)))
+                .collect(),
+            log: true,
+        }
+    }
+
+    /// Where a value is drawn; none where it cannot be.
+    pub fn place(&self, value: f64) -> Option<f64> {
+        let place = if self.log { value.log10() } else { value };
+        place.is_finite().then_some(place)
+    }
+
+    /// The label of a mark.
+    fn label(&self, place: f64) -> String {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (self.to - self.from);
+        let found = self.ticks.iter().find(|(mark, _)| near(*mark, place));
+        found.map(|(_, label)| label.clone()).unwrap_or_default()
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, place: &f64, (first, last): (i32, i32)) -> i32 {
+        let share = (place - self.from) / (self.to - self.from);
+        first + (share * f64::from(last - first)).round() as i32
+    }
+
+    fn key_points<H: KeyPointHint>(&self, _hint: H) -> Vec<f64> {
+        self.ticks.iter().map(|(place, _)| *place).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.from..self.to
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, place: &f64) -> String {
+        self.label(*place)
+    }
+}
+
+/// Limits with something between them.
+fn opened(from: f64, to: f64) -> (f64, f64) {
+    if from < to {
+        return (from, to);
+    }
+    let room = if from == 0.0 { 1.0 } else { from.abs() * 0.1 };
+    (from - room, to + room)
+}
+
+/// What marks are apart: 1, 2 or 5 times a power of ten.
+fn step(from: f64, to: f64, ticks: usize) -> f64 {
+    let rough = (to - from) / ticks.max(1) as f64;
+    let power = 10f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    let enough = |step: &f64| *step >= rough * 0.999;
+    steps.into_iter().find(enough).unwrap_or(rough)
+}
+
+/// Marks at the multiples of a step.
+fn marks(from: f64, to: f64, step: f64) -> Vec<f64> {
+    let first = (from / step - 1e-9).ceil() as i64;
+    let last = (to / step + 1e-9).floor() as i64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}
+
+/// Marks at powers of ten, with their multiples where there are few; for less than half of one as on a linear axis.
+fn log_marks(from: f64, to: f64, ticks: usize) -> Vec<f64> {
+    let powers = from.log10().floor() as i32..=to.log10().ceil() as i32;
+    for multiples in [
+        &[1.0][..],
+        &[1.0, 3.0],
+        &[1.0, 2.0, 5.0],
+        &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0],
+    ] {
+        let of = |power: i32| multiples.iter().map(move |m| m * 10f64.powi(power));
+        let marks: Vec<f64> = powers
+            .clone()
+            .flat_map(of)
+            .filter(|&mark| from <= mark * 1.000_001 && mark <= to * 1.000_001)
+            .collect();
+        if marks.len() * 2 > ticks {
+            // Many decades: every second, third, …
+            let every = marks.len().div_ceil(2 * ticks);
+            return marks.into_iter().step_by(every).collect();
+        }
+    }
+    marks(from, to, step(from, to, ticks))
+}
+
+/// A mark of an axis on which marks are `step` apart and none is beyond `most`.
+fn label(mark: f64, step: f64, most: f64) -> String {
+    if mark == 0.0 {
+        return "0".to_owned();
+    }
+    if most < 0.01 {
+        return significant(mark);
+    }
+    let (unit, name) = match most {
+        1e9.. => (1e9, "B"),
+        1e6.. => (1e6, "M"),
+        1e4.. => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let decimals = (-(step / unit).log10() - 1e-9).ceil().max(0.0) as usize;
+    format!("{:.decimals$}{name}", mark / unit)
+}
+
+/// A number in the few digits it has: `0.02`, `3e-4`, `20k`.
+fn significant(value: f64) -> String {
+    let rounded = format!("{value:.2e}");
+    let Some((digits, power)) = rounded.split_once('e') else {
+        return rounded;
+    };
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    let number: f64 = format!("{digits}e{power}").parse().unwrap_or(value);
+    match value.abs() {
+        0.001..1e4 => number.to_string(),
+        1e4..1e13 => short(number),
+        _ => format!("{digits}e{power}"),
+    }
+}
+
+/// A number above 0 in at most five characters: `950`, `12.3k`, `2.05M`.
+pub fn short(value: f64) -> String {
+    let mut units = ["", "k", "M", "B", "T"].into_iter();
+    let mut scaled = value;
+    let mut unit = units.next().unwrap_or_default();
+    while scaled >= 999.5 {
+        let Some(next) = units.next() else { break };
+        scaled /= 1000.0;
+        unit = next;
+    }
+    if unit.is_empty() {
+        return format!("{scaled:.0}");
+    }
+    let decimals = match scaled {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    let digits = format!("{scaled:.decimals$}");
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => &digits,
+    };
+    format!("{digits}{unit}")
+}
+
+/// Where curves begin and end, for an axis: all of them, but what most of it is not left flat by a steep beginning.
+///
+/// `settled` are the values after the curves' beginnings, `all` are all of them.
+pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {
+    let (low, high) = ends(all)?;
+    let Some((_, settled)) = ends(settled) else {
+        return Some((low, high));
+    };
+    let high = match high - low > 2.0 * (settled - low) && settled > low {
+        true => settled + 0.25 * (settled - low),
+        false => high,
+    };
+    Some((low, high))
+}
+
+/// The least and the greatest number.
+pub fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let numbers = values.iter().copied().filter(|value| value.is_finite());
+    numbers.fold(None, |ends, value| match ends {
+        None => Some((value, value)),
+        Some((low, high)) => Some((f64::min(low, value), f64::max(high, value))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn marks_are_round_numbers() {
+        let axis = Axis::linear(0.0, 1000.0, 5);
+        assert_eq!(labels(&axis), ["0", "200", "400", "600", "800", "1000"]);
+        let axis = Axis::linear(0.113, 2.3, 5);
+        assert_eq!(labels(&axis), ["0.5", "1.0", "1.5", "2.0"]);
+        let axis = Axis::linear(0.0, 600_000.0, 6);
+        assert_eq!(
+            labels(&axis),
+            ["0", "100k", "200k", "300k", "400k", "500k", "600k"]
+        );
+        let axis = Axis::linear(0.0, 0.001, 4);
+        assert_eq!(labels(&axis), ["0", "5e-4", "0.001"]);
+        let axis = Axis::linear(0.0, 2_048_000.0, 4);
+        assert_eq!(labels(&axis), ["0", "1M", "2M"]);
+        assert_eq!(labels(&Axis::counts(1.02, 8)), ["0", "1"]);
+        assert_eq!(labels(&Axis::counts(3.06, 8)), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn logarithmic_marks_suit_their_range() {
+        assert_eq!(
+            labels(&Axis::logarithmic(1.0, 1e6, 5)),
+            ["1", "10", "100", "1000", "10k", "100k", "1M"]
+        );
+        assert_eq!(
+            labels(&Axis::logarithmic(0.1, 5.0, 6)),
+            ["0.1", "0.3", "1", "3"]
+        );
+        let narrow = Axis::logarithmic(2.0, 2.5, 5);
+        assert_eq!(labels(&narrow), ["2", "2.1", "2.2", "2.3", "2.4", "2.5"]);
+    }
+
+    #[test]
+    fn one_value_has_an_axis_around_it() {
+        for value in [0.0, 3.0, -2.0, 1e-5] {
+            let axis = Axis::linear(value, value, 5);
+            assert!(axis.from < value && value < axis.to, "{axis:?}");
+            assert!(axis.ticks.len() > 1, "{axis:?}");
+        }
+        let axis = Axis::logarithmic(3.0, 3.0, 5);
+        assert!(axis.from < 3f64.log10() && 3f64.log10() < axis.to);
+        assert_eq!(axis.place(0.0), None);
+        assert_eq!(axis.place(f64::NAN), None);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.4, 7.0, 950.0, 999.6, 12_345.0, 2_048_000.0, 1e12].map(short);
+        assert_eq!(texts, ["0", "7", "950", "1k", "12.3k", "2.05M", "1T"]);
+    }
+
+    #[test]
+    fn a_steep_beginning_does_not_flatten_the_rest() {
+        let all = [60.0, 8.0, 3.0, 2.0, 1.0];
+        assert_eq!(robust_limits(&all, &all[2..]), Some((1.0, 3.5)));
+        assert_eq!(robust_limits(&all[2..], &all[3..]), Some((1.0, 3.0)));
+        assert_eq!(robust_limits(&all, &[]), Some((1.0, 60.0)));
+        assert_eq!(robust_limits(&[f64::NAN], &[]), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Lines cut at the edges of the picture.
+
+/// The parts of a line that lie between two heights, cut where it crosses one; where a height is none, it is broken.
+pub fn clipped(
+    points: impl IntoIterator<Item = (f64, Option<f64>)>,
+    low: f64,
+    high: f64,
+) -> Vec<Vec<(f64, f64)>> {
+    let mut parts = Vec::new();
+    let mut part: Vec<(f64, f64)> = Vec::new();
+    let mut before: Option<(f64, f64)> = None;
+    for (x, y) in points {
+        let Some(y) = y else {
+            parts.push(std::mem::take(&mut part));
+            before = None;
+            continue;
+        };
+        let cut = before.and_then(|before| segment(before, (x, y), low, high));
+        match cut {
+            Some((from, to)) => {
+                if part.last() != Some(&from) {
+                    parts.push(std::mem::replace(&mut part, vec![from]));
+                }
+                part.push(to);
+            }
+            None => parts.push(std::mem::take(&mut part)),
+        }
+        before = Some((x, y));
+    }
+    parts.push(part);
+    parts.retain(|part| part.len() > 1);
+    parts
+}
+
+/// The piece of a straight line between two heights (Liang and Barsky 1984, in one direction).
+fn segment(
+    (x0, y0): (f64, f64),
+    (x1, y1): (f64, f64),
+    low: f64,
+    high: f64,
+) -> Option<((f64, f64), (f64, f64))> {
+    let inside = |y: f64| (low..=high).contains(&y);
+    if inside(y0) && inside(y1) {
+        return Some(((x0, y0), (x1, y1)));
+    }
+    if y0.max(y1) < low || y0.min(y1) > high {
+        return None;
+    }
+    // Not level, as it goes in or out.
+    let at = |y: f64| (x0 + (x1 - x0) * (y - y0) / (y1 - y0), y);
+    let end = |x: f64, y: f64| match y {
+        _ if y < low => at(low),
+        _ if y > high => at(high),
+        _ => (x, y),
+    };
+    Some((end(x0, y0), end(x1, y1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_the_edges() {
+        let line = [(0.0, 4.0), (1.0, 2.0), (2.0, 0.0), (3.0, 2.0)];
+        let placed = line.map(|(x, y)| (x, Some(y)));
+        assert_eq!(
+            clipped(placed, 1.0, 3.0),
+            [
+                vec![(0.5, 3.0), (1.0, 2.0), (1.5, 1.0)],
+                vec![(2.5, 1.0), (3.0, 2.0)]
+            ]
+        );
+        assert_eq!(clipped(placed, 0.0, 4.0), [line.to_vec()]);
+        assert_eq!(
+            clipped([(0.0, Some(9.0)), (1.0, Some(8.0))], 0.0, 1.0).len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_steep_line_goes_all_through() {
+        let line = [(0.0, Some(-10.0)), (1.0, Some(10.0))];
+        assert_eq!(clipped(line, -5.0, 5.0), [vec![(0.25, -5.0), (0.75, 5.0)]]);
+    }
+
+    #[test]
+    fn a_hole_breaks_it() {
+        let line = [
+            (0.0, Some(1.0)),
+            (1.0, Some(1.0)),
+            (2.0, None),
+            (3.0, Some(1.0)),
+            (4.0, Some(1.0)),
+        ];
+        assert_eq!(clipped(line, 0.0, 2.0).len(), 2);
+        assert_eq!(clipped([(0.0, Some(1.0))], 0.0, 2.0).len(), 0);
+    }
+}

@@ -1,0 +1,433 @@
+//! What a picture of runs shows: curves, limits and words, of their histories.
+
+use clap::ValueEnum;
+
+use super::axis::{Axis, ends, robust_limits, short};
+use super::smooth::{outline, smoothed};
+use super::theme::Look;
+use crate::error::CliError;
+use crate::run_history::{Evaluated, History};
+
+/// What is drawn from left to right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Along {
+    /// Steps made
+    #[default]
+    Steps,
+    /// Tokens trained on
+    Tokens,
+    /// Time of training
+    Time,
+}
+
+/// What is drawn from bottom to top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Mean loss in nats per token, in training and validation
+    #[default]
+    Loss,
+    /// Its exponential
+    Perplexity,
+    /// The update's rate
+    LearningRate,
+    /// Norm of all gradients together, before clipping
+    GradientNorm,
+    /// Speed of training
+    TokensPerSecond,
+}
+
+impl Quantity {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Loss => "Loss, nats per token",
+            Self::Perplexity => "Perplexity",
+            Self::LearningRate => "Learning rate",
+            Self::GradientNorm => "Gradient norm, before clipping",
+            Self::TokensPerSecond => "Tokens per second",
+        }
+    }
+
+    /// Whether validation has it too.
+    fn is_validated(self) -> bool {
+        matches!(self, Self::Loss | Self::Perplexity)
+    }
+
+    /// A loss as this quantity.
+    fn of_loss(self, loss: f64) -> f64 {
+        match self {
+            Self::Perplexity => loss.exp(),
+            _ => loss,
+        }
+    }
+
+    /// Its logged values by their steps.
+    fn points(self, history: &History) -> Vec<(usize, f64)> {
+        let steps = history.steps.iter();
+        match self {
+            Self::Loss | Self::Perplexity => {
+                steps.map(|s| (s.step, self.of_loss(s.loss))).collect()
+            }
+            Self::LearningRate => steps.map(|s| (s.step, s.learning_rate)).collect(),
+            Self::GradientNorm => steps.map(|s| (s.step, s.gradient_norm)).collect(),
+            Self::TokensPerSecond => {
+                let paces = history.paces.iter();
+                paces.map(|p| (p.step, p.tokens_per_second)).collect()
+            }
+        }
+    }
+
+    /// A curve smoothed: perplexities as the losses they are of.
+    fn smoothed(self, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+        if self != Self::Perplexity {
+            return smoothed(points);
+        }
+        let losses: Vec<_> = points.iter().map(|&(x, y)| (x, y.ln())).collect();
+        let smooth = smoothed(&losses)?.into_iter();
+        Some(smooth.map(|(x, loss)| (x, loss.exp())).collect())
+    }
+
+    /// Its values at skipped steps.
+    fn skipped(self, history: &History) -> Vec<(usize, Option<f64>)> {
+        let skipped = history.skipped.iter();
+        match self {
+            Self::Loss | Self::Perplexity => skipped
+                .map(|s| (s.step, s.loss.map(|loss| self.of_loss(loss))))
+                .collect(),
+            Self::GradientNorm => skipped.map(|s| (s.step, s.gradient_norm)).collect(),
+            Self::LearningRate | Self::TokensPerSecond => Vec::new(),
+        }
+    }
+}
+
+/// A run with what it is called.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// What it did.
+    pub history: History,
+}
+
+/// A picture of runs.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Above all.
+    pub title: String,
+    /// What the lines are.
+    pub about: String,
+    /// Below the horizontal axis.
+    pub along: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub curves: Vec<Curve>,
+    /// The lowest validation loss that any model can have, as the drawn quantity.
+    pub floor: Option<f64>,
+    /// The legend's columns.
+    pub headings: [&'static str; 4],
+    /// Its rows, one for each curve.
+    pub rows: Vec<[String; 4]>,
+}
+
+/// A run in the picture.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    pub look: Look,
+    /// The logged values.
+    pub logged: Vec<(f64, f64)>,
+    /// Smoothed, where there are many.
+    pub smooth: Option<Vec<(f64, f64)>>,
+    pub validation: Vec<(f64, f64)>,
+    /// Skipped steps; none where the value was no number.
+    pub skipped: Vec<(f64, Option<f64>)>,
+}
+
+impl Figure {
+    /// The picture of runs.
+    ///
+    /// # Errors
+    /// There is nothing to draw.
+    pub fn new(
+        runs: &[Named],
+        along: Along,
+        quantity: Quantity,
+        log: bool,
+    ) -> Result<Self, CliError> {
+        let scale = Scale::new(along, runs);
+        let curves: Vec<Curve> = runs
+            .iter()
+            .enumerate()
+            .map(|(number, run)| Curve::new(number, run, quantity, &scale))
+            .collect();
+        let validated = runs.iter().any(|run| run.history.best().is_some());
+        let floors = runs.iter().filter_map(|run| run.history.floor);
+        let floor = floors.reduce(f64::min).filter(|_| quantity.is_validated());
+        let floor = floor.map(|loss| quantity.of_loss(loss));
+        let y = y_axis(&curves, quantity, floor, log)?;
+        let xs = curves.iter().flat_map(Curve::points).map(|(x, _)| x);
+        let (_, end) = ends(&xs.collect::<Vec<_>>()).unwrap_or((0.0, 0.0));
+        let end = if end > 0.0 { 1.02 * end } else { 1.0 };
+        Ok(Self {
+            title: quantity.title().to_owned(),
+            about: about(&curves, quantity),
+            along: scale.label,
+            x: match along {
+                Along::Time => Axis::linear(0.0, end, 8),
+                Along::Steps | Along::Tokens => Axis::counts(end, 8),
+            },
+            y,
+            floor,
+            headings: headings(validated),
+            rows: runs.iter().map(|run| row(run, validated)).collect(),
+            curves,
+        })
+    }
+}
+
+/// Steps as places along the horizontal axis.
+struct Scale {
+    along: Along,
+    unit: f64,
+    label: String,
+}
+
+impl Scale {
+    fn new(along: Along, runs: &[Named]) -> Self {
+        let seconds = runs.iter().filter_map(|run| run.history.paces.last());
+        let longest = seconds.map(|pace| pace.seconds).fold(0.0, f64::max);
+        let (unit, name) = match longest {
+            ..180.0 => (1.0, "seconds"),
+            ..10_800.0 => (60.0, "minutes"),
+            ..259_200.0 => (3600.0, "hours"),
+            _ => (86_400.0, "days"),
+        };
+        let (unit, label) = match along {
+            Along::Steps => (1.0, "steps".to_owned()),
+            Along::Tokens => (1.0, "tokens trained on".to_owned()),
+            Along::Time => (unit, format!("{name} of training")),
+        };
+        Self { along, unit, label }
+    }
+
+    fn place(&self, history: &History, step: usize) -> Option<f64> {
+        let place = match self.along {
+            Along::Steps => Some(step as f64),
+            Along::Tokens => history.tokens_at(step),
+            Along::Time => history.seconds_at(step),
+        };
+        place.map(|place| place / self.unit)
+    }
+}
+
+impl Curve {
+    fn new(number: usize, run: &Named, quantity: Quantity, scale: &Scale) -> Self {
+        let history = &run.history;
+        let place = |step: usize| scale.place(history, step);
+        let points = quantity.points(history).into_iter();
+        let logged: Vec<_> = points
+            .filter_map(|(step, y)| Some((place(step)?, y)))
+            .collect();
+        let evaluations = history.evaluations.iter();
+        let validation = evaluations
+            .filter(|_| quantity.is_validated())
+            .filter_map(|e| Some((place(e.step)?, quantity.of_loss(e.loss))));
+        let skipped = quantity.skipped(history).into_iter();
+        Self {
+            look: Look::of(number),
+            smooth: quantity.smoothed(&logged),
+            validation: validation.collect(),
+            skipped: skipped
+                .filter_map(|(step, y)| Some((place(step)?, y)))
+                .collect(),
+            logged: outline(logged),
+        }
+    }
+
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.logged.iter().chain(&self.validation).copied()
+    }
+
+    /// What is drawn strongly, after the first tenth of the run.
+    fn settled(&self) -> Vec<f64> {
+        let line = self.smooth.as_ref().unwrap_or(&self.logged);
+        let xs: Vec<f64> = self.points().map(|(x, _)| x).collect();
+        let begin = ends(&xs).map_or(0.0, |(_, end)| end / 10.0);
+        let later = line.iter().chain(&self.validation);
+        later.filter(|(x, _)| *x > begin).map(|&(_, y)| y).collect()
+    }
+}
+
+fn y_axis(
+    curves: &[Curve],
+    quantity: Quantity,
+    floor: Option<f64>,
+    log: bool,
+) -> Result<Axis, CliError> {
+    let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
+    if !all.iter().any(|value| value.is_finite()) {
+        let name = quantity.title().to_lowercase();
+        return Err(CliError::new(format!("there is no number to draw: {name}"))
+            .hint("choose another quantity with --y"));
+    }
+    all.extend(floor);
+    if log {
+        all.retain(|value| *value > 0.0);
+        let Some((low, high)) = ends(&all) else {
+            return Err(
+                CliError::new("a logarithmic axis shows numbers above 0 alone")
+                    .hint("leave out --log"),
+            );
+        };
+        let room = (high / low).powf(0.04).max(1.02);
+        return Ok(Axis::logarithmic(low / room, high * room, 6));
+    }
+    if !quantity.is_validated() {
+        all.push(0.0);
+    }
+    let mut settled: Vec<f64> = curves.iter().flat_map(Curve::settled).collect();
+    if quantity == Quantity::LearningRate {
+        settled.clear();
+    }
+    let (low, high) = robust_limits(&all, &settled).unwrap_or((0.0, 1.0));
+    let room = 0.04 * (high - low);
+    let low = match low {
+        _ if floor == Some(low) => low - 2.0 * room,
+        0.0 => low,
+        _ => low - room,
+    };
+    Ok(Axis::linear(low, high + room, 6))
+}
+
+/// What the lines are, for who sees them for the first time.
+fn about(curves: &[Curve], quantity: Quantity) -> String {
+    let mut parts = Vec::new();
+    if quantity.is_validated() {
+        if curves.iter().any(|curve| !curve.validation.is_empty()) {
+            parts.push("thick with markers: validation; thin: training");
+        } else {
+            parts.push("training");
+        }
+    }
+    if curves.iter().any(|curve| curve.smooth.is_some()) {
+        parts.push("smoothed, the logged values faint behind");
+    }
+    if curves.iter().any(|curve| !curve.skipped.is_empty()) {
+        parts.push("crosses: skipped steps");
+    }
+    parts
+        .join("; ")
+        .replace("training; smoothed", "training, smoothed")
+}
+
+fn headings(validated: bool) -> [&'static str; 4] {
+    match validated {
+        true => ["run", "validation loss", "lowest", "at step"],
+        false => ["run", "training loss", "tokens", "at step"],
+    }
+}
+
+/// What stands for a figure that is not there.
+const NONE: &str = "–";
+
+fn row(run: &Named, validated: bool) -> [String; 4] {
+    let history = &run.history;
+    let figures = if validated {
+        let both = history.last_evaluation().zip(history.best());
+        both.map(|(last, best)| {
+            let loss = |e: Evaluated| match e.loss.is_finite() {
+                true => format!("{:.4}", e.loss),
+                false => NONE.to_owned(),
+            };
+            [loss(last), loss(best), best.step.to_string()]
+        })
+    } else {
+        let last = history.steps.last();
+        last.map(|last| {
+            let loss = format!("{:.4}", last.loss);
+            [loss, short(last.tokens as f64), last.step.to_string()]
+        })
+    };
+    let [a, b, c] = figures.unwrap_or_else(|| [NONE; 3].map(str::to_owned));
+    [run.name.clone(), a, b, c]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_history::{Paced, Skipped, Step};
+
+    fn run(losses: &[f64]) -> Named {
+        let steps = losses.iter().enumerate().map(|(at, &loss)| Step {
+            step: 10 * (at + 1),
+            tokens: 1000 * (at as u64 + 1),
+            loss,
+            gradient_norm: 1.0,
+            learning_rate: 1e-3,
+        });
+        let paces = (1..=losses.len()).map(|at| Paced {
+            step: 10 * at,
+            seconds: 60.0 * at as f64,
+            tokens_per_second: 16.0,
+        });
+        let history = History {
+            steps: steps.collect(),
+            paces: paces.collect(),
+            ..History::default()
+        };
+        Named {
+            name: "run".into(),
+            history,
+        }
+    }
+
+    #[test]
+    fn places_are_steps_tokens_or_time() {
+        let runs = [run(&[3.0, 2.0, 1.0, 0.5])];
+        let xs = |along| {
+            let figure = Figure::new(&runs, along, Quantity::Loss, false).expect("curves");
+            let xs: Vec<f64> = figure.curves[0].logged.iter().map(|p| p.0).collect();
+            (xs, figure.along)
+        };
+        assert_eq!(xs(Along::Steps).0, [10.0, 20.0, 30.0, 40.0]);
+        assert_eq!(xs(Along::Tokens).0, [1000.0, 2000.0, 3000.0, 4000.0]);
+        let (minutes, label) = xs(Along::Time);
+        assert_eq!(minutes, [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(label, "minutes of training");
+    }
+
+    #[test]
+    fn perplexity_is_the_loss_s_exponential_and_so_is_its_floor() {
+        let mut runs = [run(&[1.0, 0.0])];
+        runs[0].history.floor = Some(0.0);
+        runs[0].history.evaluations = vec![Evaluated {
+            step: 20,
+            loss: 2.0,
+        }];
+        let figure = Figure::new(&runs, Along::Steps, Quantity::Perplexity, true).expect("curves");
+        assert_eq!(figure.floor, Some(1.0));
+        assert_eq!(figure.curves[0].validation, [(20.0, 2f64.exp())]);
+        assert_eq!(figure.curves[0].logged[0].1, 1f64.exp());
+        assert_eq!(figure.rows[0], ["run", "2.0000", "2.0000", "20"]);
+    }
+
+    #[test]
+    fn one_point_and_no_number() {
+        for loss in [2.0, 0.0, -1.0] {
+            let figure = Figure::new(&[run(&[loss])], Along::Steps, Quantity::Loss, false);
+            assert!(figure.is_ok(), "{loss}");
+        }
+        let nothing = [run(&[f64::NAN])];
+        assert!(Figure::new(&nothing, Along::Steps, Quantity::Loss, false).is_err());
+        assert!(Figure::new(&[run(&[-1.0])], Along::Steps, Quantity::Loss, true).is_err());
+        let mut with_skipped = run(&[2.0, f64::NAN, 1.0]);
+        with_skipped.history.skipped = vec![Skipped {
+            step: 20,
+            loss: None,
+            gradient_norm: None,
+        }];
+        let figure = Figure::new(&[with_skipped], Along::Steps, Quantity::Loss, false);
+        let figure = figure.expect("curves");
+        assert_eq!(figure.curves[0].skipped, [(20.0, None)]);
+        assert!(figure.about.contains("skipped"), "{}", figure.about);
+    }
+}

@@ -1,0 +1,107 @@
+//! What stands above the curves: the title, what the lines are, and a row for each run.
+
+use plotters::backend::DrawingBackend;
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
+use plotters::element::{PathElement, Text};
+use plotters::style::Color;
+
+use super::figure::Figure;
+use super::marker::marker;
+use super::paint::Pen;
+use super::theme::{self, FAINT, INK, Side};
+
+/// More rows would leave no room for what they name.
+const ROWS: usize = 24;
+const LEFT: i32 = 44;
+const TITLE: i32 = 46;
+const ABOUT: i32 = 86;
+const HEADINGS: i32 = 132;
+const ROW: i32 = 36;
+/// The longest name that has room beside its figures.
+const NAME: usize = 56;
+
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// Its height in pixels.
+pub fn height(figure: &Figure) -> i32 {
+    let rows = figure.curves.len();
+    let more = i32::from(rows > ROWS);
+    HEADINGS + ROW * (rows.min(ROWS) as i32 + more) + 34
+}
+
+/// Draws it.
+pub fn draw<DB: DrawingBackend>(
+    figure: &Figure,
+    area: &DrawingArea<DB, Shift>,
+    pen: Pen,
+) -> Drawn<DB> {
+    let write = |text: &str, x: i32, y: i32, size: i32, colour, side| {
+        let style = theme::text(pen.px(size), colour, side);
+        let place = (pen.px(x), pen.px(y) + pen.drop(size));
+        area.draw(&Text::new(text.to_owned(), place, style))
+    };
+    write(&figure.title, LEFT, TITLE, 38, INK, Side::Left)?;
+    write(&figure.about, LEFT, ABOUT, 25, FAINT, Side::Left)?;
+    let columns = columns(figure);
+    let side = |column: usize| if column == 0 { Side::Left } else { Side::Right };
+    for (column, (heading, &x)) in figure.headings.iter().zip(&columns).enumerate() {
+        write(heading, x, HEADINGS, 24, FAINT, side(column))?;
+    }
+    let rows = figure.curves.iter().zip(&figure.rows).take(ROWS);
+    for (number, (curve, row)) in rows.enumerate() {
+        let y = HEADINGS + ROW * (number as i32 + 1);
+        let ends = vec![(pen.px(LEFT), pen.px(y)), (pen.px(LEFT + 48), pen.px(y))];
+        let style = curve.look.colour.stroke_width(pen.width(42));
+        area.draw(&PathElement::new(ends, style))?;
+        marker(area, (pen.px(LEFT + 24), pen.px(y)), curve.look, pen)?;
+        for (column, (cell, &x)) in row.iter().zip(&columns).enumerate() {
+            let cell = if column == 0 {
+                middle_cut(cell, NAME)
+            } else {
+                cell.clone()
+            };
+            write(&cell, x, y, 27, INK, side(column))?;
+        }
+    }
+    if figure.curves.len() > ROWS {
+        let y = HEADINGS + ROW * (ROWS as i32 + 1);
+        let text = format!("and {} more", figure.curves.len() - ROWS);
+        write(&text, LEFT + 64, y, 27, FAINT, Side::Left)?;
+    }
+    Ok(())
+}
+
+/// Where the columns are: the first one's left side, the others' right sides.
+fn columns(figure: &Figure) -> [i32; 4] {
+    let names = figure.rows.iter().map(|row| row[0].chars().count());
+    let longest = names.max().unwrap_or(0).clamp(12, NAME) as i32;
+    // The reader's font may be wider than the bundled one.
+    let figures = LEFT + 64 + 16 * longest;
+    [LEFT + 64, figures + 210, figures + 330, figures + 450]
+}
+
+/// A text of at most so many characters: its middle is left out, as what differs is often at its end.
+pub fn middle_cut(text: &str, most: usize) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let head = kept / 2;
+    let tail = kept - head;
+    let (head, tail) = (&characters[..head], &characters[characters.len() - tail..]);
+    head.iter().chain(&['…']).chain(tail).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::middle_cut;
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(middle_cut("short", 5), "short");
+        assert_eq!(middle_cut("a-long-name-001", 9), "a-lo…-001");
+        assert_eq!(middle_cut("äöüß", 3), "ä…ß");
+    }
+}

@@ -1,0 +1,114 @@
+//! A page that shows a picture with a table below, in one file that needs nothing else.
+
+use std::fmt::Write;
+
+use super::theme;
+
+/// A page.
+pub struct Page<'a> {
+    /// Its title.
+    pub title: &'a str,
+    /// The picture, as SVG.
+    pub svg: &'a str,
+    /// The table's headings.
+    pub headings: &'a [&'a str],
+    /// The table's rows: a name, then figures.
+    pub rows: &'a [Vec<String>],
+}
+
+impl Page<'_> {
+    /// The page as HTML.
+    pub fn html(&self) -> String {
+        let title = escaped(self.title);
+        let mut dark = String::new();
+        for (colour, other) in theme::dark() {
+            let (colour, other) = (theme::hex(colour), theme::hex(other));
+            // A style's rule comes before an attribute of the drawing.
+            let _ = write!(
+                dark,
+                "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
+            );
+        }
+        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
+            let cell = |text: &str| format!("<{tag}>{}</{tag}>", escaped(text));
+            let cells: String = cells.map(cell).collect();
+            format!("<tr>{cells}</tr>\n")
+        };
+        let mut table = cells("th", &mut self.headings.iter().copied());
+        for row in self.rows {
+            table += &cells("td", &mut row.iter().map(String::as_str));
+        }
+        format!(
+            "<!doctype html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<meta name=\"color-scheme\" content=\"light dark\">
+<title>{title}</title>
+<style>
+body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 system-ui, sans-serif; background: #fff; color: #26262e }}
+svg {{ width: 100%; height: auto }}
+.table {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
+th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid #e2e2e8; white-space: nowrap }}
+th {{ font-weight: 600 }}
+th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
+@media (prefers-color-scheme: dark) {{
+  body {{ background: #15171c; color: #e8e8ee }}
+  th, td {{ border-color: #2b2e36 }}
+  {dark}}}
+</style>
+</head>
+<body>
+{svg}
+<div class=\"table\"><table>
+{table}</table></div>
+</body>
+</html>
+",
+            svg = self.svg
+        )
+    }
+}
+
+/// A text as it stands in HTML.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '"' => safe += "&quot;",
+            '\'' => safe += "&#39;",
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_be_code() {
+        let page = Page {
+            title: "<script>a & b</script>",
+            svg: "<svg/>",
+            headings: &["run"],
+            rows: &[vec!["<img src=x onerror='alert(\"1\")'>".into()]],
+        };
+        let html = page.html();
+        assert!(
+            !html.contains("<script") && !html.contains("<img"),
+            "{html}"
+        );
+        assert!(html.contains("&lt;script&gt;a &amp; b"), "{html}");
+        assert!(
+            html.contains("onerror=&#39;alert(&quot;1&quot;)&#39;"),
+            "{html}"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! Curves of many points: smoothed, and with no more points than can be seen.
+
+/// Fewer points than this are drawn as they are.
+const FEW: usize = 100;
+/// More points than this are not told apart.
+const MANY: usize = 3000;
+
+/// How many neighbours on each side count at each point; none where there are few points.
+fn reach(points: usize) -> usize {
+    if points < FEW { 0 } else { points / 40 }
+}
+
+/// A curve smoothed by a straight line through each point's neighbours, weighted by their nearness, so that it does not
+/// lag behind (Cleveland 1979, without the robustness); none where there are too few points for that. What is no number
+/// takes no part. Towards its steep beginning a curve has fewer neighbours on both sides.
+pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    let points = &means(points);
+    let reach = reach(points.len());
+    if reach == 0 {
+        return None;
+    }
+    let at = |middle: usize| {
+        let reach = reach.min(middle);
+        let right = reach.min(points.len() - 1 - middle);
+        // As many neighbours at the end, all of them before it.
+        let left = middle.min(2 * reach - right);
+        let scale = (left.max(right) + 1) as f64;
+        let mut sums = Sums::default();
+        let near = points[middle - left..=middle + right].iter();
+        for (at, &point) in near.enumerate() {
+            let weight = 1.0 - at.abs_diff(left) as f64 / scale;
+            sums.add(weight, point.0 - points[middle].0, point.1);
+        }
+        (points[middle].0, sums.at_zero())
+    };
+    Some((0..points.len()).map(at).collect())
+}
+
+/// What a weighted straight line is fitted by.
+#[derive(Default)]
+struct Sums {
+    weight: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, weight: f64, x: f64, y: f64) {
+        if y.is_finite() {
+            self.weight += weight;
+            self.x += weight * x;
+            self.y += weight * y;
+            self.xx += weight * x * x;
+            self.xy += weight * x * y;
+        }
+    }
+
+    /// The line's height at 0; the mean where no line is determined.
+    fn at_zero(&self) -> f64 {
+        let determinant = self.weight * self.xx - self.x * self.x;
+        if determinant > 1e-9 * self.weight * self.xx {
+            return (self.xx * self.y - self.x * self.xy) / determinant;
+        }
+        self.y / self.weight
+    }
+}
+
+/// Means of neighbours, where there are many points.
+fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let of = |part: &[(f64, f64)]| {
+        let numbers = || part.iter().filter(|(_, y)| y.is_finite());
+        let count = numbers().count() as f64;
+        let y = numbers().map(|(_, y)| y).sum::<f64>() / count;
+        (part[part.len() / 2].0, y)
+    };
+    let each = points.len().div_ceil(MANY).max(1);
+    points.chunks(each).map(of).collect()
+}
+
+/// The same line of fewer points, where there are many: of each few neighbours the lowest and the highest.
+pub fn outline(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    if points.len() <= MANY {
+        return points;
+    }
+    let each = points.len().div_ceil(MANY / 2);
+    let mut kept = Vec::new();
+    for part in points.chunks(each) {
+        let numbers = || part.iter().enumerate().filter(|(_, (_, y))| y.is_finite());
+        let by = |a: &(usize, &(f64, f64)), b: &(usize, &(f64, f64))| a.1.1.total_cmp(&b.1.1);
+        if let (Some((low, _)), Some((high, _))) = (numbers().min_by(by), numbers().max_by(by)) {
+            kept.push(part[low.min(high)]);
+            if low != high {
+                kept.push(part[low.max(high)]);
+            }
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_stays_and_noise_goes() {
+        let line: Vec<_> = (0..300)
+            .map(|i| (f64::from(i), f64::from(i) * 0.5))
+            .collect();
+        let smooth = smoothed(&line).expect("many points");
+        for (a, b) in line.iter().zip(&smooth) {
+            assert!((a.1 - b.1).abs() < 1e-9, "{a:?} {b:?}");
+        }
+        let noise = |i: i32| if i % 2 == 0 { 1.0 } else { -1.0 };
+        let noisy: Vec<_> = (0..300).map(|i| (f64::from(i), noise(i))).collect();
+        let smooth = smoothed(&noisy).expect("many points");
+        assert!(smooth[10..290].iter().all(|(_, y)| y.abs() < 0.1));
+    }
+
+    #[test]
+    fn few_points_and_holes() {
+        assert_eq!(smoothed(&[(0.0, 1.0); 99]), None);
+        let mut points = vec![(0.0, 1.0); 200];
+        points[100].1 = f64::NAN;
+        let smooth = smoothed(&points).expect("many points");
+        assert!(smooth.iter().all(|&(_, y)| (y - 1.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn many_points_keep_their_outline() {
+        let mut points: Vec<_> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[50_001].1 = 9.0;
+        points[70_000].1 = -9.0;
+        assert!(smoothed(&points).expect("many points").len() <= MANY);
+        let outline = outline(points);
+        assert!(outline.len() <= MANY);
+        assert!(outline.contains(&(50_001.0, 9.0)) && outline.contains(&(70_000.0, -9.0)));
+        assert!(outline.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

@@ -1,0 +1,403 @@
+//! A run's events as curves and figures, for whatever shows or compares runs.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// What a run's `events.jsonl` says, in the order of its steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Logged steps.
+    pub steps: Vec<Step>,
+    /// Evaluations.
+    pub evaluations: Vec<Evaluated>,
+    /// Steps whose update was not made.
+    pub skipped: Vec<Skipped>,
+    /// How fast it went.
+    pub paces: Vec<Paced>,
+    /// Steps in all, where it is written.
+    pub planned: Option<usize>,
+    /// The lowest validation loss that any model can have, where it is known.
+    pub floor: Option<f64>,
+    /// How it ended, if it did and was not resumed.
+    pub ended: Option<Ending>,
+    /// When the last event with a time was, in seconds since 1970.
+    pub time: Option<f64>,
+}
+
+/// A logged step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub step: usize,
+    pub tokens: u64,
+    pub loss: f64,
+    pub gradient_norm: f64,
+    pub learning_rate: f64,
+}
+
+/// An evaluation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluated {
+    pub step: usize,
+    pub loss: f64,
+}
+
+/// A step whose update was not made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Skipped {
+    pub step: usize,
+    pub loss: Option<f64>,
+    pub gradient_norm: Option<f64>,
+}
+
+/// How fast it went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paced {
+    pub step: usize,
+    /// Since the run was begun, without the time in which it was stopped.
+    pub seconds: f64,
+    pub tokens_per_second: f64,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// A trainer holds its lock.
+    Running,
+    /// At its last step.
+    Finished,
+    /// It was told to stop.
+    Interrupted,
+    /// By an error.
+    Failed,
+    /// Without a word: killed, or its machine was.
+    Stopped,
+}
+
+impl Status {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl History {
+    /// A run's history, which may have no steps yet.
+    ///
+    /// # Errors
+    /// The folder is no run, or its events cannot be read.
+    pub fn read(run: &Path) -> Result<Self, CliError> {
+        let shown = run.display();
+        let list = "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them";
+        if !run.exists() {
+            return Err(CliError::new(format!("there is no {shown}")).hint(list));
+        }
+        if !run.join(EVENTS_FILE).exists() {
+            let message = match run.join("config.toml").exists() {
+                true => format!("the run {shown} has written no event yet"),
+                false => format!("{shown} is no run: it has no {EVENTS_FILE}"),
+            };
+            return Err(CliError::new(message).hint(list));
+        }
+        Ok(Self::of(events::read(run)?))
+    }
+
+    /// The history of events. What was done after the step that a run was resumed from counts as it was done again.
+    pub fn of(events: impl IntoIterator<Item = Event>) -> Self {
+        let mut this = Self::default();
+        let mut clock: Option<f64> = None;
+        let mut seconds = 0.0;
+        for event in events {
+            match event {
+                Event::Begun {
+                    time,
+                    step,
+                    steps,
+                    floor,
+                    ..
+                } => {
+                    this.forget_after(step);
+                    this.planned = Some(steps);
+                    this.floor = floor.or(this.floor);
+                    this.ended = None;
+                    seconds = this.paces.last().map_or(0.0, |pace| pace.seconds);
+                    clock = Some(time);
+                    this.time = Some(time);
+                }
+                Event::Step {
+                    step,
+                    tokens,
+                    loss,
+                    gradient_norm,
+                    learning_rate,
+                    ..
+                } => this.steps.push(Step {
+                    step,
+                    tokens,
+                    loss,
+                    gradient_norm,
+                    learning_rate,
+                }),
+                Event::Skipped {
+                    step,
+                    loss,
+                    gradient_norm,
+                    ..
+                } => this.skipped.push(Skipped {
+                    step,
+                    loss,
+                    gradient_norm,
+                }),
+                Event::Evaluation { step, loss, .. } => {
+                    this.evaluations.push(Evaluated { step, loss });
+                }
+                Event::Pace {
+                    time,
+                    step,
+                    tokens_per_second,
+                    ..
+                } => {
+                    seconds += clock.map_or(0.0, |clock| (time - clock).max(0.0));
+                    clock = Some(time);
+                    this.time = Some(time);
+                    this.paces.push(Paced {
+                        step,
+                        seconds,
+                        tokens_per_second,
+                    });
+                }
+                Event::Checkpoint { time, .. } | Event::CheckpointFailed { time, .. } => {
+                    this.time = Some(time);
+                }
+                Event::Ended { time, how, .. } => {
+                    this.time = Some(time);
+                    this.ended = Some(how);
+                }
+                Event::Sample { .. } => {}
+            }
+        }
+        this
+    }
+
+    fn forget_after(&mut self, step: usize) {
+        self.steps.retain(|point| point.step <= step);
+        self.evaluations.retain(|point| point.step <= step);
+        self.skipped.retain(|point| point.step <= step);
+        self.paces.retain(|point| point.step <= step);
+    }
+
+    /// The lowest validation loss; the first of equal ones.
+    pub fn best(&self) -> Option<Evaluated> {
+        let numbers = self.evaluations.iter().filter(|e| e.loss.is_finite());
+        numbers.copied().min_by(|a, b| a.loss.total_cmp(&b.loss))
+    }
+
+    /// The newest evaluation.
+    pub fn last_evaluation(&self) -> Option<Evaluated> {
+        self.evaluations.last().copied()
+    }
+
+    /// Steps made, as far as it is logged.
+    pub fn step(&self) -> usize {
+        let logged = self.steps.last().map_or(0, |point| point.step);
+        let evaluated = self.evaluations.last().map_or(0, |point| point.step);
+        let skipped = self.skipped.last().map_or(0, |point| point.step);
+        logged.max(evaluated).max(skipped)
+    }
+
+    /// Tokens trained on when a step was made.
+    pub fn tokens_at(&self, step: usize) -> Option<f64> {
+        let known = self.steps.iter();
+        at(known.map(|point| (point.step, point.tokens as f64)), step)
+    }
+
+    /// Seconds of training when a step was made.
+    pub fn seconds_at(&self, step: usize) -> Option<f64> {
+        at(
+            self.paces.iter().map(|pace| (pace.step, pace.seconds)),
+            step,
+        )
+    }
+
+    /// Where the run in a folder stands.
+    pub fn status(&self, run: &Path) -> Status {
+        match self.ended {
+            _ if is_locked(run) => Status::Running,
+            Some(Ending::Finished) => Status::Finished,
+            Some(Ending::Interrupted) => Status::Interrupted,
+            Some(Ending::Failed) => Status::Failed,
+            None => Status::Stopped,
+        }
+    }
+}
+
+/// Whether a folder is a run's.
+pub fn is_run(folder: &Path) -> bool {
+    folder.join(EVENTS_FILE).exists() || folder.join("config.toml").exists()
+}
+
+/// The runs in a folder, by their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut runs = subfolders(folder)?;
+    runs.retain(|path| is_run(path));
+    Ok(runs)
+}
+
+/// The folders in a folder, by their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(CliError::io("read", folder))? {
+        let path = entry.map_err(CliError::io("read", folder))?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// Whether a trainer holds the run's lock.
+pub fn is_locked(run: &Path) -> bool {
+    let Ok(lock) = File::open(run.join("lock")) else {
+        return false;
+    };
+    matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
+}
+
+/// What grows with the steps, between the steps at which it is known; beyond them in proportion.
+fn at(known: impl Iterator<Item = (usize, f64)>, step: usize) -> Option<f64> {
+    let mut below: Option<(usize, f64)> = None;
+    for (there, value) in known {
+        if there == step {
+            return Some(value);
+        }
+        if there > step {
+            let (from, start) = below.unwrap_or((0, 0.0));
+            let share = (step - from) as f64 / (there - from) as f64;
+            return Some(start + share * (value - start));
+        }
+        below = Some((there, value));
+    }
+    below.map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(step: usize, loss: f64) -> Event {
+        Event::Step {
+            step,
+            tokens: 100 * step as u64,
+            loss,
+            perplexity: loss.exp(),
+            gradient_norm: 1.0,
+            learning_rate: 1e-3,
+        }
+    }
+
+    fn pace(time: f64, step: usize) -> Event {
+        Event::Pace {
+            time,
+            step,
+            tokens_per_second: 10.0,
+            utilization: None,
+            memory_mib: None,
+            seconds_left: 0.0,
+        }
+    }
+
+    fn begun(time: f64, step: usize) -> Event {
+        Event::Begun {
+            time,
+            step,
+            steps: 4,
+            backend: "flex".into(),
+            version: "1".into(),
+            floor: (step == 0).then_some(0.5),
+        }
+    }
+
+    fn evaluation(step: usize, loss: f64) -> Event {
+        Event::Evaluation {
+            step,
+            loss,
+            perplexity: loss.exp(),
+            tokens: 10,
+        }
+    }
+
+    #[test]
+    fn a_resumed_run_is_one_run() {
+        let history = History::of([
+            begun(1000.0, 0),
+            step(1, 4.0),
+            pace(1010.0, 1),
+            evaluation(2, 3.5),
+            step(2, 3.0),
+            pace(1020.0, 2),
+            step(3, 2.0),
+            pace(1030.0, 3),
+            // It was killed, and went on from the checkpoint of step 2 much later.
+            begun(9000.0, 2),
+            step(3, 2.0),
+            pace(9011.0, 3),
+            evaluation(4, 1.5),
+            step(4, 1.0),
+            Event::Ended {
+                time: 9020.0,
+                step: 4,
+                how: Ending::Finished,
+            },
+        ]);
+        let steps: Vec<usize> = history.steps.iter().map(|point| point.step).collect();
+        assert_eq!(steps, [1, 2, 3, 4]);
+        assert_eq!(history.seconds_at(3), Some(31.0));
+        assert_eq!(history.tokens_at(4), Some(400.0));
+        assert_eq!(history.floor, Some(0.5));
+        let expected = Evaluated { step: 4, loss: 1.5 };
+        assert_eq!(history.best(), Some(expected));
+        assert_eq!(history.ended, Some(Ending::Finished));
+        let again = History::of([begun(1.0, 0), evaluation(1, f64::NAN)]);
+        assert_eq!((again.best(), again.ended), (None, None));
+    }
+
+    #[test]
+    fn between_known_steps_it_grows_evenly() {
+        let known = || [(10, 1.0), (20, 3.0)].into_iter();
+        assert_eq!(at(known(), 5), Some(0.5));
+        assert_eq!(at(known(), 15), Some(2.0));
+        assert_eq!(at(known(), 30), Some(3.0));
+        assert_eq!(at(std::iter::empty(), 3), None);
+    }
+
+    #[test]
+    fn a_held_lock_is_a_running_run() {
+        let run = tempfile::tempdir().expect("a folder");
+        let history = History::default();
+        assert_eq!(history.status(run.path()), Status::Stopped);
+        let lock = File::create(run.path().join("lock")).expect("a file");
+        assert_eq!(history.status(run.path()), Status::Stopped);
+        lock.lock().expect("a lock");
+        assert_eq!(history.status(run.path()), Status::Running);
+        lock.unlock().expect("unlocked");
+        assert_eq!(history.status(run.path()), Status::Stopped);
+    }
+}

@@ -1,0 +1,169 @@
+//! Runs as processes of their own, some at a time.
+
+use std::fs::OpenOptions;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use super::plan::Planned;
+use super::progress::Progress;
+use crate::error::CliError;
+use crate::run_history::{History, Status};
+
+/// What a run says, in its folder.
+const LOG: &str = "log.txt";
+/// Lines of it that are shown when it fails.
+const LINES: usize = 8;
+/// Between two looks at the runs.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// At its last step.
+    Finished,
+    /// Before it, as it was told to.
+    Stopped,
+    /// By an error; the last lines of its log.
+    Failed(String),
+}
+
+/// A run in progress.
+struct Running<'a> {
+    run: &'a Planned,
+    child: Child,
+}
+
+/// Whether a run has made its last step: a run that says how it ended, or one with a checkpoint of it.
+pub fn is_finished(run: &Planned) -> bool {
+    let Ok(history) = History::read(&run.folder) else {
+        return false;
+    };
+    let steps = run.config.train.steps;
+    match history.status(&run.folder) {
+        Status::Finished => true,
+        Status::Stopped => {
+            let checkpoint = format!("checkpoints/step-{steps:08}/manifest.json");
+            history.step() >= steps && run.folder.join(checkpoint).exists()
+        }
+        Status::Running | Status::Interrupted | Status::Failed => false,
+    }
+}
+
+/// Runs them in their order, `parallel` at a time, until they have all ended, and tells how each did, in the order in
+/// which they did. Each count of `asked` above what it was tells the runs in progress once to stop; no other is begun then.
+///
+/// # Errors
+/// A process cannot be started; those in progress are ended first.
+pub fn run_all<'a>(
+    runs: &[&'a Planned],
+    parallel: usize,
+    backend: &str,
+    asked: &AtomicUsize,
+    progress: &mut Progress,
+) -> Result<Vec<(&'a Planned, Ended)>, CliError> {
+    let mut waiting = runs.iter().copied();
+    let mut running: Vec<Running<'a>> = Vec::new();
+    let mut ended = Vec::new();
+    let mut told = 0;
+    let mut failure = None;
+    loop {
+        let stop = asked.load(Ordering::SeqCst);
+        while told < stop {
+            told += 1;
+            running.iter_mut().for_each(Running::stop);
+        }
+        while stop == 0 && failure.is_none() && running.len() < parallel {
+            let Some(run) = waiting.next() else { break };
+            match start(run, parallel, backend) {
+                Ok(child) => {
+                    progress.started(run);
+                    running.push(Running { run, child });
+                }
+                Err(error) => {
+                    running.iter_mut().for_each(Running::stop);
+                    failure = Some(error);
+                }
+            }
+        }
+        if running.is_empty() {
+            break;
+        }
+        thread::sleep(PAUSE);
+        let mut still = Vec::new();
+        for mut one in running {
+            progress.look(one.run);
+            match one.child.try_wait() {
+                Ok(None) => still.push(one),
+                Ok(Some(status)) => {
+                    let how = how(one.run, status.success());
+                    progress.ended(one.run, &how);
+                    ended.push((one.run, how));
+                }
+                Err(error) => {
+                    let how = Ended::Failed(format!("cannot wait for it: {error}"));
+                    ended.push((one.run, how));
+                }
+            }
+        }
+        running = still;
+    }
+    match failure {
+        None => Ok(ended),
+        Some(error) => Err(error),
+    }
+}
+
+/// Starts a run's process, in a group of its own so that a terminal's Ctrl-C comes by this program alone, once.
+fn start(run: &Planned, parallel: usize, backend: &str) -> Result<Child, CliError> {
+    let program = env::current_exe()
+        .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
+    let arguments = run.arguments(backend);
+    fs::create_dir_all(&run.folder).map_err(CliError::io("create", &run.folder))?;
+    let path = run.folder.join(LOG);
+    let log = OpenOptions::new().create(true).append(true).open(&path);
+    let log = log.map_err(CliError::io("write", &path))?;
+    let errors = log.try_clone().map_err(CliError::io("write", &path))?;
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    command.stdin(Stdio::null()).stdout(log).stderr(errors);
+    if parallel > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        command.env("RAYON_NUM_THREADS", (cores / parallel).max(1).to_string());
+    }
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.spawn().map_err(CliError::io("start", &program))
+}
+
+impl Running<'_> {
+    /// Asks it to stop with a checkpoint; asked again, it stops at once.
+    fn stop(&mut self) {
+        // One that has just ended cannot be told, and need not be.
+        #[cfg(unix)]
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::INT,
+        );
+        // Elsewhere a console's Ctrl-C comes by all of its programs.
+    }
+}
+
+fn how(run: &Planned, succeeded: bool) -> Ended {
+    if !succeeded {
+        return Ended::Failed(last_lines(run));
+    }
+    match is_finished(run) {
+        true => Ended::Finished,
+        false => Ended::Stopped,
+    }
+}
+
+fn last_lines(run: &Planned) -> String {
+    let bytes = fs::read(run.folder.join(LOG)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.iter().map(|line| format!("  {line}\n")).collect()
+}

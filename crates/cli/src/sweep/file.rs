@@ -1,0 +1,197 @@
+//! A sweep as it is written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::error::CliError;
+
+/// Settings by their keys, such as `train.steps`.
+pub type Settings = Vec<(String, Value)>;
+
+/// A sweep, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepFile {
+    /// The preset of all runs.
+    pub preset: Option<String>,
+    /// A configuration over it.
+    pub config: Option<PathBuf>,
+    /// The dataset; none for the built-in tales.
+    pub data: Option<PathBuf>,
+    /// What is set for all runs.
+    pub common: Settings,
+    /// What each run has of its own: every combination of the grid, for each entry of the list.
+    pub runs: Vec<Settings>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    preset: Option<String>,
+    config: Option<PathBuf>,
+    data: Option<PathBuf>,
+    #[serde(default)]
+    set: Table,
+    #[serde(default)]
+    grid: Table,
+    #[serde(default)]
+    list: Vec<Table>,
+}
+
+impl SweepFile {
+    /// Reads a sweep.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says nothing that can be run.
+    pub fn read(path: &Path) -> Result<Self, CliError> {
+        let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+        Self::parse(&text).map_err(|error| error.within(&path.display().to_string()))
+    }
+
+    fn parse(text: &str) -> Result<Self, CliError> {
+        let written: Written = toml::from_str(text).map_err(|error| {
+            let reason = error.to_string();
+            CliError::usage(reason.trim_end().to_owned())
+                .hint("it has preset, config, data, [set], [grid] and [[list]]; see the README")
+        })?;
+        let mut grid = Vec::new();
+        arrays("", written.grid, &mut grid)?;
+        if grid.is_empty() && written.list.is_empty() {
+            return Err(CliError::usage("it varies nothing")
+                .hint("add a table [grid] such as: \"train.seed\" = [1, 2, 3]"));
+        }
+        let mut runs: Vec<Settings> = written.list.into_iter().map(settings).collect();
+        if runs.is_empty() {
+            runs.push(Settings::new());
+        }
+        for (key, values) in grid {
+            let with = |run: &Settings| {
+                let with = |value: &Value| {
+                    let mut run = run.clone();
+                    run.push((key.clone(), value.clone()));
+                    run
+                };
+                values.iter().map(with).collect::<Vec<_>>()
+            };
+            runs = runs.iter().flat_map(with).collect();
+        }
+        Ok(Self {
+            preset: written.preset,
+            config: written.config,
+            data: written.data,
+            common: settings(written.set),
+            runs,
+        })
+    }
+}
+
+/// A table's settings: `"train.steps" = 1`, or `train.steps = 1`, which TOML takes for a table within.
+fn settings(table: Table) -> Settings {
+    let mut settings = Settings::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) if !key.contains('.') => {
+                let inner = inner.into_iter();
+                settings.extend(inner.map(|(name, value)| (format!("{key}.{name}"), value)));
+            }
+            value => settings.push((key, value)),
+        }
+    }
+    settings
+}
+
+/// A grid's keys with their values.
+fn arrays(
+    within: &str,
+    table: Table,
+    found: &mut Vec<(String, Vec<Value>)>,
+) -> Result<(), CliError> {
+    for (key, value) in table {
+        let key = match within {
+            "" => key,
+            within => format!("{within}.{key}"),
+        };
+        match value {
+            Value::Array(values) if values.is_empty() => {
+                return Err(CliError::usage(format!("grid: {key} has no values")));
+            }
+            Value::Array(values) => found.push((key, values)),
+            Value::Table(inner) if !inner.is_empty() => arrays(&key, inner, found)?,
+            other => {
+                return Err(CliError::usage(format!(
+                    "grid: {key} = {other}: must be a list of values"
+                ))
+                .hint("what is the same for all runs belongs in [set]"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> SweepFile {
+        SweepFile::parse(text).expect("a sweep")
+    }
+
+    fn refused(text: &str) -> String {
+        format!("{:?}", SweepFile::parse(text).expect_err("no sweep"))
+    }
+
+    fn shown(runs: &[Settings]) -> Vec<String> {
+        let one = |run: &Settings| {
+            let parts = run.iter().map(|(key, value)| format!("{key}={value}"));
+            parts.collect::<Vec<_>>().join(" ")
+        };
+        runs.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_grid_is_every_combination() {
+        let file = parsed("[grid]\n\"train.seed\" = [1, 2]\ntrain.learning_rate = [1e-3, 3e-3]\n");
+        assert_eq!(
+            shown(&file.runs),
+            [
+                "train.learning_rate=0.001 train.seed=1",
+                "train.learning_rate=0.001 train.seed=2",
+                "train.learning_rate=0.003 train.seed=1",
+                "train.learning_rate=0.003 train.seed=2",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_is_its_entries_for_each_of_the_grid() {
+        let file = parsed(
+            "[set]\ntrain.steps = 5\n\"model.norm\" = { kind = \"rms\", epsilon = 1e-5 }\n\
+             [grid]\ntrain.seed = [1, 2]\n[[list]]\n\"model.d_model\" = 8\n[[list]]\nmodel.n_layers = 2\n",
+        );
+        assert_eq!(
+            shown(&file.runs),
+            [
+                "model.d_model=8 train.seed=1",
+                "model.d_model=8 train.seed=2",
+                "model.n_layers=2 train.seed=1",
+                "model.n_layers=2 train.seed=2",
+            ]
+        );
+        assert_eq!(file.common.len(), 2);
+        assert!(
+            file.common
+                .contains(&("train.steps".into(), Value::Integer(5)))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_named() {
+        assert!(refused("preset = \"x\"").contains("varies nothing"));
+        assert!(refused("[grid]\n\"train.seed\" = []").contains("train.seed has no values"));
+        assert!(refused("[grid]\ntrain.seed = 3").contains("train.seed = 3: must be a list"));
+        assert!(refused("gird = 3").contains("unknown field `gird`"));
+        assert!(refused("[grid").contains("TOML parse error"));
+    }
+}

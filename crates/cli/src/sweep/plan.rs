@@ -1,0 +1,241 @@
+//! The runs of a sweep: their names, configurations and command lines.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::Dataset;
+use emberlm_model::DecoderConfig;
+use emberlm_trainer::RunConfig;
+use emberlm_trainer::run::resolve_model;
+use toml::Value;
+
+use super::file::{Settings, SweepFile};
+use crate::error::CliError;
+use crate::{presets, run_config};
+
+/// The key that runs of one configuration differ in.
+pub const SEED: &str = "train.seed";
+
+/// All runs of a sweep.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The runs, in the order of the file.
+    pub runs: Vec<Planned>,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its folder's name: what it has of its own.
+    pub name: String,
+    /// The name of its configuration, which runs of other seeds share.
+    pub configuration: String,
+    /// What it has of its own.
+    pub settings: Settings,
+    /// Everything that it is told, as written: with the dataset's vocabulary still open.
+    pub config: RunConfig,
+    /// Its folder.
+    pub folder: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Plan {
+    /// The runs of a file, each checked as far as it can be before it is run.
+    ///
+    /// # Errors
+    /// A run that cannot be, or two that are the same.
+    pub fn new(file: &SweepFile, out: &Path, backend: &str) -> Result<Self, CliError> {
+        let mut datasets = HashMap::new();
+        let mut runs: Vec<Planned> = Vec::new();
+        for own in &file.runs {
+            let name = name(own);
+            let within = |error: CliError| error.within(&format!("run {name}"));
+            let config = resolved(file, own).map_err(within)?;
+            check(config.clone(), &mut datasets).map_err(within)?;
+            if runs.iter().any(|run| run.name == name) {
+                return Err(CliError::usage(format!("there are two runs {name}"))
+                    .hint("each value of a grid, and each entry of a list, must be another"));
+            }
+            let folder = out.join(&name);
+            runs.push(Planned {
+                arguments: arguments(file, own, &folder, backend),
+                configuration: configuration(own),
+                settings: own.clone(),
+                name,
+                config,
+                folder,
+            });
+        }
+        Ok(Self { runs })
+    }
+}
+
+impl Planned {
+    /// The program's arguments that begin it, or go on with it.
+    pub fn arguments(&self, backend: &str) -> Vec<OsString> {
+        // A run has its configuration before anything else.
+        if !self.folder.join("config.toml").exists() {
+            return self.arguments.clone();
+        }
+        let mut words: Vec<OsString> = vec!["train".into(), "--resume".into()];
+        words.push(self.folder.clone().into());
+        words.extend(["--renderer", "plain", "--backend", backend].map(OsString::from));
+        words
+    }
+}
+
+fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["train".into()];
+    let mut option = |name: &str, value: OsString| {
+        words.push(name.into());
+        words.push(value);
+    };
+    if let Some(preset) = &file.preset {
+        option("--preset", preset.into());
+    }
+    if let Some(config) = &file.config {
+        option("--config", config.into());
+    }
+    if let Some(data) = &file.data {
+        option("--data", data.into());
+    }
+    for setting in file.common.iter().chain(own) {
+        option("--set", as_argument(setting).into());
+    }
+    option("--out", folder.into());
+    option("--renderer", "plain".into());
+    option("--backend", backend.into());
+    words
+}
+
+fn as_argument((key, value): &(String, Value)) -> String {
+    format!("{key}={value}")
+}
+
+/// The configuration of a run, by the same layers as `emberlm train` has.
+fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
+    let base = presets::run(file.preset.as_deref().unwrap_or(presets::DEFAULT))?;
+    let settings: Vec<String> = file.common.iter().chain(own).map(as_argument).collect();
+    let mut config = run_config::layered(base, file.config.as_deref(), &settings)?;
+    if let Some(data) = &file.data {
+        config.data.dataset.clone_from(data);
+    }
+    Ok(config)
+}
+
+/// What can be known to be wrong before the run.
+fn check(mut config: RunConfig, datasets: &mut HashMap<PathBuf, Dataset>) -> Result<(), CliError> {
+    config.train.check()?;
+    let path = config.data.dataset.clone();
+    let model = if path.as_os_str().is_empty() {
+        if config.model.vocab_size == 0 {
+            // The tales' own is not known before they are made; any will do to check the rest.
+            config.model.vocab_size = 256;
+        }
+        DecoderConfig::try_from(config.model)?
+    } else {
+        if !datasets.contains_key(&path) {
+            datasets.insert(path.clone(), Dataset::open(&path)?);
+        }
+        match datasets.get(&path) {
+            Some(dataset) => resolve_model(&mut config, dataset)?,
+            None => DecoderConfig::try_from(config.model)?,
+        }
+    };
+    config.train.sequence_tokens(model.seq_len)?;
+    Ok(())
+}
+
+/// A run's name: safe in any file system, and the same whatever other runs there are.
+fn name(own: &Settings) -> String {
+    let parts: Vec<String> = own.iter().map(part).collect();
+    shortened(&parts.join(","))
+}
+
+/// The name of a run's configuration: without its seed.
+fn configuration(own: &Settings) -> String {
+    let others = own.iter().filter(|(key, _)| key != SEED).cloned();
+    let name = name(&others.collect());
+    match name.is_empty() {
+        true => "all".to_owned(),
+        false => name,
+    }
+}
+
+fn part((key, value): &(String, Value)) -> String {
+    let key = key.strip_prefix("train.").unwrap_or(key);
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let written = format!("{key}={text}");
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._+-=".contains(c);
+    match written.chars().all(safe) {
+        true => written,
+        // What was another before must be another still.
+        false => format!(
+            "{}-{:08x}",
+            written.replace(|c| !safe(c), "-"),
+            hash(&written)
+        ),
+    }
+}
+
+/// The longest name: file systems have 255 bytes, terminals fewer.
+const LONGEST: usize = 120;
+
+fn shortened(name: &str) -> String {
+    match name.len() {
+        ..=LONGEST => name.to_owned(),
+        // All of it is ASCII by now.
+        _ => format!("{}-{:08x}", &name[..LONGEST - 9], hash(name)),
+    }
+}
+
+/// FNV-1a, which stays the same from version to version.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(settings: &[(&str, Value)]) -> Settings {
+        let one = |(key, value): &(&str, Value)| ((*key).to_owned(), value.clone());
+        settings.iter().map(one).collect()
+    }
+
+    #[test]
+    fn names_are_values_and_safe() {
+        let seed = ("train.seed", Value::Integer(2));
+        let rate = ("train.learning_rate", Value::Float(1e-3));
+        let run = own(&[rate.clone(), seed.clone()]);
+        assert_eq!(name(&run), "learning_rate=0.001,seed=2");
+        assert_eq!(configuration(&run), "learning_rate=0.001");
+        assert_eq!(configuration(&own(&[seed])), "all");
+        let from = |path: &str| name(&own(&[("train.from", Value::String(path.into()))]));
+        for path in ["../a", "..-a", "a b", "ä", "con:", "x\0y", ""] {
+            let name = from(path);
+            let safe = |c: char| c.is_ascii_alphanumeric() || "._+-=,".contains(c);
+            assert!(
+                name.starts_with("from=") && name.chars().all(safe),
+                "{name}"
+            );
+        }
+        assert_ne!(from("../a"), from("..-a"));
+        assert!(from(&"long".repeat(100)).len() <= LONGEST);
+        assert_ne!(from(&"long".repeat(100)), from(&"long".repeat(101)));
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        // Of http://www.isthe.com/chongo/tech/comp/fnv, the 32-bit FNV-1a test vectors.
+        assert_eq!(hash(""), 0x811c_9dc5);
+        assert_eq!(hash("a"), 0xe40c_292c);
+        assert_eq!(hash("foobar"), 0xbf9c_f968);
+    }
+}

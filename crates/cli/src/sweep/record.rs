@@ -1,0 +1,143 @@
+//! What a sweep's folder is of: a file that was changed since must not mix its runs with others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_trainer::RunConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::plan::Plan;
+use crate::error::CliError;
+
+const FILE: &str = "sweep.json";
+
+/// Every run that was planned in a folder, with its configuration.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    runs: BTreeMap<String, RunConfig>,
+}
+
+impl Record {
+    /// The record of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let run = plan.runs.iter();
+        Self {
+            runs: run
+                .map(|run| (run.name.clone(), run.config.clone()))
+                .collect(),
+        }
+    }
+
+    /// Checks that the folder holds no other sweep: the same runs, and perhaps more now.
+    ///
+    /// # Errors
+    /// A run is not there any more, or is another.
+    pub fn check(&self, folder: &Path) -> Result<(), CliError> {
+        let path = folder.join(FILE);
+        if !path.exists() {
+            return Ok(());
+        }
+        let text = fs::read_to_string(&path).map_err(CliError::io("read", &path))?;
+        let before: Self = serde_json::from_str(&text).map_err(|error| {
+            CliError::new(format!(
+                "{} is no record of a sweep: {error}",
+                path.display()
+            ))
+            .hint("choose another --out")
+        })?;
+        match before.differs(self) {
+            None => Ok(()),
+            Some(how) => Err(CliError::new(format!(
+                "{} holds another sweep: {how}",
+                folder.display()
+            ))
+            .hint("choose another --out; runs may be added, but not changed")),
+        }
+    }
+
+    /// Writes it, whole or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), CliError> {
+        let path = folder.join(FILE);
+        let text = serde_json::to_string_pretty(self).map_err(|error| {
+            CliError::new(format!("the sweep cannot be written as JSON: {error}"))
+        })?;
+        let aside: PathBuf = folder.join(format!(".{FILE}.partial"));
+        fs::write(&aside, text).map_err(CliError::io("write", &aside))?;
+        fs::rename(&aside, &path).map_err(CliError::io("write", &path))
+    }
+
+    /// The first thing that is not as it was.
+    fn differs(&self, now: &Self) -> Option<String> {
+        self.runs.iter().find_map(|(name, before)| {
+            let Some(now) = now.runs.get(name) else {
+                return Some(format!("its run {name} is not in the file any more"));
+            };
+            let (before, now) = (serde_json::to_value(before), serde_json::to_value(now));
+            let change = change("", &before.ok()?, &now.ok()?)?;
+            Some(format!("in its run {name}, {change}"))
+        })
+    }
+}
+
+/// The first key whose value is another, with both.
+fn change(key: &str, before: &Value, now: &Value) -> Option<String> {
+    let (Value::Object(old), Value::Object(new)) = (before, now) else {
+        return (before != now).then(|| format!("{key} was {before} and is {now}"));
+    };
+    let keys = old
+        .keys()
+        .chain(new.keys().filter(|key| !old.contains_key(*key)));
+    keys.into_iter().find_map(|inner| {
+        let of = |table: &serde_json::Map<String, Value>| table.get(inner).cloned();
+        let (before, now) = (of(old).unwrap_or_default(), of(new).unwrap_or_default());
+        let key = match key {
+            "" => inner.clone(),
+            key => format!("{key}.{inner}"),
+        };
+        change(&key, &before, &now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    fn record(runs: &[(&str, usize)]) -> Record {
+        let run = |&(name, steps): &(&str, usize)| {
+            let mut config = presets::run("char-nano").expect("a preset");
+            config.train.steps = steps;
+            (name.to_owned(), config)
+        };
+        Record {
+            runs: runs.iter().map(run).collect(),
+        }
+    }
+
+    #[test]
+    fn runs_may_be_added_but_not_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = record(&[("a", 10), ("b", 10)]);
+        assert!(first.check(folder.path()).is_ok());
+        first.write(folder.path()).expect("written");
+        let more = record(&[("a", 10), ("b", 10), ("c", 10)]);
+        assert!(first.check(folder.path()).is_ok() && more.check(folder.path()).is_ok());
+        for (other, expected) in [
+            (record(&[("a", 10)]), "run b is not in the file any more"),
+            (
+                record(&[("a", 10), ("b", 20)]),
+                "in its run b, train.steps was 10 and is 20",
+            ),
+        ] {
+            let error = format!("{:?}", other.check(folder.path()).expect_err("another"));
+            assert!(error.contains(expected), "{error}");
+        }
+        fs::write(folder.path().join(FILE), "{").expect("written");
+        assert!(first.check(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The runs of a sweep by their configurations, each over its seeds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toml::Value;
+
+use super::children::is_finished;
+use super::plan::{Plan, Planned};
+use super::statistics::Estimate;
+use crate::output::{Align, Table};
+use crate::plot::{Estimated, Intervals};
+use crate::run_history::{Evaluated, History};
+
+/// What came of a sweep.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// From the lowest last validation loss to the highest; then those without one.
+    pub configurations: Vec<Configuration>,
+}
+
+/// Runs that differ in their seeds alone.
+#[derive(Debug, Serialize)]
+pub struct Configuration {
+    /// Its name.
+    pub name: String,
+    /// What it has of its own.
+    pub settings: BTreeMap<String, Value>,
+    /// Over the finished runs: the validation loss at the end.
+    pub validation_loss: Option<Estimate>,
+    /// Over the finished runs: the lowest validation loss on the way.
+    pub lowest_validation_loss: Option<Estimate>,
+    /// Its runs.
+    pub runs: Vec<RunResult>,
+}
+
+/// What came of a run.
+#[derive(Debug, Serialize)]
+pub struct RunResult {
+    /// Its folder's name.
+    pub name: String,
+    /// Whether it made its last step.
+    pub finished: bool,
+    /// Its last validation loss.
+    pub validation_loss: Option<f64>,
+    /// Its lowest.
+    pub lowest_validation_loss: Option<f64>,
+    /// At which step.
+    pub lowest_step: Option<usize>,
+}
+
+impl Summary {
+    /// What came of a plan so far.
+    pub fn of(plan: &Plan) -> Self {
+        let mut configurations: Vec<Configuration> = Vec::new();
+        for run in &plan.runs {
+            let result = RunResult::of(run);
+            let known = |one: &&mut Configuration| one.name == run.configuration;
+            match configurations.iter_mut().find(known) {
+                Some(configuration) => configuration.runs.push(result),
+                None => configurations.push(Configuration {
+                    name: run.configuration.clone(),
+                    settings: own(run),
+                    validation_loss: None,
+                    lowest_validation_loss: None,
+                    runs: vec![result],
+                }),
+            }
+        }
+        for configuration in &mut configurations {
+            configuration.estimate();
+        }
+        let key = |one: &Configuration| one.validation_loss.map_or(f64::INFINITY, |e| e.mean);
+        configurations.sort_by(|a, b| key(a).total_cmp(&key(b)));
+        Self { configurations }
+    }
+
+    /// The table's headings.
+    pub const HEADINGS: [&'static str; 4] = ["configuration", "runs", "validation loss", "lowest"];
+
+    /// The table's rows.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let row = |one: &Configuration| {
+            let finished = one.runs.iter().filter(|run| run.finished).count();
+            let runs = match (finished, one.runs.len()) {
+                (finished, all) if finished == all => all.to_string(),
+                (finished, all) => format!("{finished} of {all}"),
+            };
+            vec![
+                one.name.clone(),
+                runs,
+                shown(one.validation_loss),
+                shown(one.lowest_validation_loss),
+            ]
+        };
+        self.configurations.iter().map(row).collect()
+    }
+
+    /// The table.
+    pub fn table(&self) -> String {
+        let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Right]);
+        table.row(Self::HEADINGS);
+        for row in self.rows() {
+            table.row(row);
+        }
+        table.render()
+    }
+
+    /// The picture of it; none where no run was validated.
+    pub fn picture(&self, title: &str) -> Option<Intervals> {
+        let row = |one: &Configuration| {
+            let last = one.validation_loss.filter(|last| last.mean.is_finite())?;
+            let finished = one.runs.iter().filter(|run| run.finished);
+            Some(Estimated {
+                name: one.name.clone(),
+                values: finished.filter_map(|run| run.validation_loss).collect(),
+                mean: last.mean,
+                half_width: last.half_width,
+                lowest: one.lowest_validation_loss?.mean,
+                text: shown(Some(last)),
+            })
+        };
+        let rows: Vec<_> = self.configurations.iter().filter_map(row).collect();
+        (!rows.is_empty()).then(|| Intervals {
+            title: title.to_owned(),
+            rows,
+        })
+    }
+}
+
+impl Configuration {
+    fn estimate(&mut self) {
+        let of = |value: fn(&RunResult) -> Option<f64>| {
+            let finished = self.runs.iter().filter(|run| run.finished);
+            Estimate::of(&finished.filter_map(value).collect::<Vec<_>>())
+        };
+        let last = of(|run| run.validation_loss);
+        let lowest = of(|run| run.lowest_validation_loss);
+        (self.validation_loss, self.lowest_validation_loss) = (last, lowest);
+    }
+}
+
+impl RunResult {
+    fn of(run: &Planned) -> Self {
+        let history = History::read(&run.folder).unwrap_or_default();
+        let loss = |evaluated: Option<Evaluated>| evaluated.map(|found| found.loss);
+        Self {
+            name: run.name.clone(),
+            finished: is_finished(run),
+            validation_loss: loss(history.last_evaluation()),
+            lowest_validation_loss: loss(history.best()),
+            lowest_step: history.best().map(|best| best.step),
+        }
+    }
+}
+
+/// What a run's configuration has of its own.
+fn own(run: &Planned) -> BTreeMap<String, Value> {
+    let settings = run
+        .settings
+        .iter()
+        .filter(|(key, _)| key != super::plan::SEED);
+    settings.cloned().collect()
+}
+
+fn shown(estimate: Option<Estimate>) -> String {
+    match estimate {
+        None => "-".to_owned(),
+        Some(Estimate {
+            mean,
+            half_width: Some(half),
+            ..
+        }) => format!("{mean:.4} ± {half:.4}"),
+        Some(Estimate { mean, .. }) => format!("{mean:.4}"),
+    }
+}

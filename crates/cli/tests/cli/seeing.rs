@@ -1,0 +1,286 @@
+//! `emberlm plot` and `emberlm runs`: pictures and lists of runs, of whatever their events hold.
+
+use std::fs::{self, File};
+
+use serde_json::{Value, json};
+
+use super::support::Sandbox;
+
+impl Sandbox {
+    /// A run of so many steps: its loss goes from 4 by a half each step, but never below `floor`.
+    fn write_history(&self, run: &str, steps: usize, floor: Option<f64>, end: Option<&str>) {
+        let mut text = String::new();
+        let mut add = |event: Value| text += &format!("{event}\n");
+        add(
+            json!({"event": "begun", "time": 1000.0, "step": 0, "steps": 40, "backend": "flex",
+            "version": "0.1.0", "floor": floor}),
+        );
+        for step in 1..=steps {
+            let loss = floor.unwrap_or(0.0) + 4.0 * 0.9f64.powi(step as i32);
+            add(
+                json!({"event": "step", "step": step, "tokens": 1024 * step, "loss": loss,
+                "perplexity": loss.exp(), "gradient_norm": 1.0, "learning_rate": 1e-3}),
+            );
+            add(
+                json!({"event": "pace", "time": 1000.0 + step as f64, "step": step,
+                "tokens_per_second": 1024.0, "utilization": null, "memory_mib": 100, "seconds_left": 1.0}),
+            );
+            if step % 5 == 0 {
+                add(
+                    json!({"event": "evaluation", "step": step, "loss": loss + 0.1,
+                    "perplexity": (loss + 0.1).exp(), "tokens": 100}),
+                );
+            }
+        }
+        if let Some(how) = end {
+            add(json!({"event": "ended", "time": 2000.0, "step": steps, "how": how}));
+        }
+        self.write(&format!("{run}/events.jsonl"), text);
+    }
+
+    fn append(&self, run: &str, line: &str) {
+        let path = self.path(run).join("events.jsonl");
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(path, before + line).unwrap();
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+/// A PNG file's width and height, and how many of its pixels have a colour.
+fn pixels(sandbox: &Sandbox, name: &str, colour: [u8; 3]) -> (u32, u32, usize) {
+    let file = fs::read(sandbox.path(name)).unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(file))
+        .read_info()
+        .unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let frame = reader.next_frame(&mut pixels).unwrap();
+    let count = pixels.chunks(3).filter(|pixel| *pixel == colour).count();
+    (frame.width, frame.height, count)
+}
+
+#[test]
+fn runs_are_compared_in_a_picture() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("a", 40, Some(0.5), None);
+    sandbox.write_history("b", 20, None, None);
+    assert_eq!(sandbox.words("plot a b --out p.svg").ok(), "");
+    let svg = sandbox.text("p.svg");
+    let words = [
+        "Loss, nats per token",
+        "floor 0.5000",
+        "steps",
+        "validation loss",
+        "lowest",
+    ];
+    for word in words
+        .into_iter()
+        .chain(["\na\n", "\nb\n", "#0072B2", "#E69F00"])
+    {
+        assert!(svg.contains(word), "{word}: {svg}");
+    }
+    // 0.5 + 4 * 0.9^40 + 0.1, and 4 * 0.9^20 + 0.1, by hand.
+    assert!(svg.contains("0.6591") && svg.contains("0.5863"), "{svg}");
+    sandbox.words("plot a b --out p.PNG --x tokens").ok();
+    let (width, height, blue) = pixels(&sandbox, "p.PNG", [0, 114, 178]);
+    assert!(
+        width == 1600 && height > 900 && blue > 2000,
+        "{width} {height} {blue}"
+    );
+    sandbox
+        .words("plot a b --out p.html --x time --y perplexity --log")
+        .ok();
+    let html = sandbox.text("p.html");
+    for word in [
+        "<!doctype html>",
+        "prefers-color-scheme: dark",
+        "<td>41k</td>",
+        "seconds of training",
+    ] {
+        assert!(html.contains(word), "{word}: {html}");
+    }
+    // Nothing is fetched or run.
+    for word in ["<script", "http-equiv", "src=", "@import", "<link"] {
+        assert!(!html.contains(word), "{word}");
+    }
+    for y in ["learning_rate", "gradient_norm", "tokens_per_second"] {
+        sandbox.words(&format!("plot a --out {y}.svg --y {y}")).ok();
+    }
+}
+
+#[test]
+fn a_folder_stands_for_its_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("runs/one", 10, None, None);
+    sandbox.write_history("runs/two", 10, None, None);
+    sandbox.words("plot runs --out p.svg").ok();
+    let svg = sandbox.text("p.svg");
+    assert!(svg.contains("\none\n") && svg.contains("\ntwo\n"), "{svg}");
+}
+
+#[test]
+fn names_that_are_equal_are_paths_and_names_are_no_code() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("x/run", 10, None, None);
+    sandbox.write_history("y/run", 10, None, None);
+    sandbox.write_history("<b>&'\"", 10, None, None);
+    sandbox.words("plot x/run y/run <b>&'\" --out p.html").ok();
+    let html = sandbox.text("p.html");
+    assert!(html.contains("x/run") && html.contains("y/run"), "{html}");
+    assert!(
+        html.contains("&lt;b&gt;&amp;") && !html.contains("<b>"),
+        "{html}"
+    );
+}
+
+#[test]
+fn odd_histories_are_drawn() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("one", 1, None, None);
+    sandbox.words("plot one --out one.png").ok();
+    sandbox.words("plot one --out one.png --log --x time").ok();
+    // Infinity and NaN are null in JSON; the last line is half written.
+    sandbox.write_history("odd", 30, None, None);
+    sandbox.append(
+        "odd",
+        "{\"event\":\"step\",\"step\":31,\"tokens\":31,\"loss\":800.0,\"perplexity\":null,\"gradient_norm\":null,\
+         \"learning_rate\":0.1}\n\
+         {\"event\":\"skipped\",\"step\":32,\"loss\":null,\"gradient_norm\":null,\"reason\":\"no number\"}\n\
+         {\"event\":\"evaluation\",\"step\":32,\"loss\":null,\"perplexity\":null,\"tokens\":5}\n{\"event\":\"st",
+    );
+    for y in ["loss", "perplexity", "gradient_norm"] {
+        sandbox
+            .words(&format!("plot odd one --y {y} --out {y}.svg"))
+            .ok();
+        assert!(sandbox.text(&format!("{y}.svg")).contains("skipped steps"));
+        assert!(!sandbox.text(&format!("{y}.svg")).contains("NaN"));
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn_is_said() {
+    let sandbox = Sandbox::new();
+    sandbox.write("folder/file", "");
+    sandbox.write("begun/config.toml", "");
+    sandbox.write("empty/events.jsonl", "");
+    sandbox.write("damaged/events.jsonl", "{\"event\":\"nothing\"}\n");
+    sandbox.write_history("run", 5, None, None);
+    insta::assert_snapshot!(sandbox.words("plot nowhere --out p.svg"), @r"
+    exit 1
+    --- stderr
+    error: there is no nowhere
+    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    ");
+    insta::assert_snapshot!(sandbox.words("plot folder --out p.svg"), @r"
+    exit 1
+    --- stderr
+    error: folder is no run: it has no events.jsonl
+    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    ");
+    insta::assert_snapshot!(sandbox.words("plot begun --out p.svg"), @r"
+    exit 1
+    --- stderr
+    error: the run begun has written no event yet
+    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    ");
+    insta::assert_snapshot!(sandbox.words("plot empty --out p.svg"), @r"
+    exit 1
+    --- stderr
+    error: empty has no logged step yet
+    hint: wait for its first line, or lower train.log_interval next time
+    ");
+    let damaged = sandbox.words("plot damaged --out p.svg");
+    assert_eq!(damaged.code, Some(1), "{damaged}");
+    assert!(damaged.stderr.contains("damaged/events.jsonl"), "{damaged}");
+    insta::assert_snapshot!(sandbox.words("plot run --out p.gif"), @r"
+    exit 2
+    --- stderr
+    error: invalid value 'p.gif' for '--out <FILE.html|.svg|.png>': it must end in .html, .svg or .png
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(sandbox.words("plot run --out no/p.svg"), @r"
+    exit 1
+    --- stderr
+    error: cannot write no/p.svg: No such file or directory (os error 2)
+    ");
+    assert_eq!(sandbox.words("plot --out p.svg").code, Some(2));
+    assert_eq!(
+        sandbox.words("plot run --out p.svg --y colour").code,
+        Some(2)
+    );
+    assert!(!sandbox.path("p.svg").exists());
+}
+
+#[test]
+fn a_list_says_where_runs_stand() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("runs/finished", 40, None, Some("finished"));
+    sandbox.write_history("runs/interrupted", 10, None, Some("interrupted"));
+    sandbox.write_history("runs/failed", 10, None, Some("failed"));
+    sandbox.write_history("runs/killed", 12, None, None);
+    sandbox.append("runs/killed", "{\"event\":\"step\",\"st");
+    sandbox.write_history("runs/sweep/inner", 3, None, Some("interrupted"));
+    sandbox.write("runs/new/config.toml", "[train]\nsteps = 7\n");
+    sandbox.write("runs/damaged/events.jsonl", "no event\n");
+    sandbox.write("runs/folder/file", "");
+    sandbox.write_history("runs/running", 5, None, Some("finished"));
+    let lock = File::create(sandbox.path("runs/running/lock")).unwrap();
+    lock.lock().unwrap();
+
+    let text = sandbox.words("runs").ok();
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let line = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name)).unwrap();
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(line("val. loss")[..3], ["run", "status", "step"]);
+    // 4 * 0.9^40, and 0.1 more.
+    assert_eq!(
+        line("finished")[..8],
+        [
+            "finished", "finished", "40/40", "41k", "0.0591", "0.1591", "40", "1.02k"
+        ]
+    );
+    assert_eq!(line("running ")[1], "running");
+    assert_eq!(line("killed")[1..3], ["stopped", "12/40"]);
+    assert_eq!(line("sweep/inner")[1], "interrupted");
+    assert_eq!(line("new")[1..4], ["stopped", "0/7", "-"]);
+    assert_eq!(line("damaged")[1], "unreadable");
+    assert_eq!(text.lines().count(), 9, "{text}");
+
+    let runs: Value = sandbox.words("runs runs --json").json();
+    let runs = runs.as_array().unwrap();
+    let times: Vec<f64> = runs
+        .iter()
+        .map(|run| run["time"].as_f64().unwrap())
+        .collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    let failed = runs.iter().find(|run| run["name"] == "failed").unwrap();
+    assert_eq!(failed["status"], "failed");
+    assert_eq!(failed["step"], 10);
+    assert_eq!(failed["time"], 2000.0);
+    assert_eq!(failed["best_step"], 10);
+}
+
+#[test]
+fn no_run_and_no_folder() {
+    let sandbox = Sandbox::new();
+    sandbox.write("folder/file", "");
+    let none = sandbox.words("runs folder");
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{none}");
+    assert_eq!(sandbox.words("runs folder --json").ok(), "[]\n");
+    insta::assert_snapshot!(sandbox.words("runs"), @r"
+    exit 1
+    --- stderr
+    error: there is no runs
+    hint: runs are made by `emberlm train`, in the folder runs where nothing is said
+    ");
+}

@@ -1,0 +1,327 @@
+//! `emberlm sweep`: many small runs as a user would start, stop and extend them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::{Ran, Sandbox};
+
+/// What every run of these tests has: a model that takes a moment.
+const TINY: &str = "data = \"data\"
+[set]
+\"model.d_model\" = 16
+\"model.n_layers\" = 1
+\"model.heads\" = 2
+\"model.kv_heads\" = 2
+\"model.seq_len\" = 16
+\"model.feed_forward.width\" = 32
+\"train.micro_batch\" = 2
+\"train.sample_tokens\" = 0
+\"train.steps\" = 3
+\"train.eval_interval\" = 1
+";
+
+impl Sandbox {
+    fn with_sweep(rest: &str) -> Self {
+        let sandbox = Self::new();
+        sandbox.write("text.txt", "a few words to learn from\n".repeat(30));
+        sandbox
+            .words("prepare text.txt --out data --tokenizer char")
+            .ok();
+        sandbox.write_sweep(rest);
+        sandbox
+    }
+
+    fn write_sweep(&self, rest: &str) {
+        self.write("rates.toml", format!("{TINY}{rest}"));
+    }
+
+    /// The validation losses of a run, in their order.
+    fn validation(&self, run: &str) -> Vec<f64> {
+        let text = fs::read_to_string(self.path(format!("runs/rates/{run}/events.jsonl"))).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        events
+            .filter(|event: &Value| event["event"] == "evaluation")
+            .map(|event| event["loss"].as_f64().unwrap())
+            .collect()
+    }
+}
+
+const GRID: &str = "[grid]
+\"train.learning_rate\" = [1e-3, 3e-3]
+\"train.seed\" = [1, 2]
+";
+
+#[track_caller]
+fn done(ran: Ran) -> Ran {
+    assert_eq!(ran.code, Some(0), "{ran}");
+    ran
+}
+
+#[test]
+fn a_grid_is_run_compared_and_extended() {
+    let sandbox = Sandbox::with_sweep(GRID);
+    let ran = done(sandbox.words("sweep rates.toml --json --parallel 2"));
+    let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let configurations = summary["configurations"].as_array().unwrap();
+    assert_eq!(configurations.len(), 2);
+    for configuration in configurations {
+        let name = configuration["name"].as_str().unwrap();
+        let rate = configuration["settings"]["train.learning_rate"]
+            .as_f64()
+            .unwrap();
+        assert_eq!(name, format!("learning_rate={rate}"));
+        let [a, b] = [1, 2].map(|seed| sandbox.validation(&format!("{name},seed={seed}")));
+        let last = [a[2], b[2]];
+        let lowest = [&a, &b].map(|losses| losses.iter().copied().fold(f64::INFINITY, f64::min));
+        for (field, [x, y]) in [
+            ("validation_loss", last),
+            ("lowest_validation_loss", lowest),
+        ] {
+            let near = |value: &Value, expected: f64| {
+                assert!(
+                    (value.as_f64().unwrap() - expected).abs() < 1e-9,
+                    "{field}: {configuration}"
+                );
+            };
+            let found = &configuration[field];
+            assert_eq!(found["count"], 2);
+            near(&found["mean"], (x + y) / 2.0);
+            // The table of Student's t has 12.706 for 0.975 at one degree of freedom; s / sqrt(2) is half the distance.
+            near(
+                &found["half_width"],
+                12.706_204_736_432_095 * (x - y).abs() / 2.0,
+            );
+        }
+    }
+    let means = configurations
+        .iter()
+        .map(|one| one["validation_loss"]["mean"].as_f64().unwrap());
+    assert!(means.is_sorted(), "{summary}");
+    for file in [
+        "sweep.svg",
+        "sweep.html",
+        "learning_rate=0.001,seed=1/log.txt",
+    ] {
+        let text = fs::read_to_string(sandbox.path("runs/rates").join(file)).unwrap();
+        assert!(!text.is_empty(), "{file}");
+    }
+
+    // Again: nothing is left to do.
+    let before = sandbox.validation("learning_rate=0.003,seed=2");
+    let again = done(sandbox.words("sweep rates.toml"));
+    assert!(!again.stderr.contains("started"), "{again}");
+    assert!(
+        again.stdout.contains("configuration") && again.stdout.contains(" ± "),
+        "{again}"
+    );
+    assert_eq!(sandbox.validation("learning_rate=0.003,seed=2"), before);
+
+    // More seeds: the new runs alone.
+    sandbox.write_sweep(&GRID.replace("[1, 2]", "[1, 2, 3]"));
+    assert_eq!(
+        sandbox
+            .words("sweep rates.toml --dry-run")
+            .ok()
+            .lines()
+            .count(),
+        2
+    );
+    let more = done(sandbox.words("sweep rates.toml"));
+    assert_eq!(more.stderr.matches("started").count(), 2, "{more}");
+    assert_eq!(
+        more.stderr.matches(" s, step 3/3 loss ").count(),
+        2,
+        "{more}"
+    );
+
+    // Another sweep in the same folder.
+    sandbox.write_sweep(&GRID.replace("[1, 2]", "[1]"));
+    insta::assert_snapshot!(sandbox.words("sweep rates.toml"), @r"
+    exit 1
+    --- stderr
+    error: runs/rates holds another sweep: its run learning_rate=0.001,seed=2 is not in the file any more
+    hint: choose another --out; runs may be added, but not changed
+    ");
+    sandbox.write(
+        "rates.toml",
+        format!("{TINY}{GRID}").replace("= 3\n", "= 4\n"),
+    );
+    let changed = sandbox.words("sweep rates.toml");
+    assert!(
+        changed.stderr.contains("train.steps was 3 and is 4"),
+        "{changed}"
+    );
+    assert_eq!(changed.code, Some(1));
+}
+
+#[test]
+fn a_dry_run_prints_commands_that_work() {
+    let sandbox = Sandbox::with_sweep(
+        "[[list]]\n\"model.norm.epsilon\" = 1e-6\n[[list]]\ntrain.beta1 = 0.8\n",
+    );
+    let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(
+        lines[1].contains(" --set train.beta1=0.8 --out out/beta1=0.8 "),
+        "{text}"
+    );
+    assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
+    done(sandbox.words(lines[1].strip_prefix("emberlm ").unwrap()));
+    // What was begun is gone on with.
+    sandbox.write("out/model.norm.epsilon=0.000001/config.toml", "");
+    let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
+    let expected =
+        "emberlm train --resume out/model.norm.epsilon=0.000001 --renderer plain --backend ";
+    assert!(
+        text.starts_with(expected) && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
+#[test]
+fn a_run_that_fails_is_reported_and_the_others_are_kept() {
+    let sandbox = Sandbox::with_sweep(
+        "[[list]]\n\"train.from\" = \"nowhere\"\n[[list]]\n\"train.seed\" = 5\n",
+    );
+    let ran = sandbox.words("sweep rates.toml");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    for part in [
+        "from=nowhere: failed",
+        "from=nowhere failed; runs/rates/from=nowhere/log.txt ends in",
+        "  error: ",
+        "error: 1 of 2 runs failed",
+        "hint: the same command tries them again",
+        "seed=5: finished",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {ran}");
+    }
+    assert!(ran.stdout.contains("\n  all "), "{ran}");
+    assert!(ran.stdout.contains("\n  from=nowhere   0 of 1 "), "{ran}");
+}
+
+#[test]
+fn nothing_begins_where_a_run_cannot_be() {
+    for (rest, code, expected) in [
+        (
+            "[grid]\n\"train.learning_rat\" = [1]\n",
+            2,
+            "unknown field `learning_rat`",
+        ),
+        (
+            "[grid]\n\"train.steps\" = [1, \"many\"]\n",
+            2,
+            "run steps=many: ",
+        ),
+        (
+            "[grid]\n\"train.micro_batch\" = [1, 0]\n",
+            1,
+            "run micro_batch=0: train.micro_batch = 0: must be at least 1",
+        ),
+        (
+            "[grid]\n\"model.heads\" = [2, 3]\n",
+            1,
+            "run model.heads=3: model.heads = 3: must divide",
+        ),
+        (
+            "[grid]\n\"train.seq_len\" = [99]\n",
+            1,
+            "train.seq_len = 99: must be at most",
+        ),
+        (
+            "[grid]\n\"train.seed\" = []\n",
+            2,
+            "rates.toml: grid: train.seed has no values",
+        ),
+        (
+            "[grid]\n\"train.seed\" = 1\n",
+            2,
+            "grid: train.seed = 1: must be a list",
+        ),
+        (
+            "[grid]\n\"train.seed\" = [1, 1]\n",
+            2,
+            "there are two runs seed=1",
+        ),
+        ("", 2, "it varies nothing"),
+        ("[gird]\n", 2, "unknown field `gird`"),
+    ] {
+        let sandbox = Sandbox::with_sweep(rest);
+        let ran = sandbox.words("sweep rates.toml");
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (Some(code), ""),
+            "{rest}{ran}"
+        );
+        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
+        assert!(ran.stderr.starts_with("error: rates.toml: "), "{ran}");
+        assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
+    }
+    let sandbox = Sandbox::with_sweep("[grid]\n\"train.seed\" = [1]\n");
+    let other = |from: &str, to: &str| {
+        let text = fs::read_to_string(sandbox.path("rates.toml")).unwrap();
+        sandbox.write("other.toml", text.replace(from, to));
+        let ran = sandbox.words("sweep other.toml");
+        assert_ne!(ran.code, Some(0), "{ran}");
+        ran.stderr
+    };
+    assert!(other("data = \"data\"", "data = \"nowhere\"").contains("nowhere"));
+    assert!(other("data = ", "preset = \"x\"\ndata = ").contains("unknown preset `x`"));
+    assert!(other("data = ", "config = \"x.toml\"\ndata = ").contains("cannot read x.toml"));
+    assert_eq!(sandbox.words("sweep nowhere.toml").code, Some(1));
+    assert_eq!(sandbox.words("sweep rates.toml --parallel 0").code, Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_the_runs_with_a_checkpoint() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    let sandbox = Sandbox::with_sweep("");
+    let long = TINY.replace("\"train.steps\" = 3", "\"train.steps\" = 1000000");
+    let long = long.replace(
+        "\"train.eval_interval\" = 1",
+        "\"train.eval_interval\" = 1000000",
+    );
+    sandbox.write(
+        "rates.toml",
+        format!("{long}[grid]\n\"train.seed\" = [1, 2, 3]\n"),
+    );
+    let mut command = sandbox.command(["sweep", "rates.toml", "--parallel", "2"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let events = |seed: u32| sandbox.path(format!("runs/rates/seed={seed}/events.jsonl"));
+    let begun =
+        |seed: u32| fs::read_to_string(events(seed)).is_ok_and(|text| text.contains("\"step\""));
+    let started = Instant::now();
+    while !(begun(1) && begun(2)) {
+        assert!(
+            started.elapsed() < Duration::from_secs(120),
+            "the runs do not begin"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("error: stopped with 0 of 3 runs finished"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("hint: the same command goes on"),
+        "{stderr}"
+    );
+    for seed in [1, 2] {
+        let checkpoints = fs::read_dir(sandbox.path(format!("runs/rates/seed={seed}/checkpoints")));
+        assert_eq!(checkpoints.unwrap().count(), 1);
+    }
+    assert!(!events(3).exists());
+}
