@@ -24,7 +24,12 @@ fn commands(readme: &str) -> Vec<String> {
 /// The README's sweep, so short that a test takes seconds.
 fn sweep(readme: &str) -> String {
     let block = readme.split("```toml\n").nth(1).unwrap();
-    let text = block.split("```").next().unwrap().replace("4096", "100");
+    let text = block
+        .split("```")
+        .next()
+        .unwrap()
+        .replace("4096", "100")
+        .replace("[5e-4, 2e-3, 8e-3]", "[5e-4]");
     assert!(text.contains("\"train.steps\" = 300\n"), "{text}");
     let short = "\"train.steps\" = 2\n\"train.sample_tokens\" = 0\n";
     text.replace("\"train.steps\" = 300\n", short)
