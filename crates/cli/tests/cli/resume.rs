@@ -345,3 +345,16 @@ fn a_run_that_diverges_names_its_last_good_checkpoint() {
     );
     assert_eq!(sandbox.events("run", "ended")[0]["how"], "failed");
 }
+
+#[test]
+fn files_for_tensorboard() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --out run --steps 4 --set train.checkpoint_interval=2";
+    trained(sandbox.train(&format!("{line} --tensorboard")));
+    let files = || fs::read_dir(sandbox.path("run/tensorboard")).unwrap().count();
+    assert_eq!(files(), 1);
+    trained(sandbox.words("train --resume run --steps 5 --tensorboard --renderer plain"));
+    assert_eq!(files(), 2);
+    trained(sandbox.train("--data data --out plain --steps 1"));
+    assert!(!sandbox.path("plain/tensorboard").exists());
+}
