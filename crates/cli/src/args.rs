@@ -14,6 +14,7 @@ use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::export::parse_size;
+use crate::commands::fit_step::FitStepArgs;
 use crate::commands::train::TrainArgs;
 
 /// Train, evaluate and sample GPT-class language models
@@ -46,6 +47,9 @@ pub enum Command {
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
+    /// Measure the memory of training steps (what `emberlm fit` runs)
+    #[command(hide = true)]
+    FitStep(FitStepArgs),
     /// Measure training speed (what `cargo xtask bench train` runs)
     #[command(hide = true)]
     BenchTrain(BenchTrainArgs),

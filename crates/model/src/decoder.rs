@@ -118,8 +118,13 @@ impl<B: Backend> Decoder<B> {
 
     /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
     pub fn loss_sum(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        let [batch, seq] = tokens.dims();
         let hidden = self.hidden(tokens, None);
+        self.loss_sum_of(hidden, targets)
+    }
+
+    /// [`Decoder::loss_sum`] from the states before the head, `[batch, seq, d_model]`.
+    pub fn loss_sum_of(&self, hidden: Tensor<B, 3>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+        let [batch, seq, _] = hidden.dims();
         let targets = targets.reshape([batch * seq]); // [tokens]
         if self.config.head.soft_cap > 0.0 {
             let logits = self.logits(hidden);
@@ -160,7 +165,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
+    pub(crate) fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
         let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
@@ -203,6 +208,10 @@ impl<B: Backend> Decoder<B> {
             logits
         };
         logits.reshape([batch, seq, self.config.vocab_size])
+    }
+
+    pub(crate) fn rotary(&self) -> Option<&RotaryTable<B>> {
+        self.rotary.as_ref()
     }
 
     fn head_weight(&self) -> Tensor<B, 2> {

@@ -2,7 +2,7 @@
 //!
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
-//! `position`s and linear attention's `features`) and projects; [`kv_cache`] lets it go on where it stopped; [`count`]
+//! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go on where it stopped; [`count`]
 //! says how large it is; [`weights`] reads and writes it; [`families`] are the published models, one declarative file
 //! each, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -26,6 +26,7 @@ mod linear;
 mod norm;
 mod position;
 mod reconfigure;
+pub mod training;
 pub mod weights;
 
 pub use checked::DecoderConfig;
@@ -35,3 +36,4 @@ pub use emberlm_kernels::{Activation, RotaryLayout};
 pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;
+pub use training::TrainingPass;

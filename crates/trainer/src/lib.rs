@@ -16,6 +16,7 @@ pub mod error;
 pub mod evaluate;
 pub mod events;
 mod loader;
+pub mod memory;
 mod metrics;
 pub mod optimizer;
 pub mod plain;

@@ -7,7 +7,7 @@ use burn::tensor::{ElementConversion, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::Decoder;
+use emberlm_model::{Decoder, TrainingPass};
 
 use crate::metrics::Figures;
 
@@ -40,11 +40,11 @@ impl<B: TrainingBackend> Trainee<B> {
         &self,
         batch: TokenBatch<B>,
         divisor: usize,
+        pass: TrainingPass,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
-        let loss = self.decoder.loss_sum(batch.tokens, batch.targets) / divisor as f64;
-        let value = loss.clone().inner();
-        let grads = GradientsParams::from_grads(loss.backward(), self);
-        (value, grads)
+        let loss = |hidden| self.decoder.loss_sum_of(hidden, batch.targets) / divisor as f64;
+        let (value, grads) = self.decoder.gradients(batch.tokens, pass, loss);
+        (value, GradientsParams::from_grads(grads, self))
     }
 }
 
@@ -56,7 +56,7 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
 
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.count();
-        let (loss, grads) = self.loss_and_gradients(batch, count);
+        let (loss, grads) = self.loss_and_gradients(batch, count, TrainingPass::default());
         let item = Figures::of_loss(loss.into_scalar().elem());
         TrainOutput { grads, item }
     }

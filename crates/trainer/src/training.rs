@@ -16,6 +16,7 @@ use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{ElementConversion, Tensor};
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::TrainingPass;
 
 use crate::checkpoint::{self, Best, Contents, State};
 use crate::clip::{clip_factor, global_norm};
@@ -126,8 +127,10 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let config = &self.strategy.config;
         let rate = learning_rate(config, self.progressed.step);
         let tokens: usize = micro_batches.iter().map(TokenBatch::count).sum();
-        self.seed_dropout();
-        let (loss, grads) = accumulate(&model, micro_batches, tokens);
+        // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
+        let step = self.progressed.step as u64;
+        let passes = TrainingPass::of_step(config.seed, step, config.recompute);
+        let (loss, grads) = accumulate(&model, micro_batches, tokens, passes);
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
@@ -136,15 +139,6 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         self.progressed.step += 1;
         self.since_line.tokens += tokens;
         (model, Stepped { loss, norm, rate })
-    }
-
-    /// Dropout is a function of the seed and the step, so that nothing of it has to be carried.
-    fn seed_dropout(&self) {
-        let seed = self.strategy.config.seed;
-        let step = self.progressed.step as u64;
-        // The golden ratio's bits keep neighbouring seeds and steps apart.
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step;
-        B::seed(&self.strategy.device, mixed);
     }
 
     /// Logs, evaluates and saves as the intervals say.
@@ -324,15 +318,16 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
 }
 
 /// The mean loss over `tokens`, `[1]`, and its gradients, over all of a step's micro-batches.
-fn accumulate<B: TrainingBackend>(
+pub(crate) fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: Vec<TokenBatch<B>>,
     tokens: usize,
+    passes: impl Iterator<Item = TrainingPass>,
 ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
-    for batch in micro_batches {
-        let (part, grads) = model.loss_and_gradients(batch, tokens);
+    for (batch, pass) in micro_batches.into_iter().zip(passes) {
+        let (part, grads) = model.loss_and_gradients(batch, tokens, pass);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,

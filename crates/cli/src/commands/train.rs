@@ -47,6 +47,9 @@ pub struct TrainArgs {
     /// Micro-batches per step (train.accumulation)
     #[arg(long, value_name = "N")]
     pub accumulation: Option<usize>,
+    /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
+    #[arg(long)]
+    pub recompute: bool,
     /// How to show progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
     pub renderer: RendererArg,
@@ -135,6 +138,7 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     train.seed = args.seed.unwrap_or(train.seed);
     train.eval_interval = args.eval_interval.unwrap_or(train.eval_interval);
     train.accumulation = args.accumulation.unwrap_or(train.accumulation);
+    train.recompute |= args.recompute;
     // A setting over it may name another.
     let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
     Ok((config, model))
