@@ -14,6 +14,7 @@ use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::export::parse_size;
+use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::train::TrainArgs;
 
@@ -33,6 +34,8 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Train a model
     Train(Box<TrainArgs>),
+    /// Predict and measure training's memory, and propose a step that fits
+    Fit(FitArgs),
     /// Continue a text
     Generate(GenerateArgs),
     /// Measure a model's loss on a dataset

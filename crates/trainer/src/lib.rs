@@ -3,7 +3,8 @@
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] AdamW with [`clip`]ping;
 //! `trainee` is the model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop,
 //! `training`, which asks [`mod@evaluate`], writes [`events`] and [`checkpoint`]s and tells `metrics` to a renderer:
-//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together.
+//! Burn's [`dashboard`] or [`plain`] lines. [`run`] puts them together. [`memory`] is what the process holds, and [`fit`]
+//! what a run will take.
 
 #![recursion_limit = "256"]
 
@@ -15,6 +16,7 @@ pub mod dashboard;
 pub mod error;
 pub mod evaluate;
 pub mod events;
+pub mod fit;
 mod loader;
 pub mod memory;
 mod metrics;

@@ -56,6 +56,9 @@ pub struct TrainArgs {
     /// Sequences per step; by default 12 of char-nano, 4 of pocket.
     #[arg(long)]
     batch: Option<NonZero<usize>>,
+    /// Ours computes each block's inside again for its gradients: less memory, more time.
+    #[arg(long)]
+    recompute: bool,
     /// A Python interpreter with torch, to run the PyTorch twin in turns with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
@@ -120,7 +123,7 @@ fn round(
     Ok((ours, peer))
 }
 
-fn our_command(args: &TrainArgs, metadata: &Metadata) -> Command {
+fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Command {
     let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
     let mut command = Command::new(metadata.target_directory.join("release").join(binary));
     command.args([
@@ -131,6 +134,9 @@ fn our_command(args: &TrainArgs, metadata: &Metadata) -> Command {
         &args.backend,
     ]);
     command.args(workload(args)).arg("--json");
+    if recompute {
+        command.arg("--recompute");
+    }
     command
 }
 

@@ -8,6 +8,7 @@ mod backends;
 mod help;
 mod hugging_face;
 mod info;
+mod memory;
 mod model;
 mod model_errors;
 mod own_tokenizer;
