@@ -62,8 +62,9 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         train,
         steps: args.steps.max(1),
     })??;
+    let recomputing = if args.recompute { ", recomputing" } else { "" };
     let line = serde_json::json!({
-        "peer": format!("emberlm {} {backend}", env!("CARGO_PKG_VERSION")),
+        "peer": format!("emberlm {} {backend}{recomputing}", env!("CARGO_PKG_VERSION")),
         "workload": args.preset,
         "batch": args.batch,
         "recompute": args.recompute,

@@ -147,7 +147,7 @@ fn predictions_are_near_what_is_measured() {
 #[test]
 fn a_proposal_keeps_the_step_s_tokens_and_fits() {
     let sandbox = Sandbox::new();
-    let line = "--preset pocket --no-measure";
+    let line = "--preset pocket-tales --set train.accumulation=8 --no-measure";
     let asked = fit(&sandbox, &format!("{line} --memory 100GiB"));
     // 8 micro-batches of 4 fit as one of 32.
     assert_eq!(asked["asked"]["micro_batch"], 4);
@@ -156,7 +156,7 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
     assert_eq!(asked["proposal"]["recompute"], false);
     assert_eq!(
         asked["command"],
-        "emberlm train --preset pocket --set train.micro_batch=32 --accumulation 1"
+        "emberlm train --preset pocket-tales --set train.accumulation=8 --set train.micro_batch=32 --accumulation 1"
     );
     let all = asked["proposal"]["predicted"]["total"].as_u64().unwrap();
     let mut memory = all;
