@@ -34,6 +34,11 @@ fn each_command_tells_its_options() {
             "generate",
             "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
         ),
+        (
+            "fit",
+            "--preset --memory --set --data --no-measure --json --backend",
+        ),
+        ("train", "--preset --recompute"),
         ("eval", "<MODEL> --data --split --batch --json --backend"),
         ("logits", "<MODEL> --tokens --out --backend"),
         (

@@ -70,7 +70,8 @@ fn recomputing_trains_the_same_model() {
     }
 }
 
-/// A run's own figure of its resident memory, read from outside each time that it logs a step.
+/// The system's figure of a run's resident memory, read each time that it logs a step. Half of the steps after warm-up
+/// against the other half: what is not given back after a step would be there a hundred times.
 #[cfg(target_os = "linux")]
 #[test]
 fn training_s_memory_does_not_grow() {
@@ -104,13 +105,18 @@ fn training_s_memory_does_not_grow() {
         }
         assert!(child.wait().unwrap().success());
         assert!(kib.len() > 250, "{}", kib.len());
-        let most = |part: &[u64]| *part.iter().max().unwrap();
-        let third = (kib.len() - WARM) / 2;
-        let (before, after) = (most(&kib[WARM..WARM + third]), most(&kib[WARM + third..]));
-        println!("recompute {recompute}: {before} KiB at most, then {after} KiB");
+        // What the allocator holds for a second comes and goes, about 1 MiB of it; medians do not see it.
+        let median = |part: &[u64]| {
+            let mut sorted = part.to_vec();
+            sorted.sort_unstable();
+            sorted[sorted.len() / 2]
+        };
+        let half = (kib.len() - WARM) / 2;
+        let (before, after) = (median(&kib[WARM..WARM + half]), median(&kib[WARM + half..]));
+        println!("recompute {recompute}: {before} KiB, then {after} KiB");
         assert!(
             after <= before + 2048,
-            "{before} KiB at most before, {after} KiB after: {kib:?}"
+            "{before} KiB before, {after} KiB after: {kib:?}"
         );
     }
 }
