@@ -22,7 +22,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_kernels::TrainingBackend;
 
 use crate::decoder::Decoder;
 use crate::weights::{ParamVisitor, visit_params};
@@ -160,10 +160,7 @@ struct Move<'a, B: TrainingBackend> {
     all: &'a mut B::Gradients,
 }
 
-impl<B: TrainingBackend> ParamVisitor<B> for Move<'_, B>
-where
-    Inner<B>: Backend,
-{
+impl<B: TrainingBackend> ParamVisitor<B> for Move<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
         let Some(grad) = value.grad_remove(self.from) else {
             return;

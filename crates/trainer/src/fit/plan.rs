@@ -1,5 +1,7 @@
 //! Ways to make the same step with less memory.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use crate::config::TrainConfig;
@@ -45,10 +47,10 @@ pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     let sequences = train.micro_batch.saturating_mul(train.accumulation);
     let mut sizes: Vec<usize> = (1..=LARGEST)
         .take_while(|n| n * n <= sequences)
-        .filter(|n| sequences % n == 0)
+        .filter(|n| sequences.is_multiple_of(*n))
         .flat_map(|n| [n, sequences / n])
         .collect();
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes.sort_unstable_by_key(|&size| Reverse(size));
     sizes.dedup();
     let with = |recompute| {
         sizes.iter().map(move |&micro_batch| Plan {
