@@ -15,6 +15,8 @@ use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::export::parse_size;
+use crate::commands::fit::FitArgs;
+use crate::commands::fit_step::FitStepArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::sweep::SweepArgs;
@@ -42,6 +44,8 @@ pub enum Command {
     Plot(PlotArgs),
     /// List runs
     Runs(RunsArgs),
+    /// Predict and measure training's memory, and propose a step that fits
+    Fit(FitArgs),
     /// Continue a text
     Generate(GenerateArgs),
     /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA
@@ -56,6 +60,9 @@ pub enum Command {
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
+    /// Measure the memory of training steps (what `emberlm fit` runs)
+    #[command(hide = true)]
+    FitStep(FitStepArgs),
     /// Measure training speed (what `cargo xtask bench train` runs)
     #[command(hide = true)]
     BenchTrain(BenchTrainArgs),

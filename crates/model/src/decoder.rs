@@ -129,8 +129,18 @@ impl<B: Backend> Decoder<B> {
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Tensor<B, 1> {
-        let [batch, seq] = tokens.dims();
         let hidden = self.hidden(tokens, None);
+        self.training_loss_sum_of(hidden, targets, options)
+    }
+
+    /// [`Decoder::training_loss_sum`] from the states before the head, `[batch, seq, d_model]`.
+    pub fn training_loss_sum_of(
+        &self,
+        hidden: Tensor<B, 3>,
+        targets: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Tensor<B, 1> {
+        let [batch, seq, _] = hidden.dims();
         let targets = targets.reshape([batch * seq]); // [tokens]
         if self.config.head.soft_cap > 0.0 {
             let logits = self.logits(hidden);
@@ -170,7 +180,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
+    pub(crate) fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
         let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
@@ -217,6 +227,10 @@ impl<B: Backend> Decoder<B> {
             logits
         };
         logits.reshape([batch, seq, self.config.vocab_size])
+    }
+
+    pub(crate) fn rotary(&self) -> Option<&RotaryTable<B>> {
+        self.rotary.as_ref()
     }
 
     fn head_weight(&self) -> Tensor<B, 2> {

@@ -2,9 +2,9 @@
 //!
 //! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
-//! `position`s and linear attention's `features`) and projects; [`kv_cache`] lets it go on where it stopped; [`count`]
-//! says how large it is; `token_scores` how well each token was
-//! predicted; [`weights`] reads and writes it; [`families`] are the published models, one declarative file
+//! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
+//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`weights`]
+//! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and [`hugging_face`] the directories that they are exchanged in.
 
 #![recursion_limit = "256"]
@@ -28,6 +28,7 @@ mod norm;
 mod position;
 mod reconfigure;
 mod token_scores;
+pub mod training;
 pub mod weights;
 
 pub use checked::DecoderConfig;
@@ -38,3 +39,4 @@ pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;
 pub use token_scores::TokenScores;
+pub use training::TrainingPass;

@@ -1,19 +1,23 @@
-//! Training speed: the same step as the loop's on one random batch, without clipping, as the peers are measured.
+//! Training speed and memory: the same step as the loop's, on random batches.
 
 use std::time::Instant;
 
 use burn::tensor::{Device, ElementConversion};
 use emberlm_data::Batch;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{DecoderConfig, TrainingPass, count};
 
+use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
+use crate::error::TrainError;
 use crate::loader::to_tensors;
+use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::trainee::Trainee;
+use crate::training::accumulate;
 
 /// Steps that warm up caches, allocator and kernels.
-const WARM_UP: usize = 3;
+pub const WARM_UP: usize = 3;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,47 +29,59 @@ pub struct Measured {
     /// The median.
     pub seconds_per_step: f64,
     /// The process's largest resident memory so far, where the system tells.
-    pub peak_rss_mib: Option<u64>,
+    pub peak_bytes: Option<u64>,
 }
 
-/// Measures `steps` steps (forward, mean loss, backward, update) of `batch` full sequences.
+/// Measures `steps` steps as `train` has them (its micro-batches forward, mean loss, backward, clipping, update) after
+/// `warm_up` others.
+///
+/// # Errors
+/// Its sequences are longer than the model's context.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
-    batch: usize,
+    warm_up: usize,
     steps: usize,
     device: &Device<B>,
-) -> Measured {
+) -> Result<Measured, TrainError> {
+    let seq = train.sequence_tokens(model.seq_len)?;
     let decoder = model.init::<B>(train.seed, device);
     let mut trainee = Trainee { decoder };
     let mut optimizer = Optimizer::new(train);
-    let tokens = batch * model.seq_len;
+    let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
-    for step in 0..WARM_UP + steps {
-        let batch = to_tensors::<B>(random_batch(model, batch), device);
+    for step in 0..warm_up + steps {
+        let batches = (0..train.accumulation)
+            .map(|_| to_tensors::<B>(random_batch(model, train.micro_batch, seq), device))
+            .collect();
+        let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
         let start = Instant::now();
-        let (loss, grads) = trainee.loss_and_gradients(batch, tokens, train.objective());
-        trainee = optimizer.update::<B, _>(trainee, grads, None, train.learning_rate);
+        let (loss, grads) = accumulate(&trainee, batches, tokens, train.objective(), passes);
+        let norm = (train.clip_norm > 0.0).then(|| global_norm::<B, _>(&trainee, &grads));
+        let factor = norm
+            .flatten()
+            .and_then(|norm| clip_factor(norm, train.clip_norm));
+        trainee = optimizer.update::<B, _>(trainee, grads, factor, train.learning_rate);
         // Reading the loss waits for the step, on devices that work behind the program's back; the next step would
         // wait for the update.
         let _: f32 = loss.into_scalar().elem();
-        if step >= WARM_UP {
+        if step >= warm_up {
             seconds.push(start.elapsed().as_secs_f64());
         }
     }
     seconds.sort_unstable_by(f64::total_cmp);
-    let median = seconds[seconds.len() / 2];
-    Measured {
+    let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+    Ok(Measured {
         parameters: count::parameters(model).total,
         tokens_per_second: tokens as f64 / median,
         seconds_per_step: median,
-        peak_rss_mib: peak_rss_mib(),
-    }
+        peak_bytes: memory::peak(),
+    })
 }
 
 /// Ids that look random; the same every time.
-fn random_batch(model: &DecoderConfig, batch: usize) -> Batch {
-    let count = batch * model.seq_len;
+fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
+    let count = batch * seq;
     let mut state = 1u64;
     let mut id = || {
         state = state
@@ -79,14 +95,6 @@ fn random_batch(model: &DecoderConfig, batch: usize) -> Batch {
         inputs,
         targets,
         batch,
-        seq: model.seq_len,
+        seq,
     }
-}
-
-/// The most memory that the process has held so far, by Linux's account; none elsewhere.
-pub fn peak_rss_mib() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024)
 }

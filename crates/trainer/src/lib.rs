@@ -6,7 +6,7 @@
 //! [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's
 //! [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its
 //! [`folder`]. [`run`] puts them together, from the `begin`ning or by [`resume`], on data with an [`identity`].
-//! [`tasks`] scores published evaluation tasks.
+//! [`tasks`] scores published evaluation tasks; [`memory`] is what the process holds, and [`fit`] what a run will take.
 
 #![recursion_limit = "256"]
 
@@ -20,9 +20,11 @@ pub mod ema;
 pub mod error;
 pub mod evaluate;
 pub mod events;
+pub mod fit;
 pub mod folder;
 pub mod identity;
 mod loader;
+pub mod memory;
 mod metrics;
 mod notes;
 pub mod optimizer;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 
-use crate::peak;
+use crate::{memory, peak};
 
 /// A run trains so long before the machine's matrix product is measured: one that takes seconds does not pay for it.
 const MEASURE_AFTER: f64 = 10.0;
@@ -76,7 +76,7 @@ impl Pace {
             utilization: self
                 .peak
                 .map(|peak| tokens_per_second * self.flops_per_token / peak),
-            memory_mib: memory_stats::memory_stats().map(|memory| memory.physical_mem as u64 >> 20),
+            memory_mib: memory::resident().map(|bytes| bytes >> 20),
             seconds_left: (steps - step) as f64 * per_step,
         }
     }

@@ -13,7 +13,7 @@ use crate::identity::DataIdentity;
 
 /// The keys that may change when a run is resumed: how long it is, what is shown and kept of it, and where the same
 /// dataset lies. Any other makes another run of it.
-pub const MAY_CHANGE: [&str; 9] = [
+pub const MAY_CHANGE: [&str; 10] = [
     "data.dataset",
     "train.steps",
     "train.log_interval",
@@ -23,6 +23,8 @@ pub const MAY_CHANGE: [&str; 9] = [
     "train.keep_best",
     "train.sample_tokens",
     "train.skip_limit",
+    // The gradients are the same to the bit.
+    "train.recompute",
 ];
 
 /// Compares a run's configuration with the one it is to be resumed with.

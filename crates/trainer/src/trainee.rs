@@ -7,7 +7,7 @@ use burn::tensor::{ElementConversion, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
-use emberlm_model::Decoder;
+use emberlm_model::{Decoder, TrainingPass};
 
 use crate::metrics::Figures;
 
@@ -42,12 +42,17 @@ impl<B: TrainingBackend> Trainee<B> {
         batch: TokenBatch<B>,
         divisor: usize,
         objective: HeadLossOptions,
+        pass: TrainingPass,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
         let TokenBatch { tokens, targets } = batch;
-        let loss = self.decoder.training_loss_sum(tokens, targets, objective) / divisor as f64;
-        let value = loss.clone().inner();
-        let grads = GradientsParams::from_grads(loss.backward(), self);
-        (value, grads)
+        let loss = |hidden| {
+            let sum = self
+                .decoder
+                .training_loss_sum_of(hidden, targets, objective);
+            sum / divisor as f64
+        };
+        let (value, grads) = self.decoder.gradients(tokens, pass, loss);
+        (value, GradientsParams::from_grads(grads, self))
     }
 }
 
@@ -59,7 +64,8 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
 
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.count();
-        let (loss, grads) = self.loss_and_gradients(batch, count, HeadLossOptions::default());
+        let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
+        let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass);
         let item = Figures::of_loss(loss.into_scalar().elem());
         TrainOutput { grads, item }
     }

@@ -17,7 +17,7 @@ use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, count};
+use emberlm_model::{Decoder, TrainingPass, count};
 
 use crate::checkpoint::{Best, Contents, Keep};
 use crate::clip::{clip_factor, global_norm};
@@ -183,8 +183,10 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
     ) -> (Trainee<B>, Result<Option<Stepped>, TrainError>) {
         let config = &self.strategy.config;
         let rate = learning_rate(config, self.step());
-        self.seed_dropout();
-        let (loss, grads) = accumulate(&model, micro_batches, tokens, config.objective());
+        // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
+        let passes = TrainingPass::of_step(config.seed, self.step() as u64, config.recompute);
+        let objective = config.objective();
+        let (loss, grads) = accumulate(&model, micro_batches, tokens, objective, passes);
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
@@ -201,15 +203,6 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             average.update(&model.valid().decoder, self.optimizer.updates());
         }
         (model, Ok(Some(Stepped { loss, norm, rate })))
-    }
-
-    /// Dropout is a function of the seed and the step, so that nothing of it has to be carried.
-    fn seed_dropout(&self) {
-        let seed = self.strategy.config.seed;
-        let step = self.step() as u64;
-        // The golden ratio's bits keep neighbouring seeds and steps apart.
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step;
-        B::seed(&self.strategy.device, mixed);
     }
 
     /// Tells of a step that was skipped.
@@ -427,16 +420,17 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
 }
 
 /// The mean loss over `tokens`, `[1]`, and its gradients, over all of a step's micro-batches.
-fn accumulate<B: TrainingBackend>(
+pub(crate) fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: Vec<TokenBatch<B>>,
     tokens: usize,
     objective: HeadLossOptions,
+    passes: impl Iterator<Item = TrainingPass>,
 ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
-    for batch in micro_batches {
-        let (part, grads) = model.loss_and_gradients(batch, tokens, objective);
+    for (batch, pass) in micro_batches.into_iter().zip(passes) {
+        let (part, grads) = model.loss_and_gradients(batch, tokens, objective, pass);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,

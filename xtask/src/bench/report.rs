@@ -11,29 +11,34 @@ pub struct Report {
     pub rounds: usize,
     /// This project's binary.
     pub ours: Measurement,
+    /// It again, computing blocks twice, where that was asked for.
+    pub recomputing: Option<Measurement>,
     /// The PyTorch twin, where one ran.
     pub peer: Option<Measurement>,
 }
 
 impl Report {
-    /// One line: our measurement as it is, or with a peer both and their ratio.
+    /// One line: our measurement as it is, or with others all of them and their ratios to it.
     pub fn to_json(&self) -> String {
-        let value = match &self.peer {
-            None => self.ours.to_json(),
-            Some(peer) => json!({
-                "rounds": self.rounds,
-                "ours": self.ours.to_json(),
-                "peer": peer.to_json(),
-                "ratio": self.ratio(peer),
-            }),
-        };
+        if self.peer.is_none() && self.recomputing.is_none() {
+            return self.ours.to_json().to_string();
+        }
+        let mut value = json!({ "rounds": self.rounds, "ours": self.ours.to_json() });
+        if let Some(again) = &self.recomputing {
+            value["recomputing"] = again.to_json();
+            value["recomputing_ratio"] = json!(1.0 / self.ratio(again));
+        }
+        if let Some(peer) = &self.peer {
+            value["peer"] = peer.to_json();
+            value["ratio"] = json!(self.ratio(peer));
+        }
         value.to_string()
     }
 
     /// The measurements as rows, and below them the ratio.
     pub fn to_table(&self) -> String {
         let mut text = format!(
-            "{:<28} {:<8} {:>5} {:>7} {:>12} {:>12} {:>12} {:>12}\n",
+            "{:<32} {:<8} {:>5} {:>7} {:>12} {:>12} {:>12} {:>12}\n",
             "program",
             "workload",
             "batch",
@@ -43,9 +48,10 @@ impl Report {
             "s/step",
             "peak MiB"
         );
-        for run in std::iter::once(&self.ours).chain(&self.peer) {
+        let runs = std::iter::once(&self.ours).chain(&self.recomputing);
+        for run in runs.chain(&self.peer) {
             text.push_str(&format!(
-                "{:<28} {:<8} {:>5} {:>7} {:>12} {:>12.1} {:>12.5} {:>12}\n",
+                "{:<32} {:<8} {:>5} {:>7} {:>12} {:>12.1} {:>12.5} {:>12}\n",
                 run.peer,
                 run.workload,
                 run.batch,
@@ -54,6 +60,14 @@ impl Report {
                 run.tokens_per_second,
                 run.seconds_per_step,
                 run.peak_rss_mib
+            ));
+        }
+        if let Some(again) = &self.recomputing {
+            let memory = again.peak_rss_mib as f64 / self.ours.peak_rss_mib as f64;
+            text.push_str(&format!(
+                "recomputing: {:.2} of the tokens/s, {memory:.2} of the memory, medians of {}\n",
+                1.0 / self.ratio(again),
+                self.rounds
             ));
         }
         if let Some(peer) = &self.peer {
@@ -80,6 +94,7 @@ mod tests {
         let report = Report {
             rounds: 1,
             ours: example(10.0),
+            recomputing: None,
             peer: None,
         };
         assert_eq!(report.to_json(), example(10.0).to_json().to_string());
@@ -91,6 +106,7 @@ mod tests {
         let report = Report {
             rounds: 3,
             ours: example(30.0),
+            recomputing: None,
             peer: Some(example(20.0)),
         };
         let value: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
@@ -103,5 +119,21 @@ mod tests {
                 .to_table()
                 .ends_with("1.50 in tokens/s, medians of 3\n")
         );
+    }
+
+    #[test]
+    fn recomputing_is_shown_beside_it() {
+        let report = Report {
+            rounds: 1,
+            ours: example(30.0),
+            recomputing: Some(example(24.0)),
+            peer: None,
+        };
+        let value: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(value["recomputing_ratio"], 0.8);
+        assert_eq!(value["recomputing"]["tokens_per_second"], 24.0);
+        let table = report.to_table();
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.contains("recomputing: 0.80 of the tokens/s, 1.00 of the memory"));
     }
 }

@@ -56,6 +56,9 @@ pub struct TrainArgs {
     /// Sequences per step; by default 12 of char-nano, 4 of pocket.
     #[arg(long)]
     batch: Option<NonZero<usize>>,
+    /// Measure ours also computing each block's inside again for its gradients: less memory, more time.
+    #[arg(long)]
+    recompute: bool,
     /// A Python interpreter with torch, to run the PyTorch twin in turns with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
@@ -94,33 +97,47 @@ fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<Report, Error> {
     let rounds = args
         .rounds
         .map_or(if args.peer.is_some() { 3 } else { 1 }, NonZero::get);
-    let (first, first_peer) = round(args, metadata)?;
-    let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    let first = round(args, metadata)?;
+    let (mut ours, mut again, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 1..rounds {
-        let (our, peer) = round(args, metadata)?;
-        ours.push(our);
-        peers.extend(peer);
+        let round = round(args, metadata)?;
+        ours.push(round.ours);
+        again.extend(round.recomputing);
+        peers.extend(round.peer);
     }
     Ok(Report {
         rounds,
-        ours: median(first, ours),
-        peer: first_peer.map(|first| median(first, peers)),
+        ours: median(first.ours, ours),
+        recomputing: first.recomputing.map(|first| median(first, again)),
+        peer: first.peer.map(|first| median(first, peers)),
     })
 }
 
-fn round(
-    args: &TrainArgs,
-    metadata: &Metadata,
-) -> Result<(Measurement, Option<Measurement>), Error> {
-    let ours = Measurement::take(&mut our_command(args, metadata))?;
+/// One run of each program.
+struct Round {
+    ours: Measurement,
+    recomputing: Option<Measurement>,
+    peer: Option<Measurement>,
+}
+
+fn round(args: &TrainArgs, metadata: &Metadata) -> Result<Round, Error> {
+    let ours = Measurement::take(&mut our_command(args, metadata, false))?;
+    let recomputing = args
+        .recompute
+        .then(|| Measurement::take(&mut our_command(args, metadata, true)))
+        .transpose()?;
     let python = args.peer.as_deref();
     let peer = python
         .map(|python| Measurement::take(&mut peer_command(args, metadata, python)))
         .transpose()?;
-    Ok((ours, peer))
+    Ok(Round {
+        ours,
+        recomputing,
+        peer,
+    })
 }
 
-fn our_command(args: &TrainArgs, metadata: &Metadata) -> Command {
+fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Command {
     let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
     let mut command = Command::new(metadata.target_directory.join("release").join(binary));
     command.args([
@@ -131,6 +148,9 @@ fn our_command(args: &TrainArgs, metadata: &Metadata) -> Command {
         &args.backend,
     ]);
     command.args(workload(args)).arg("--json");
+    if recompute {
+        command.arg("--recompute");
+    }
     command
 }
 
@@ -175,7 +195,8 @@ mod tests {
             .unwrap_or_else(|error| panic!("{error}"))
             .train;
         let metadata = workspace::metadata().unwrap();
-        let ours = workspace::shown(&our_command(&args, &metadata));
+        let ours = workspace::shown(&our_command(&args, &metadata, false));
+        let again = workspace::shown(&our_command(&args, &metadata, true));
         let peer = workspace::shown(&peer_command(&args, &metadata, Path::new("python3")));
         assert!(
             ours.ends_with(
@@ -183,6 +204,7 @@ mod tests {
             ),
             "{ours}"
         );
+        assert_eq!(again, format!("{ours} --recompute"));
         assert!(
             peer.ends_with("torch_train.py char --steps 7 --batch 12"),
             "{peer}"

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::count;
-use emberlm_trainer::bench::peak_rss_mib;
+use emberlm_trainer::memory::peak_rss_mib;
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;

@@ -4,7 +4,8 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, families};
-use emberlm_trainer::bench::{Measured, measure};
+use emberlm_trainer::bench::{Measured, WARM_UP, measure};
+use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
@@ -22,6 +23,9 @@ pub struct BenchTrainArgs {
     /// Sequences per step
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub batch: usize,
+    /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
+    #[arg(long)]
+    pub recompute: bool,
     /// Accepted for scripts: the result is JSON in any case
     #[arg(long)]
     pub json: bool,
@@ -36,7 +40,14 @@ pub struct BenchTrainArgs {
 /// The preset or the backend is not there.
 pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let train = presets::run(&args.preset)?.train;
+    let train = TrainConfig {
+        micro_batch: args.batch.max(1),
+        accumulation: 1,
+        recompute: args.recompute,
+        // As the peers are measured.
+        clip_norm: 0.0,
+        ..presets::run(&args.preset)?.train
+    };
     let mut model = match families::preset(&args.preset) {
         Some(preset) => preset.config,
         None => return Err(CliError::usage(format!("unknown preset `{}`", args.preset))),
@@ -50,32 +61,32 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         model,
         train,
         steps: args.steps.max(1),
-        batch: args.batch.max(1),
-    })?;
+    })??;
+    let recomputing = if args.recompute { ", recomputing" } else { "" };
     let line = serde_json::json!({
-        "peer": format!("emberlm {} {backend}", env!("CARGO_PKG_VERSION")),
+        "peer": format!("emberlm {} {backend}{recomputing}", env!("CARGO_PKG_VERSION")),
         "workload": args.preset,
         "batch": args.batch,
+        "recompute": args.recompute,
         "threads": std::thread::available_parallelism().map_or(1, usize::from),
         "parameters": measured.parameters,
         "tokens_per_second": (measured.tokens_per_second * 10.0).round() / 10.0,
         "seconds_per_step": (measured.seconds_per_step * 1e5).round() / 1e5,
-        "peak_rss_mib": measured.peak_rss_mib,
+        "peak_rss_mib": measured.peak_bytes.map(|bytes| bytes >> 20),
     });
     crate::output::print_json(&line)
 }
 
 struct Bench {
     model: DecoderConfig,
-    train: emberlm_trainer::TrainConfig,
+    train: TrainConfig,
     steps: usize,
-    batch: usize,
 }
 
 impl Job for Bench {
-    type Output = Measured;
+    type Output = Result<Measured, TrainError>;
 
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Measured {
-        measure::<B>(&self.model, &self.train, self.batch, self.steps, &device)
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        measure::<B>(&self.model, &self.train, WARM_UP, self.steps, &device)
     }
 }

@@ -5,6 +5,8 @@ pub mod bench_load;
 pub mod bench_train;
 pub mod eval;
 pub mod export;
+pub mod fit;
+pub mod fit_step;
 mod generate;
 mod info;
 mod logits;
@@ -35,6 +37,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
         Command::BenchLoad(args) => bench_load::run(args),
+        Command::Fit(args) => fit::run(args),
+        Command::FitStep(args) => fit_step::run(args),
         Command::BenchTrain(args) => bench_train::run(args),
     }
 }

@@ -38,6 +38,14 @@ fn each_command_tells_its_options() {
             "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
         ),
         (
+            "fit",
+            "--preset --memory --set --data --no-measure --json --backend",
+        ),
+        (
+            "train",
+            "--preset --resume --recompute --ema --keep-last --keep-best --tensorboard",
+        ),
+        (
             "eval",
             "<MODEL> --data --hellaswag --lambada --split --per-position --limit --seq-len --batch --json --backend",
         ),

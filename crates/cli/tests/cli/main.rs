@@ -13,6 +13,7 @@ mod eval_tasks;
 mod help;
 mod hugging_face;
 mod info;
+mod memory;
 mod model;
 mod model_errors;
 mod optimizers;

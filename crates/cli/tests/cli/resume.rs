@@ -351,7 +351,11 @@ fn files_for_tensorboard() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --out run --steps 4 --set train.checkpoint_interval=2";
     trained(sandbox.train(&format!("{line} --tensorboard")));
-    let files = || fs::read_dir(sandbox.path("run/tensorboard")).unwrap().count();
+    let files = || {
+        fs::read_dir(sandbox.path("run/tensorboard"))
+            .unwrap()
+            .count()
+    };
     assert_eq!(files(), 1);
     trained(sandbox.words("train --resume run --steps 5 --tensorboard --renderer plain"));
     assert_eq!(files(), 2);

@@ -46,7 +46,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N")]
     pub accumulation: Option<usize>,
     /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     pub recompute: bool,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
     #[arg(long, value_name = "DECAY", conflicts_with = "resume")]

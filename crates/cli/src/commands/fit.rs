@@ -1,0 +1,379 @@
+//! `emberlm fit`: how much memory training takes, predicted and measured, and how a step fits into less.
+
+use std::io::{Write, stderr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use bytesize::ByteSize;
+use clap::Args;
+use emberlm_data::Dataset;
+use emberlm_model::DecoderConfig;
+use emberlm_trainer::fit::{Phase, Plan, Prediction, plans, predict};
+use emberlm_trainer::{RunConfig, memory, run};
+use serde::{Deserialize, Serialize};
+
+use super::export::parse_size;
+use super::preset_list::ASSUMED_VOCAB_SIZE;
+use crate::backend::{BackendArg, BackendName};
+use crate::error::CliError;
+use crate::output::{Align, Table, print, print_json, shell_word};
+use crate::{presets, run_config};
+
+/// Arguments of `fit`.
+#[derive(Debug, Args)]
+pub struct FitArgs {
+    /// A model with the way it is trained; `emberlm info` lists them
+    #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
+    pub preset: String,
+    /// The memory that training may take, such as 8GiB [default: what the machine has available]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<ByteSize>,
+    /// One value over the preset, such as model.d_model=256; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The dataset's folder, whose vocabulary the model would have
+    #[arg(long, value_name = "DATASET")]
+    pub data: Option<PathBuf>,
+    /// Predict only, without taking a step
+    #[arg(long)]
+    pub no_measure: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// How many proposals are tried before a smaller one is proposed untried.
+const TRIES: usize = 3;
+
+/// What the command says.
+#[derive(Serialize)]
+struct Fit {
+    preset: String,
+    /// What may be taken.
+    memory: u64,
+    /// The vocabulary's size, made up where a dataset would decide it.
+    vocab_size: usize,
+    vocab_size_assumed: bool,
+    asked: Considered,
+    /// None where nothing fits.
+    proposal: Option<Considered>,
+    /// What to run, of the proposal.
+    command: Option<String>,
+}
+
+/// A way to make a step, and what it takes.
+#[derive(Clone, Serialize)]
+struct Considered {
+    #[serde(flatten)]
+    plan: Plan,
+    predicted: Prediction,
+    /// The peak of a process that makes two steps; none where it was not measured.
+    measured: Option<u64>,
+    seconds_per_step: Option<f64>,
+}
+
+impl Considered {
+    /// What it takes as far as is known.
+    fn known(&self) -> u64 {
+        self.measured.unwrap_or(self.predicted.total)
+    }
+}
+
+/// What `emberlm fit-step` prints.
+#[derive(Deserialize)]
+struct Step {
+    peak_bytes: Option<u64>,
+    seconds_per_step: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The configuration is no model, no way to make its step fits, or the step cannot be measured.
+pub fn run(args: FitArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    if !matches!(backend, BackendName::Flex | BackendName::Ndarray) {
+        let message = format!("fit knows the memory of a process, not that of a {backend} device");
+        return Err(CliError::usage(message).hint("give a CPU backend: --backend flex"));
+    }
+    let memory = match args.memory {
+        Some(size) => size.as_u64(),
+        None => memory::available().ok_or_else(|| {
+            CliError::new("this system does not tell how much memory is available")
+                .hint("give it: --memory 8GiB")
+        })?,
+    };
+    let mut config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
+    let vocab_size_assumed = args.data.is_none() && config.model.vocab_size == 0;
+    let model = resolve(&mut config, &args)?;
+    let fitter = Fitter {
+        args: &args,
+        backend,
+        config,
+        model,
+        memory,
+        program: memory::resident().unwrap_or(0),
+    };
+    let asked = fitter.asked()?;
+    let proposal = fitter.propose(&asked)?;
+    let fit = Fit {
+        preset: args.preset.clone(),
+        memory,
+        vocab_size: fitter.model.vocab_size,
+        vocab_size_assumed,
+        command: proposal
+            .as_ref()
+            .map(|proposal| fitter.command(proposal.plan)),
+        asked,
+        proposal,
+    };
+    match args.json {
+        true => print_json(&fit)?,
+        false => print(&fit.text())?,
+    }
+    match fit.proposal {
+        Some(_) => Ok(()),
+        None => Err(fitter.too_small()?),
+    }
+}
+
+/// The model, with its vocabulary.
+fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliError> {
+    if let Some(data) = &args.data {
+        let dataset = Dataset::open(data)?;
+        return Ok(run::resolve_model(config, &dataset)?);
+    }
+    if config.model.vocab_size == 0 {
+        config.model.vocab_size = ASSUMED_VOCAB_SIZE;
+    }
+    let model = DecoderConfig::try_from(config.model.clone())?;
+    config.model = model.raw().clone();
+    Ok(model)
+}
+
+struct Fitter<'a> {
+    args: &'a FitArgs,
+    backend: BackendName,
+    config: RunConfig,
+    model: DecoderConfig,
+    memory: u64,
+    /// What this process holds, which is the same program.
+    program: u64,
+}
+
+impl Fitter<'_> {
+    fn considered(&self, plan: Plan) -> Result<Considered, CliError> {
+        let train = plan.over(&self.config.train);
+        Ok(Considered {
+            plan,
+            predicted: predict(&self.model, &train, self.program)?,
+            measured: None,
+            seconds_per_step: None,
+        })
+    }
+
+    /// The configuration as it is, measured where it should fit.
+    fn asked(&self) -> Result<Considered, CliError> {
+        let asked = self.considered(Plan::of(&self.config.train))?;
+        match asked.predicted.total <= self.memory {
+            true => self.measured(asked),
+            false => Ok(asked),
+        }
+    }
+
+    /// The fastest way that fits, by what is predicted and what was measured of the configuration as it is.
+    fn propose(&self, asked: &Considered) -> Result<Option<Considered>, CliError> {
+        let off = asked.known() as f64 / asked.predicted.total as f64;
+        let mut tries = 0;
+        for plan in plans(&self.config.train) {
+            if plan == asked.plan {
+                if asked.known() <= self.memory {
+                    return Ok(Some(asked.clone()));
+                }
+                continue;
+            }
+            let mut proposal = self.considered(plan)?;
+            if proposal.predicted.total as f64 * off.max(1.0) > self.memory as f64 {
+                continue;
+            }
+            if tries < TRIES {
+                tries += 1;
+                proposal = self.measured(proposal)?;
+            }
+            if proposal.known() <= self.memory {
+                return Ok(Some(proposal));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Two steps in a process of their own: the first makes the optimizer's state. Of a step's micro-batches two are
+    /// enough, since all after the first take the same.
+    fn measured(&self, considered: Considered) -> Result<Considered, CliError> {
+        if self.args.no_measure {
+            return Ok(considered);
+        }
+        let mut config = self.config.clone();
+        config.train = considered.plan.over(&config.train);
+        config.train.accumulation = config.train.accumulation.min(2);
+        let failed = |what: &str| CliError::new(format!("cannot measure a step: {what}"));
+        let io = |error: std::io::Error| failed(&error.to_string());
+        let mut file = tempfile::NamedTempFile::new().map_err(io)?;
+        file.write_all(run_config::to_toml(&config)?.as_bytes())
+            .map_err(io)?;
+        let program = std::env::current_exe().map_err(io)?;
+        let output = Command::new(program)
+            .arg("fit-step")
+            .arg("--config")
+            .arg(file.path())
+            .args(["--backend", &self.backend.to_string()])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(io)?;
+        if !output.status.success() {
+            let _ = stderr().write_all(&output.stderr);
+            return Err(failed(&format!("its process ended with {}", output.status))
+                .hint("it may have run out of memory: give --memory less, or --no-measure"));
+        }
+        let step: Step =
+            serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
+        Ok(Considered {
+            measured: step.peak_bytes,
+            seconds_per_step: Some(
+                step.seconds_per_step * considered.plan.accumulation as f64
+                    / config.train.accumulation as f64,
+            ),
+            ..considered
+        })
+    }
+
+    /// What to run.
+    fn command(&self, plan: Plan) -> String {
+        let mut words = vec![
+            "emberlm train --preset".to_owned(),
+            shell_word(&self.args.preset),
+        ];
+        if let Some(data) = &self.args.data {
+            words.extend(["--data".to_owned(), shell_word(&data.to_string_lossy())]);
+        }
+        for setting in &self.args.set {
+            words.extend(["--set".to_owned(), shell_word(setting)]);
+        }
+        words.push(format!("--set train.micro_batch={}", plan.micro_batch));
+        words.push(format!("--accumulation {}", plan.accumulation));
+        if plan.recompute {
+            words.push("--recompute".to_owned());
+        } else if self.config.train.recompute {
+            words.push("--set train.recompute=false".to_owned());
+        }
+        words.join(" ")
+    }
+
+    fn too_small(&self) -> Result<CliError, CliError> {
+        let least = plans(&self.config.train)
+            .into_iter()
+            .map(|plan| Ok(self.considered(plan)?.predicted.total))
+            .collect::<Result<Vec<u64>, CliError>>()?;
+        let least = least.into_iter().min().unwrap_or(0);
+        let message = format!(
+            "no way to make this step fits in {}: the smallest takes about {}",
+            size(self.memory),
+            size(least)
+        );
+        Ok(CliError::new(message)
+            .hint(format!("give more, such as --memory {}", whole(least)))
+            .hint("or make the model smaller, such as --set train.seq_len=128"))
+    }
+}
+
+impl Fit {
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", described(self.asked.plan));
+        let predicted = &self.asked.predicted;
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        for (name, bytes, about) in [
+            ("program", predicted.program, ""),
+            ("weights", predicted.weights, ""),
+            ("optimizer", predicted.optimizer, ""),
+            ("gradients", predicted.gradients, ""),
+            ("activations", predicted.activations, ""),
+            ("temporaries", predicted.temporaries, phase(predicted.phase)),
+            (
+                "allocator",
+                predicted.allocator,
+                "given back, not yet used again",
+            ),
+            ("predicted", predicted.total, ""),
+        ] {
+            table.row([name, &size(bytes), about]);
+        }
+        let measured = match self.asked.measured {
+            Some(bytes) => (size(bytes), off(predicted.total, bytes)),
+            None => ("-".to_owned(), String::new()),
+        };
+        table.row(["measured", &measured.0, &measured.1]);
+        text += &table.render();
+        if self.vocab_size_assumed {
+            let vocab_size = self.vocab_size;
+            text += &format!("  with {vocab_size} token ids: the vocabulary is the dataset's\n");
+        }
+        let Some(proposal) = &self.proposal else {
+            return text;
+        };
+        text += &format!("\nFits in {}\n", size(self.memory));
+        let mut table = Table::new([Align::Left, Align::Left]);
+        table.row(["step", &described(proposal.plan)]);
+        let peak = match proposal.measured {
+            Some(bytes) => format!(
+                "{} measured, {}",
+                size(bytes),
+                off(proposal.predicted.total, bytes)
+            ),
+            None => format!("{} predicted", size(proposal.predicted.total)),
+        };
+        table.row(["peak", &peak]);
+        table.row(["run", self.command.as_deref().unwrap_or_default()]);
+        text + &table.render()
+    }
+}
+
+fn described(plan: Plan) -> String {
+    let (sequences, times) = (plan.micro_batch, plan.accumulation);
+    let recompute = match plan.recompute {
+        true => ", recomputing blocks",
+        false => "",
+    };
+    format!("{times} x {sequences} sequences a step{recompute}")
+}
+
+/// What is made at the peak.
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Head => "logits and loss",
+        Phase::Block => "the way back through a block",
+        Phase::Embedding => "the embedding's gradient",
+        Phase::Update => "the optimizer's update",
+    }
+}
+
+fn off(predicted: u64, measured: u64) -> String {
+    let off = 100.0 * (predicted as f64 / measured as f64 - 1.0);
+    let side = if off < 0.0 { "below" } else { "above" };
+    format!("the prediction is {:.1}% {side}", off.abs())
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}
+
+/// A size that is enough, as one would type it.
+fn whole(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    match bytes.div_ceil(1 << 20) {
+        mib if mib < 1024 => format!("{mib}MiB"),
+        _ => format!("{}GiB", bytes.div_ceil(GIB)),
+    }
+}

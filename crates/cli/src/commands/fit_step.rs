@@ -1,0 +1,56 @@
+//! `emberlm fit-step`: steps of a run's own configuration in a process of their own, whose peak is theirs.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::DecoderConfig;
+use emberlm_trainer::bench::{Measured, measure};
+use emberlm_trainer::{TrainConfig, TrainError};
+
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::{presets, run_config};
+
+/// Arguments of `fit-step`.
+#[derive(Debug, Args)]
+pub struct FitStepArgs {
+    /// The resolved configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The configuration is none, or the backend is not there.
+pub fn run(args: FitStepArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;
+    config.train.check()?;
+    let model = DecoderConfig::try_from(config.model)?;
+    let train = config.train;
+    let measured = backend.run(Steps { model, train })??;
+    crate::output::print_json(&serde_json::json!({
+        "peak_bytes": measured.peak_bytes,
+        "seconds_per_step": measured.seconds_per_step,
+    }))
+}
+
+struct Steps {
+    model: DecoderConfig,
+    train: TrainConfig,
+}
+
+impl Job for Steps {
+    type Output = Result<Measured, TrainError>;
+
+    /// The first step makes the optimizer's state, the second has it from its beginning.
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        measure::<B>(&self.model, &self.train, 1, 1, &device)
+    }
+}

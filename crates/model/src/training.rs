@@ -1,0 +1,175 @@
+//! A training pass: the loss with the gradients of every parameter, from a graph of the whole decoder or, recomputing,
+//! from a graph of one block at a time.
+//!
+//! ```text
+//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one way back
+//!
+//! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
+//!                                     kept xᵢ
+//!              for i = n … 1: block i again on xᵢ, its graph's way back from the gradient of xᵢ₊₁ to that of xᵢ
+//! ```
+//!
+//! Recomputing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") holds the blocks' inputs,
+//! `n_layers · [batch, seq, d_model]`, and the inside of one block, for one more forward pass of every block: about a
+//! third more time. What it computes is the same to the bit: a block is the same operations on the same numbers, and its
+//! way back begins with `Σ xᵢ₊₁ · g`, whose gradient is `1 · g`.
+//!
+//! The blocks' ways back are run one after the other from here, not as operations inside of one graph: Burn 0.21 locks
+//! a graph for the whole of its way back, and at the end of every way back goes through all graphs that there are, so
+//! that one inside of another never ends.
+
+use burn::module::{Module, ParamId};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{Int, Tensor};
+
+use emberlm_kernels::TrainingBackend;
+
+use crate::decoder::Decoder;
+use crate::weights::{ParamVisitor, visit_params};
+
+/// How a training pass is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainingPass {
+    /// Keep only what each block takes, and compute its inside again for its gradients.
+    pub recompute: bool,
+    /// What dropout is drawn from, see [`TrainingPass::dropout_seed`].
+    pub dropout_seed: u64,
+}
+
+impl TrainingPass {
+    /// The passes of a step's micro-batches, without end.
+    pub fn of_step(seed: u64, step: u64, recompute: bool) -> impl Iterator<Item = Self> {
+        (0..).map(move |micro_batch| Self {
+            recompute,
+            dropout_seed: Self::dropout_seed(seed, step, micro_batch),
+        })
+    }
+
+    /// The seed of a micro-batch's dropout. The embedding and each block draw theirs from it and their own number, so
+    /// that a block computed again has the masks that it had, and so has a run that goes on from any step.
+    pub fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> u64 {
+        mixed(mixed(mixed(seed) ^ step) ^ micro_batch)
+    }
+}
+
+/// A number's bits spread over all of another (SplitMix64, Steele et al. 2014): neighbours come out unrelated.
+fn mixed(number: u64) -> u64 {
+    let x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+type Inner<B> = <B as AutodiffBackend>::InnerBackend;
+
+impl<B: TrainingBackend> Decoder<B> {
+    /// The value of `loss`, a function `[batch, seq, d_model]` to `[1]` of the states before the head, and the
+    /// gradients of every parameter that it depends on: `tokens` `[batch, seq]`.
+    ///
+    /// The backend's random state is set anew where the model has dropout.
+    pub fn gradients(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        self.seed_dropout(pass, 0);
+        let embedded = self.embedded(tokens, 0);
+        if pass.recompute {
+            return self.recomputed(embedded, pass, loss);
+        }
+        let mut x = embedded;
+        for (i, block) in self.blocks.iter().enumerate() {
+            self.seed_dropout(pass, i + 1);
+            x = block.forward(x, self.rotary(), None);
+        }
+        let loss = loss(self.norm_final.forward(x));
+        let value = loss.clone().inner();
+        (value, loss.backward())
+    }
+
+    fn recomputed(
+        &self,
+        embedded: Tensor<B, 3>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        let mut inputs = Vec::with_capacity(self.blocks.len());
+        let mut x = embedded.clone().inner();
+        for (i, block) in self.blocks.iter().enumerate() {
+            self.seed_dropout(pass, i + 1);
+            // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
+            let block = block.clone().no_grad();
+            let output = block.forward(Tensor::from_inner(x.clone()), self.rotary(), None);
+            inputs.push(x);
+            x = output.inner();
+        }
+
+        let last = Tensor::<B, 3>::from_inner(x).require_grad();
+        let loss = loss(self.norm_final.forward(last.clone()));
+        let value = loss.clone().inner();
+        let mut all = loss.backward();
+        let mut grad = taken(&last, &mut all);
+        drop(last);
+
+        for (i, block) in self.blocks.iter().enumerate().rev() {
+            let Some(input) = inputs.pop() else { break };
+            let input = Tensor::<B, 3>::from_inner(input).require_grad();
+            self.seed_dropout(pass, i + 1);
+            let output = block.forward(input.clone(), self.rotary(), None);
+            let mut grads = back(output, grad);
+            grad = taken(&input, &mut grads);
+            move_gradients(block, grads, &mut all);
+        }
+        move_gradients(self, back(embedded, grad), &mut all);
+        (value, all)
+    }
+
+    /// Makes what is drawn next a function of the pass and the number of a part: 0 is the embedding, `i + 1` block `i`.
+    fn seed_dropout(&self, pass: TrainingPass, part: usize) {
+        let config = self.config();
+        if config.dropout > 0.0 && !config.dropout_sites.is_empty() {
+            B::seed(&self.device(), mixed(pass.dropout_seed ^ part as u64));
+        }
+    }
+}
+
+/// The gradients of a graph from its output, whose own gradient is `grad`.
+fn back<B: TrainingBackend>(output: Tensor<B, 3>, grad: Tensor<Inner<B>, 3>) -> B::Gradients {
+    (output * Tensor::from_inner(grad)).sum().backward()
+}
+
+/// Takes the gradient of `x` out of `grads`: zeros where nothing depends on it.
+fn taken<B: TrainingBackend>(x: &Tensor<B, 3>, grads: &mut B::Gradients) -> Tensor<Inner<B>, 3> {
+    x.grad_remove(grads)
+        .unwrap_or_else(|| x.clone().inner().zeros_like())
+}
+
+/// Adds the gradients of a module's parameters to those of `all`.
+fn move_gradients<B: TrainingBackend, M: Module<B>>(
+    module: &M,
+    mut from: B::Gradients,
+    all: &mut B::Gradients,
+) {
+    let from = &mut from;
+    visit_params(module, &mut Move::<B> { from, all });
+}
+
+struct Move<'a, B: TrainingBackend> {
+    from: &'a mut B::Gradients,
+    all: &'a mut B::Gradients,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for Move<'_, B> {
+    fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let Some(grad) = value.grad_remove(self.from) else {
+            return;
+        };
+        // The table of tokens may be the head too.
+        let grad = match value.grad_remove(self.all) {
+            Some(before) => grad + before,
+            None => grad,
+        };
+        value.grad_replace(self.all, grad);
+    }
+}

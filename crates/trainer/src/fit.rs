@@ -1,0 +1,269 @@
+//! How much memory training takes: the peak of the process, from the configuration alone.
+//!
+//! ```text
+//! peak = program + live + allocator
+//! live = 4 bytes · (state + max over a step's phases of what only that phase holds)
+//!
+//! state       P · (1 + moments)     the weights and what the optimizer keeps of each: 2 for AdamW, 1 for Lion, for Muon
+//!                                   1 of matrices and 2 of the rest, 1 more for a running average;
+//!                                   + P from the second micro-batch on: the gradients so far
+//! head        L·K + final + logits + the head's gradients
+//! block back  L·K + final + the head's gradients + what the last block's way back makes
+//! embedding   P + V·d + N·d         all gradients, and the token table's as it is made
+//! update      P + 2·(the largest parameter)
+//! ```
+//!
+//! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, what one block
+//! keeps for its gradients, and what its way back makes besides, are in `block`. Recomputing keeps `L · N·d`, the blocks'
+//! inputs, in the place of `L·K`, and one `K` on the way back.
+//!
+//! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
+//! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
+//! 18 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
+//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live` was fitted to the measured peaks of 33 configurations
+//! (`docs/results.md`). It gives back what was not taken again for a second, so that its share depends on how long steps
+//! take: with `MIMALLOC_PURGE_DELAY=0` it is next to nothing.
+
+mod block;
+mod plan;
+
+use emberlm_model::config::Position;
+use emberlm_model::{DecoderConfig, count};
+use serde::Serialize;
+
+use crate::config::{OptimizerKind, TrainConfig};
+use crate::error::TrainError;
+use block::Block;
+
+pub use plan::{Plan, plans};
+
+const MIB: f64 = (1 << 20) as f64;
+/// What computing adds to a process that does not compute yet.
+const COMPUTING: f64 = 18.0 * MIB;
+/// Elements of the logits that are held at once: see `emberlm_kernels::reference::rows_per_block`.
+const LOGITS: f64 = (1 << 24) as f64;
+
+/// A predicted peak by its parts, in bytes; they add up to `total`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// The program itself.
+    pub program: u64,
+    /// The parameters.
+    pub weights: u64,
+    /// What the optimizer keeps of them.
+    pub optimizer: u64,
+    /// The gradients that are there at the peak.
+    pub gradients: u64,
+    /// What blocks and norms keep for their gradients.
+    pub activations: u64,
+    /// What the operation at the peak makes: logits, a block's way back, an update.
+    pub temporaries: u64,
+    /// What the allocator holds of what was given back.
+    pub allocator: u64,
+    /// All of it.
+    pub total: u64,
+    /// In which part of a step the peak is.
+    pub phase: Phase,
+}
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Logits and loss.
+    Head,
+    /// The way back through the last block.
+    Block,
+    /// The way back through the embedding.
+    Embedding,
+    /// The optimizer's update.
+    Update,
+}
+
+/// What a phase holds besides the state, in elements.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    phase: Phase,
+    gradients: f64,
+    activations: f64,
+    temporaries: f64,
+}
+
+impl Held {
+    fn total(&self) -> f64 {
+        self.gradients + self.activations + self.temporaries
+    }
+}
+
+/// Predicts the peak resident memory of training, of a process that holds `program` bytes before it computes.
+///
+/// # Errors
+/// A setting that is not allowed.
+pub fn predict(
+    model: &DecoderConfig,
+    train: &TrainConfig,
+    program: u64,
+) -> Result<Prediction, TrainError> {
+    train.check()?;
+    let seq = train.sequence_tokens(model.seq_len)? as f64;
+    let tokens = train.micro_batch as f64 * seq;
+    let parameters = count::parameters(model).total as f64;
+    let before = if train.accumulation > 1 {
+        parameters
+    } else {
+        0.0
+    };
+    let phases = phases(model, train, tokens, seq, before);
+    let most = |a: Held, b: Held| if b.total() > a.total() { b } else { a };
+    let [first, rest @ ..] = phases;
+    let held = rest.into_iter().fold(first, most);
+
+    let bytes = |elements: f64| 4.0 * elements;
+    let optimizer = bytes(moments(model, train));
+    let [weights, gradients, activations, temporaries] = [
+        parameters,
+        held.gradients,
+        held.activations,
+        held.temporaries,
+    ]
+    .map(bytes);
+    let live = weights + optimizer + gradients + activations + temporaries;
+    let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live;
+    let program = program as f64 + COMPUTING;
+    let parts = [
+        program,
+        weights,
+        optimizer,
+        gradients,
+        activations,
+        temporaries,
+        allocator,
+    ]
+    .map(|part| part.round() as u64);
+    let [
+        program,
+        weights,
+        optimizer,
+        gradients,
+        activations,
+        temporaries,
+        allocator,
+    ] = parts;
+    Ok(Prediction {
+        program,
+        weights,
+        optimizer,
+        gradients,
+        activations,
+        temporaries,
+        allocator,
+        total: parts.into_iter().fold(0, u64::saturating_add),
+        phase: held.phase,
+    })
+}
+
+/// The phases of the step's last micro-batch; `before` elements are gradients of earlier ones.
+fn phases(
+    model: &DecoderConfig,
+    train: &TrainConfig,
+    tokens: f64,
+    seq: f64,
+    before: f64,
+) -> [Held; 4] {
+    let [d, vocab, layers] = [model.d_model, model.vocab_size, model.n_layers].map(|n| n as f64);
+    let parameters = count::parameters(model).total as f64;
+    let block = Block::of(model, tokens, seq);
+    let table = vocab * d;
+
+    // The last norm's input and output, the head's gradient of its input; the embedding's norm.
+    let gain = f64::from(u8::from(block::has_gain(model)));
+    let embedding = f64::from(u8::from(model.norm_embedding)) * (1.0 + gain);
+    let ends = tokens * d * (2.0 + gain + embedding);
+    let between = if train.recompute {
+        layers * tokens * d
+    } else {
+        layers * block.kept
+    };
+    let again = if train.recompute { block.kept } else { 0.0 };
+    let head = Head::of(model, tokens);
+    [
+        Held {
+            phase: Phase::Head,
+            gradients: before + head.gradients,
+            activations: between + ends,
+            temporaries: head.temporaries,
+        },
+        Held {
+            phase: Phase::Block,
+            gradients: before + table,
+            activations: between + again + ends,
+            temporaries: block.back,
+        },
+        Held {
+            phase: Phase::Embedding,
+            gradients: before + parameters,
+            activations: 0.0,
+            temporaries: table + tokens * d,
+        },
+        Held {
+            phase: Phase::Update,
+            gradients: parameters,
+            activations: 0.0,
+            temporaries: 2.0 * largest(model),
+        },
+    ]
+}
+
+/// The head with its loss.
+struct Head {
+    gradients: f64,
+    temporaries: f64,
+}
+
+impl Head {
+    fn of(model: &DecoderConfig, tokens: f64) -> Self {
+        let [d, vocab] = [model.d_model, model.vocab_size].map(|n| n as f64);
+        if model.head.soft_cap > 0.0 {
+            // All logits, and what Burn keeps of capping and of `log_softmax`.
+            return Self {
+                gradients: vocab * d,
+                temporaries: 6.0 * tokens * vocab,
+            };
+        }
+        let rows = tokens.min((LOGITS / vocab).floor().max(1.0));
+        let blocks = if tokens > rows { 2.0 } else { 1.0 };
+        // A bias is one more column: of a copy of the weight, and of its gradient.
+        let with_bias = if model.head.bias { 2.0 } else { 0.0 };
+        Self {
+            // The sum so far, and the product that is added to it.
+            gradients: vocab * d * blocks,
+            // Probabilities, and their transpose as the product takes it.
+            temporaries: 2.0 * rows * vocab + with_bias * vocab * d,
+        }
+    }
+}
+
+/// Elements that the optimizer keeps.
+fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
+    let counted = count::parameters(model);
+    let all = counted.total as f64;
+    let kept = match train.optimizer {
+        OptimizerKind::AdamW => 2.0 * all,
+        OptimizerKind::Lion => all,
+        OptimizerKind::Muon => 2.0 * all - counted.attention as f64 - counted.feed_forward as f64,
+    };
+    kept + if train.ema > 0.0 { all } else { 0.0 }
+}
+
+/// Elements of the largest parameter.
+fn largest(model: &DecoderConfig) -> f64 {
+    let width = |n: usize| n as f64;
+    let d = width(model.d_model);
+    let heads = width(model.heads + 2 * model.kv_heads) * width(model.head_dim);
+    let positions = match model.position {
+        Position::Learned => width(model.seq_len),
+        _ => 0.0,
+    };
+    let others = [heads, width(model.feed_forward_width()), positions];
+    d * others.into_iter().fold(width(model.vocab_size), f64::max)
+}

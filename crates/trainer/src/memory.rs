@@ -1,0 +1,58 @@
+//! How much memory the process holds, and how much the machine has left. Figures are those of the system, in bytes.
+
+use std::fs;
+
+/// What the process holds now, in the machine's memory; none where the system does not tell.
+pub fn resident() -> Option<u64> {
+    memory_stats::memory_stats().map(|stats| stats.physical_mem as u64)
+}
+
+/// [`resident`] in MiB, as `events.jsonl` has it.
+pub fn resident_mib() -> Option<f64> {
+    resident().map(|bytes| bytes as f64 / f64::from(1 << 20))
+}
+
+/// The most that the process has held so far, by Linux's account; none elsewhere.
+pub fn peak() -> Option<u64> {
+    kib_of("/proc/self/status", "VmHWM:")
+}
+
+/// [`peak`] in whole MiB.
+pub fn peak_rss_mib() -> Option<u64> {
+    peak().map(|bytes| bytes >> 20)
+}
+
+/// What a new process may still take, by Linux's account: what the machine has available, or less where a control group
+/// allows less; none elsewhere.
+pub fn available() -> Option<u64> {
+    let machine = kib_of("/proc/meminfo", "MemAvailable:")?;
+    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = number("/sys/fs/cgroup/memory.max");
+    let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0);
+    Some(limit.map_or(machine, |limit| machine.min(limit.saturating_sub(used))))
+}
+
+/// The number of a line `NAME number kB`, in bytes.
+fn kib_of(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_touched_is_held_and_what_is_given_back_stays_in_the_peak() {
+        const BYTES: usize = 64 << 20;
+        let before = resident().expect("Linux tells");
+        let touched = vec![1u8; BYTES];
+        let with = resident().expect("Linux tells");
+        assert!(with >= before + (BYTES as u64) / 10 * 9, "{before}, {with}");
+        drop(touched);
+        assert!(peak().expect("Linux tells") >= before + (BYTES as u64) / 10 * 9);
+        assert!(available().expect("Linux tells") > 0);
+    }
+}
