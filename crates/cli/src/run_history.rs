@@ -218,16 +218,12 @@ impl History {
 
     /// Tokens trained on when a step was made.
     pub fn tokens_at(&self, step: usize) -> Option<f64> {
-        let known = self.steps.iter();
-        at(known.map(|point| (point.step, point.tokens as f64)), step)
+        at(&self.steps, |point| (point.step, point.tokens as f64), step)
     }
 
     /// Seconds of training when a step was made.
     pub fn seconds_at(&self, step: usize) -> Option<f64> {
-        at(
-            self.paces.iter().map(|pace| (pace.step, pace.seconds)),
-            step,
-        )
+        at(&self.paces, |pace| (pace.step, pace.seconds), step)
     }
 
     /// Where the run in a folder stands.
@@ -281,21 +277,17 @@ pub fn is_locked(run: &Path) -> bool {
     matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
 }
 
-/// What grows with the steps, between the steps at which it is known; beyond them in proportion.
-fn at(known: impl Iterator<Item = (usize, f64)>, step: usize) -> Option<f64> {
-    let mut below: Option<(usize, f64)> = None;
-    for (there, value) in known {
-        if there == step {
-            return Some(value);
-        }
-        if there > step {
-            let (from, start) = below.unwrap_or((0, 0.0));
-            let share = (step - from) as f64 / (there - from) as f64;
-            return Some(start + share * (value - start));
-        }
-        below = Some((there, value));
-    }
-    below.map(|(_, value)| value)
+/// What grows with the steps, evenly between those at which it is known, and not after the last.
+fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f64> {
+    let after = known.partition_point(|point| of(point).0 < step);
+    let before = after.checked_sub(1).and_then(|at| known.get(at)).map(&of);
+    let Some((there, value)) = known.get(after).map(&of) else {
+        return before.map(|(_, value)| value);
+    };
+    let (from, start) = before.unwrap_or((0, 0.0));
+    // As numbers with a point: damaged events may go back.
+    let share = (step as f64 - from as f64) / (there as f64 - from as f64).max(1.0);
+    Some(start + share * (value - start))
 }
 
 #[cfg(test)]
@@ -381,11 +373,10 @@ mod tests {
 
     #[test]
     fn between_known_steps_it_grows_evenly() {
-        let known = || [(10, 1.0), (20, 3.0)].into_iter();
-        assert_eq!(at(known(), 5), Some(0.5));
-        assert_eq!(at(known(), 15), Some(2.0));
-        assert_eq!(at(known(), 30), Some(3.0));
-        assert_eq!(at(std::iter::empty(), 3), None);
+        let known = [(10, 1.0), (20, 3.0)];
+        let found = [5, 10, 15, 20, 30].map(|step| at(&known, |point| *point, step));
+        assert_eq!(found, [0.5, 1.0, 2.0, 3.0, 3.0].map(Some));
+        assert_eq!(at(&[], |point| *point, 3), None);
     }
 
     #[test]

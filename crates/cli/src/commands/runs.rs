@@ -260,7 +260,7 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         let row =
-            "  a-run…g-001  interrupted  123k/600k    123B  10.123     10.235  120k   123k  47h";
+            "  a-ru…-001  interrupted  123k/600k    123B  10.123     10.235  120k   123k  47h";
         assert_eq!(table.lines().nth(1), Some(row));
     }
 
