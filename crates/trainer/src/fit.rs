@@ -129,36 +129,26 @@ pub fn predict(
     .map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
     let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live;
-    let program = program as f64 + COMPUTING;
-    let parts = [
-        program,
-        weights,
-        optimizer,
-        gradients,
-        activations,
-        temporaries,
-        allocator,
-    ]
-    .map(|part| part.round() as u64);
-    let [
-        program,
-        weights,
-        optimizer,
-        gradients,
-        activations,
-        temporaries,
-        allocator,
-    ] = parts;
-    Ok(Prediction {
-        program,
-        weights,
-        optimizer,
-        gradients,
-        activations,
-        temporaries,
-        allocator,
-        total: parts.into_iter().fold(0, u64::saturating_add),
+    let mut total = 0u64;
+    let mut part = |bytes: f64| {
+        let bytes = bytes.round() as u64;
+        total = total.saturating_add(bytes);
+        bytes
+    };
+    let prediction = Prediction {
+        program: part(program as f64 + COMPUTING),
+        weights: part(weights),
+        optimizer: part(optimizer),
+        gradients: part(gradients),
+        activations: part(activations),
+        temporaries: part(temporaries),
+        allocator: part(allocator),
+        total: 0,
         phase: held.phase,
+    };
+    Ok(Prediction {
+        total,
+        ..prediction
     })
 }
 

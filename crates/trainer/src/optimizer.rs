@@ -162,6 +162,14 @@ impl<B: BurnBackend> Moments<B> {
     fn one<const D: usize>(mean: Tensor<B, D>) -> Self {
         Self::One(primitive(mean))
     }
+
+    /// The one running mean that is carried of a parameter with this gradient; zeros before the first update.
+    fn mean_or_zeros<const D: usize>(moments: Option<Self>, grad: &Tensor<B, D>) -> Tensor<B, D> {
+        match moments {
+            Some(Self::One(mean)) => typed(mean),
+            Some(Self::Two { .. }) | None => grad.zeros_like(),
+        }
+    }
 }
 
 fn typed<B: BurnBackend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {

@@ -19,7 +19,7 @@ use crate::begin::Begun;
 use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::events::{EventLog, now};
+use crate::events::{self, EventLog, now};
 use crate::folder::RunFolder;
 use crate::loader::{EvalLoader, Failure, TrainLoader};
 use crate::metrics::{FigureMetric, TextMetric};
@@ -123,19 +123,24 @@ pub fn train<B: TrainingBackend>(
 
     let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &dataset, &device)?;
     let text = (surroundings.render)(&config);
-    let (folder, events) = match beginning {
+    let (folder, log) = match beginning {
         Beginning::New(run) => {
             let folder = RunFolder::create(&run, &text)?;
-            let events = EventLog::create(&run)?;
-            (folder, events)
+            let log = EventLog::create(&run)?;
+            (folder, log)
         }
         Beginning::Resumed(folder, _) => {
             folder.write_config(&text)?;
-            let events = EventLog::resume(folder.path(), begun.state.step)?;
-            (folder, events)
+            let log = EventLog::resume(folder.path(), begun.state.step)?;
+            (folder, log)
         }
     };
     let run = folder.path().to_owned();
+    // Plain lines have been printed before; the dashboard begins empty. It can do without, if the log is damaged.
+    let past = match surroundings.renderer {
+        Renderer::Dashboard => events::read(&run).unwrap_or_default(),
+        Renderer::Plain => Vec::new(),
+    };
     let tensorboard = match surroundings.tensorboard {
         true => Some(TensorBoard::create(&run, now())?),
         false => None,
@@ -176,13 +181,14 @@ pub fn train<B: TrainingBackend>(
         tokenizer: dataset.tokenizer().clone(),
         validation,
         floor: floor.as_ref().map(|floor| floor.nats_per_token),
+        past,
         device: device.clone(),
         failure,
         position: Mutex::new(Some(Position {
             optimizer: begun.optimizer,
             average: begun.average,
             state: begun.state,
-            recorder: Recorder::new(&run, events, tensorboard, notes, begun.checkpoint),
+            recorder: Recorder::new(&run, log, tensorboard, notes, begun.checkpoint),
         })),
         result: result.clone(),
     };

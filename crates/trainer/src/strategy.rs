@@ -20,6 +20,7 @@ use crate::checkpoint::{About, State};
 use crate::config::TrainConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
+use crate::events::Event;
 use crate::loader::Failure;
 use crate::optimizer::Optimizer;
 use crate::recorder::Recorder;
@@ -74,6 +75,8 @@ pub struct StepStrategy<B: TrainingBackend> {
     pub(crate) validation: TokenSplit,
     /// The lowest validation loss that any model can have, where it is known.
     pub(crate) floor: Option<f64>,
+    /// What to show of a resumed run before it goes on.
+    pub(crate) past: Vec<Event>,
     /// Where to train.
     pub(crate) device: Device<B>,
     /// Where a loader leaves its error.

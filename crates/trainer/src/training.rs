@@ -94,6 +94,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> (Trainee<B>, Result<(), TrainError>) {
         let begun_at = self.step();
+        self.replay();
         self.recorder.record(&Event::Begun {
             time: now(),
             step: begun_at,
@@ -154,6 +155,32 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             }
         }
         (model, Ok(()))
+    }
+
+    /// Shows what a resumed run did before it was stopped.
+    fn replay(&mut self) {
+        let strategy = self.strategy;
+        for event in &strategy.past {
+            match *event {
+                Event::Step {
+                    step,
+                    loss,
+                    gradient_norm,
+                    learning_rate,
+                    ..
+                } => {
+                    let figures = Figures {
+                        gradient_norm,
+                        learning_rate,
+                        ..Figures::of_loss(loss)
+                    };
+                    let item = LearnerEvent::ProcessedItem(self.item(figures, step));
+                    self.processor.process_train(item);
+                }
+                Event::Evaluation { step, loss, .. } => self.show_evaluation(loss, step),
+                _ => {}
+            }
+        }
     }
 
     /// Steps made.
@@ -293,7 +320,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             note: self.recorder.notes.shown().into(),
             sample: self.progressed.sample.as_deref().unwrap_or_default().into(),
         };
-        let item = self.item(figures);
+        let item = self.item(figures, step);
         self.processor
             .process_train(LearnerEvent::ProcessedItem(item));
     }
@@ -332,16 +359,20 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 perplexity: loss.exp(),
                 tokens: found.tokens,
             });
-            let item = self.item(Figures::of_loss(loss));
-            self.processor
-                .process_valid(LearnerEvent::ProcessedItem(item));
-            let round = step.div_ceil(config.eval_interval);
-            self.processor.process_valid(LearnerEvent::EndEpoch(round));
+            self.show_evaluation(loss, step);
         }
         if let Some(text) = text {
             self.keep_sample(step, text);
         }
         Ok(better)
+    }
+
+    fn show_evaluation(&mut self, loss: f64, step: usize) {
+        let item = self.item(Figures::of_loss(loss), step);
+        self.processor
+            .process_valid(LearnerEvent::ProcessedItem(item));
+        let round = step.div_ceil(self.strategy.config.eval_interval);
+        self.processor.process_valid(LearnerEvent::EndEpoch(round));
     }
 
     fn keep_sample(&mut self, step: usize, text: String) {
@@ -401,10 +432,9 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         self.step() as u64 * self.strategy.config.step_sequences() * seq_len
     }
 
-    /// Figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
-    fn item(&self, figures: Figures) -> TrainingItem<Figures> {
+    /// A step's figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
+    fn item(&self, figures: Figures, step: usize) -> TrainingItem<Figures> {
         let config = &self.strategy.config;
-        let step = self.step();
         let interval = config.eval_interval.min(config.steps);
         let round = step.div_ceil(interval);
         let within = step - (round - 1) * interval;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
-use crate::plot::{middle_cut, short};
+use crate::plot::short;
 use crate::run_history::{History, Status, is_locked, is_run, runs_in, subfolders};
 
 /// Arguments of `runs`.
@@ -157,17 +157,8 @@ fn terminal_columns() -> Option<u16> {
 }
 
 fn table(runs: &[Listed], now: f64, columns: usize) -> String {
-    let rows: Vec<[String; 8]> = runs.iter().map(|run| cells(run, now)).collect();
-    let headings = [
-        "status",
-        "step",
-        "tokens",
-        "loss",
-        "val. loss",
-        "at",
-        "tok/s",
-        "age",
-    ];
+    let rows: Vec<[String; 6]> = runs.iter().map(|run| cells(run, now)).collect();
+    let headings = ["status", "step", "loss", "best val.", "tok/s", "age"];
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         2 + cells.max().unwrap_or(0).max(headings[column].len())
@@ -182,17 +173,15 @@ fn table(runs: &[Listed], now: f64, columns: usize) -> String {
         Align::Right,
         Align::Right,
         Align::Right,
-        Align::Right,
-        Align::Right,
     ]);
     table.row(std::iter::once("run").chain(headings));
     for (run, cells) in runs.iter().zip(rows) {
-        table.row(std::iter::once(middle_cut(&run.name, most)).chain(cells));
+        table.row(std::iter::once(start_cut(&run.name, most)).chain(cells));
     }
     table.render()
 }
 
-fn cells(run: &Listed, now: f64) -> [String; 8] {
+fn cells(run: &Listed, now: f64) -> [String; 6] {
     let none = || "-".to_owned();
     let loss = |loss: f64| match loss {
         ..10.0 => format!("{loss:.4}"),
@@ -209,13 +198,22 @@ fn cells(run: &Listed, now: f64) -> [String; 8] {
     [
         run.status.map_or("unreadable", Status::name).to_owned(),
         step,
-        run.tokens.map_or_else(none, |tokens| short(tokens as f64)),
         run.loss.map_or_else(none, loss),
         run.best_validation_loss.map_or_else(none, loss),
-        run.best_step.map_or_else(none, count),
         run.tokens_per_second.map_or_else(none, short),
         run.time.map_or_else(none, |time| age(now - time)),
     ]
+}
+
+/// The end of a name that is too long: a sweep's runs begin alike and end differently.
+fn start_cut(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
+        return name.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let end: String = name.chars().skip(length - kept).collect();
+    format!("…{end}")
 }
 
 /// A span of time in at most four characters.
@@ -259,8 +257,7 @@ mod tests {
         for line in table.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        let row =
-            "  a-ru…-001  interrupted  123k/600k    123B  10.123     10.235  120k   123k  47h";
+        let row = "  …t-is-far-too-long-001  interrupted  123k/600k  10.123     10.235   123k  47h";
         assert_eq!(table.lines().nth(1), Some(row));
     }
 

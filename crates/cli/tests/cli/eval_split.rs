@@ -7,20 +7,11 @@ use emberlm_data::Manifest;
 use serde_json::Value;
 
 use super::support::Sandbox;
+use super::support::close;
 use super::support::model::{tiny, write_run};
 
 fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
-#[track_caller]
-fn close(found: &Value, expected: &Value, tolerance: f64) {
-    let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());
-    let error = (found / expected - 1.0).abs();
-    assert!(
-        error <= tolerance,
-        "{found}, not {expected}: off by {error:.1e}"
-    );
 }
 
 /// Two documents, whole in the training split of `data`, and first weights for their ids.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::support::close;
 use super::support::{Ran, Sandbox};
 
 fn fixture(name: &str) -> PathBuf {
@@ -32,16 +33,6 @@ fn ask(sandbox: &Sandbox, task: &str, file: &Path, more: &str) -> Ran {
 fn ask_own(task: &str, more: &str) -> Ran {
     let file = fixture(&format!("{task}.jsonl"));
     ask(&Sandbox::new(), task, &file, more)
-}
-
-#[track_caller]
-fn close(found: &Value, expected: &Value, tolerance: f64) {
-    let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());
-    let error = (found / expected - 1.0).abs();
-    assert!(
-        error <= tolerance,
-        "{found}, not {expected}: off by {error:.1e}"
-    );
 }
 
 #[test]

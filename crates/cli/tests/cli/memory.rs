@@ -4,52 +4,22 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
-
-/// A model of two small layers.
-const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
-    --set model.kv_heads=2 --set model.seq_len=32 --set model.feed_forward.width=48 \
-    --set train.micro_batch=4 --set train.log_interval=1 --set train.sample_tokens=0 \
-    --set train.eval_tokens=64 --renderer plain";
-
-fn with_data() -> Sandbox {
-    let sandbox = Sandbox::new();
-    let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
-    sandbox.write("text.txt", lines.collect::<String>());
-    sandbox
-        .words("prepare text.txt --out data --tokenizer char")
-        .ok();
-    sandbox
-}
+use super::support::Sandbox;
+use super::support::train::{TINY, trained};
 
 /// The loss and gradient norm of each step, as they are written.
 fn figures(sandbox: &Sandbox, run: &str) -> Vec<(f64, f64)> {
-    let text = fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
-    let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    events
-        .filter(|event: &Value| event["event"] == "step")
-        .map(|event| {
-            let number = |name: &str| event[name].as_f64().unwrap();
-            (number("loss"), number("gradient_norm"))
-        })
+    let steps = sandbox.events(run, "step");
+    let number = |event: &Value, name: &str| event[name].as_f64().unwrap();
+    steps
+        .iter()
+        .map(|event| (number(event, "loss"), number(event, "gradient_norm")))
         .collect()
-}
-
-fn weights(sandbox: &Sandbox, run: &str, step: usize) -> Vec<u8> {
-    let folder = sandbox
-        .path(run)
-        .join(format!("checkpoints/step-{step:08}"));
-    fs::read(folder.join("model.safetensors")).unwrap()
-}
-
-#[track_caller]
-fn trained(ran: Ran) {
-    assert_eq!(ran.code, Some(0), "{ran}");
 }
 
 #[test]
 fn recomputing_trains_the_same_model() {
-    let sandbox = with_data();
+    let sandbox = Sandbox::with_data();
     let line = format!(
         "train {TINY} --data data --steps 5 --accumulation 2 --set model.dropout=0.2 --out"
     );
@@ -65,7 +35,7 @@ fn recomputing_trains_the_same_model() {
         for (i, flag) in recomputing.into_iter().enumerate() {
             let again = run(&format!("again-{i}"), flag);
             assert_eq!(figures(&sandbox, &plain), figures(&sandbox, &again));
-            assert_eq!(weights(&sandbox, &plain, 5), weights(&sandbox, &again, 5));
+            assert_eq!(sandbox.weights(&plain, 5), sandbox.weights(&again, 5));
         }
     }
 }
@@ -80,7 +50,7 @@ fn training_s_memory_does_not_grow() {
 
     const WARM: usize = 100;
     for recompute in [false, true] {
-        let sandbox = with_data();
+        let sandbox = Sandbox::with_data();
         let line = format!(
             "train {TINY} --data data --steps 300 --set train.eval_interval=50 --accumulation 2 \
              --set train.checkpoint_interval=50 --set train.recompute={recompute} --out run"
@@ -140,13 +110,22 @@ fn predictions_are_near_what_is_measured() {
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
     ] {
-        let found = fit(&sandbox, &format!("{line} --memory 20GiB"));
-        let asked = &found["asked"];
-        let predicted = asked["predicted"]["total"].as_f64().unwrap();
-        let measured = asked["measured"].as_f64().unwrap();
-        let off = predicted / measured - 1.0;
-        println!("{line}: {predicted} predicted, {measured} measured: {off:+.3}");
-        assert!(off.abs() < 0.15, "{line}: {off:+.3} off\n{found:#}");
+        // Peaks scatter by a tenth, by when the allocator gives memory back: one that is near says enough, of others the
+        // median of three.
+        let mut offs = Vec::new();
+        for _ in 0..3 {
+            let found = fit(&sandbox, &format!("{line} --memory 20GiB"));
+            let asked = &found["asked"];
+            let predicted = asked["predicted"]["total"].as_f64().unwrap();
+            offs.push(predicted / asked["measured"].as_f64().unwrap() - 1.0);
+            if offs[0].abs() < 0.1 {
+                break;
+            }
+        }
+        println!("{line}: {offs:+.3?}");
+        offs.sort_by(f64::total_cmp);
+        let off = offs[offs.len() / 2];
+        assert!(off.abs() < 0.15, "{line}: {off:+.3} off");
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
 
-use super::{Moments, typed};
+use super::Moments;
 
 /// Lion's numbers of a group.
 #[derive(Clone, Copy)]
@@ -31,10 +31,7 @@ pub(super) fn update<B: Backend, const D: usize>(
     rate: f64,
     step: LionStep,
 ) -> (Tensor<B, D>, Moments<B>) {
-    let mean: Tensor<B, D> = match moments {
-        Some(Moments::One(mean)) => typed(mean),
-        Some(Moments::Two { .. }) | None => grad.zeros_like(),
-    };
+    let mean = Moments::mean_or_zeros(moments, &grad);
     let rate = rate * step.rate_factor;
     let blend = mean.clone() * step.beta1 + grad.clone() * (1.0 - step.beta1);
     let updated = parameter * (1.0 - rate * step.decay) - blend.sign() * rate;

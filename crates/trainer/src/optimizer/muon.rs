@@ -21,7 +21,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
-use super::{Moments, typed};
+use super::Moments;
 
 /// Jordan's quintic: steep at 0, and near 1 from there on.
 const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
@@ -50,10 +50,7 @@ pub(super) fn update<B: Backend, const D: usize>(
     step: MuonStep,
     parts: Option<[usize; 3]>,
 ) -> (Tensor<B, D>, Moments<B>) {
-    let mean: Tensor<B, D> = match moments {
-        Some(Moments::One(mean)) => typed(mean),
-        Some(Moments::Two { .. }) | None => grad.zeros_like(),
-    };
+    let mean = Moments::mean_or_zeros(moments, &grad);
     let rate = rate * step.rate_factor;
     let mean = mean * step.momentum + grad.clone() * (1.0 - step.momentum);
     let ahead = grad * (1.0 - step.momentum) + mean.clone() * step.momentum;

@@ -114,3 +114,14 @@ impl fmt::Display for Ran {
         Ok(())
     }
 }
+
+/// Two numbers that differ by at most a part of the expected one.
+#[track_caller]
+pub fn close(found: &serde_json::Value, expected: &serde_json::Value, tolerance: f64) {
+    let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());
+    let error = (found / expected - 1.0).abs();
+    assert!(
+        error <= tolerance,
+        "{found}, not {expected}: off by {error:.1e}"
+    );
+}
