@@ -10,11 +10,11 @@ use emberlm_model::{DecoderConfig, TrainingPass, count};
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
+use crate::gradients::accumulate;
 use crate::loader::to_tensors;
 use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::trainee::Trainee;
-use crate::training::accumulate;
 
 /// Steps that warm up caches, allocator and kernels.
 pub const WARM_UP: usize = 3;

@@ -2,7 +2,7 @@
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
 //! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
-//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which asks
+//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which takes `gradients`, asks
 //! [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's
 //! [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its
 //! [`folder`]. [`run`] puts them together, from the `begin`ning or by [`resume`], on data with an [`identity`].
@@ -22,6 +22,7 @@ pub mod evaluate;
 pub mod events;
 pub mod fit;
 pub mod folder;
+mod gradients;
 pub mod identity;
 mod loader;
 pub mod memory;

@@ -13,10 +13,8 @@ use std::time::Instant;
 
 use burn::data::dataloader::Progress;
 use burn::module::AutodiffModule;
-use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::Tensor;
 use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
-use emberlm_kernels::{HeadLossOptions, TrainingBackend};
+use emberlm_kernels::TrainingBackend;
 use emberlm_model::{Decoder, TrainingPass, count};
 
 use crate::checkpoint::{Best, Contents, Keep};
@@ -25,6 +23,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::evaluate::evaluate;
 use crate::events::{Ending, Event, now};
+use crate::gradients::{accumulate, read};
 use crate::metrics::Figures;
 use crate::optimizer::Optimizer;
 use crate::pace::Pace;
@@ -447,36 +446,4 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             Some(rate),
         )
     }
-}
-
-/// The mean loss over `tokens`, `[1]`, and its gradients, over all of a step's micro-batches.
-pub(crate) fn accumulate<B: TrainingBackend>(
-    model: &Trainee<B>,
-    micro_batches: Vec<TokenBatch<B>>,
-    tokens: usize,
-    objective: HeadLossOptions,
-    passes: impl Iterator<Item = TrainingPass>,
-) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
-    let mut accumulator = GradientsAccumulator::new();
-    let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
-    for (batch, pass) in micro_batches.into_iter().zip(passes) {
-        let (part, grads) = model.loss_and_gradients(batch, tokens, objective, pass);
-        accumulator.accumulate(model, grads);
-        loss = Some(match loss {
-            Some(sum) => sum + part,
-            None => part,
-        });
-    }
-    let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
-    (loss, accumulator.grads())
-}
-
-/// Loss and norm on the host, in one transfer.
-fn read<B: emberlm_kernels::Backend>(loss: Tensor<B, 1>, norm: Option<Tensor<B, 1>>) -> (f64, f64) {
-    let norm = norm.unwrap_or_else(|| Tensor::zeros([1], &loss.device()));
-    let both: Vec<f64> = Tensor::cat(vec![loss, norm], 0)
-        .into_data()
-        .iter()
-        .collect();
-    (both[0], both[1])
 }

@@ -257,7 +257,8 @@ mod tests {
         for line in table.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        let row = "  …at-is-far-too-long-001  interrupted  123k/600k  10.123     10.235   123k  47h";
+        let row =
+            "  …at-is-far-too-long-001  interrupted  123k/600k  10.123     10.235   123k  47h";
         assert_eq!(table.lines().nth(1), Some(row));
     }
 

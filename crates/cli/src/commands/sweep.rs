@@ -21,7 +21,7 @@ use crate::sweep::{
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// What is trained and what is varied: preset, config, data, [set], [grid], [[list]]
+    /// What is trained and what is varied: preset, config, data, and the tables set, grid and list
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// The folder of the runs [default: runs/FILE]
