@@ -10,7 +10,9 @@ pub use element::Element;
 pub(crate) use load::{Naming, load};
 pub use load::{load_named, load_own, load_tensors};
 pub(crate) use save::write;
-pub use save::{HostTensor, Published, named_tensors, published, save_own};
+pub use save::{
+    DeviceTensor, HostTensor, Published, device_tensors, named_tensors, published, save_own,
+};
 pub use store::TensorStore;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};

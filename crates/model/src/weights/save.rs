@@ -6,8 +6,9 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use burn::module::{Module, ParamId};
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 use safetensors::{Dtype, View};
 
 use super::element::Element;
@@ -34,16 +35,85 @@ impl View for &HostTensor {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(
-            self.values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect(),
-        )
+        Cow::Owned(bytes_of(&self.values))
     }
 
     fn data_len(&self) -> usize {
         self.values.len() * 4
+    }
+}
+
+/// The values as they lie in a file.
+fn bytes_of(values: &[f32]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(values.len() * 4);
+    for value in values {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+/// A tensor on its device, of which the host has a copy while it is written and not before.
+#[derive(Clone, Debug)]
+pub struct DeviceTensor<B: Backend> {
+    shape: Vec<usize>,
+    values: Tensor<B, 1>,
+}
+
+impl<B: Backend> DeviceTensor<B> {
+    /// A tensor of any rank.
+    pub fn new(tensor: FloatTensor<B>) -> Self {
+        let shape = tensor.shape();
+        let flat = B::float_reshape(tensor, Shape::new([shape.num_elements()]));
+        Self {
+            shape: shape.to_vec(),
+            values: Tensor::from_primitive(TensorPrimitive::Float(flat)),
+        }
+    }
+
+    /// Its copy on the host.
+    pub fn on_host(&self) -> HostTensor {
+        HostTensor {
+            shape: self.shape.clone(),
+            values: self.values.to_data().iter::<f32>().collect(),
+        }
+    }
+}
+
+impl<B: Backend> View for &DeviceTensor<B> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let data = self.values.to_data();
+        Cow::Owned(match data.as_slice::<f32>() {
+            Ok(values) => bytes_of(values),
+            Err(_) => bytes_of(&data.iter::<f32>().collect::<Vec<_>>()),
+        })
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * 4
+    }
+}
+
+/// Every parameter of a module, by path, in the module's order.
+pub fn device_tensors<B: Backend, M: Module<B>>(module: &M) -> Vec<(String, DeviceTensor<B>)> {
+    let mut named = Name(Vec::new());
+    visit_params(module, &mut named);
+    named.0
+}
+
+struct Name<B: Backend>(Vec<(String, DeviceTensor<B>)>);
+
+impl<B: Backend> ParamVisitor<B> for Name<B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let tensor = DeviceTensor::new(value.into_primitive().tensor());
+        self.0.push((path.to_owned(), tensor));
     }
 }
 
@@ -64,15 +134,18 @@ impl<B: Backend> ParamVisitor<B> for Collect {
     }
 }
 
-/// Writes tensors as a safetensors file in f32.
+/// Writes tensors ([`HostTensor`] or [`DeviceTensor`]) as a safetensors file in f32.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn save_own(
-    tensors: &[(String, HostTensor)],
+pub fn save_own<T>(
+    tensors: &[(String, T)],
     metadata: HashMap<String, String>,
     file: &Path,
-) -> Result<(), WeightsError> {
+) -> Result<(), WeightsError>
+where
+    for<'a> &'a T: View,
+{
     write(
         tensors.iter().map(|(name, tensor)| (name, tensor)),
         metadata,

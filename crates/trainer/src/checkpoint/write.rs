@@ -87,7 +87,7 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), TrainEr
         save_weights(folder, TRAINING, training)?;
         others.push(TRAINING);
     }
-    let moments = contents.optimizer.on_host();
+    let moments = contents.optimizer.tensors();
     weights::save_own(&moments, metadata(), &folder.join(OPTIMIZER))?;
     write_json(&folder.join(STATE), &contents.state)?;
     let About {
@@ -150,7 +150,7 @@ fn save_weights<B: Backend>(
     name: &str,
     decoder: &Decoder<B>,
 ) -> Result<(), TrainError> {
-    let tensors = weights::named_tensors(decoder);
+    let tensors = weights::device_tensors(decoder);
     Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)
 }
 

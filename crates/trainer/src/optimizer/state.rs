@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, Shape, TensorData, TensorMetadata};
-use emberlm_model::weights::HostTensor;
+use burn::tensor::{Device, TensorData};
+use emberlm_model::weights::{DeviceTensor, HostTensor};
 
+use super::Moments;
 use super::rule::{Rule, Settings};
-use super::{Moments, typed};
 
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
@@ -40,11 +40,19 @@ impl<B: BurnBackend> Snapshot<B> {
         Self { updates, tensors }
     }
 
-    /// Its tensors on the host, in the order of their names.
-    pub fn on_host(&self) -> Vec<(String, HostTensor)> {
+    /// Its tensors in the order of their names.
+    pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
         let tensors = self.tensors.iter();
         tensors
-            .map(|(name, tensor)| (name.clone(), on_host::<B>(tensor)))
+            .map(|(name, tensor)| (name.clone(), DeviceTensor::new(tensor.clone())))
+            .collect()
+    }
+
+    /// All of its tensors on the host at once.
+    pub fn on_host(&self) -> Vec<(String, HostTensor)> {
+        let tensors = self.tensors().into_iter();
+        tensors
+            .map(|(name, tensor)| (name, tensor.on_host()))
             .collect()
     }
 }
@@ -83,16 +91,6 @@ pub(super) fn restored<B: BurnBackend>(
         moments.insert(path, Moments::One(mean));
     }
     tensors.into_keys().next().map_or(Ok(moments), Err)
-}
-
-fn on_host<B: BurnBackend>(tensor: &FloatTensor<B>) -> HostTensor {
-    let shape = tensor.shape();
-    let count = shape.num_elements();
-    let flat = typed::<B, 1>(B::float_reshape(tensor.clone(), Shape::new([count])));
-    HostTensor {
-        shape: shape.to_vec(),
-        values: flat.into_data().iter::<f32>().collect(),
-    }
 }
 
 fn on_device<B: BurnBackend>(tensor: HostTensor, device: &Device<B>) -> FloatTensor<B> {
