@@ -15,7 +15,8 @@
 //!
 //! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, what one block
 //! keeps for its gradients, and what its way back makes besides, are in `block`. Recomputing keeps `L · N·d`, the blocks'
-//! inputs, in the place of `L·K`, and one `K` on the way back.
+//! inputs, in the place of `L·K`, and one `K` on the way back. A checkpoint that is written beside training adds the
+//! state's old copy, `P · (1 + moments)`, for as long as it takes.
 //!
 //! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
 //! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
@@ -64,6 +65,9 @@ pub struct Prediction {
     pub total: u64,
     /// In which part of a step the peak is.
     pub phase: Phase,
+    /// What comes on top while a checkpoint is written beside training, at most: the old weights and what the optimizer
+    /// kept. It is not in `total`.
+    pub checkpoint: u64,
 }
 
 /// A part of a step.
@@ -145,6 +149,7 @@ pub fn predict(
         allocator: part(allocator),
         total: 0,
         phase: held.phase,
+        checkpoint: (weights + optimizer).round() as u64,
     };
     Ok(Prediction {
         total,

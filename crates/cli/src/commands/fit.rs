@@ -315,6 +315,8 @@ impl Fit {
             None => ("-".to_owned(), String::new()),
         };
         table.row(["measured", &measured.0, &measured.1]);
+        let more = format!("+ {}", size(predicted.checkpoint));
+        table.row(["checkpoint", &more, "at most, while one is written"]);
         text += &table.render();
         if self.vocab_size_assumed {
             let vocab_size = self.vocab_size;

@@ -362,3 +362,31 @@ fn files_for_tensorboard() {
     trained(sandbox.train("--data data --out plain --steps 1"));
     assert!(!sandbox.path("plain/tensorboard").exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_second_ctrl_c_stops_at_once() {
+    let sandbox = Sandbox::with_data();
+    // Steps that take seconds.
+    let line =
+        format!("train {TINY} --data data --out run --steps 1000 --set train.micro_batch=6000");
+    let mut command = sandbox.command(line.split_whitespace());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    wait_for(|| {
+        let events = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap_or_default();
+        events.contains("\"event\":\"begun\"")
+    });
+    signal(&child, "-INT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the first one waits for the step"
+    );
+    let asked = Instant::now();
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    // Nothing is lost but the step.
+    trained(sandbox.words("train --resume run --renderer plain --steps 1"));
+}
