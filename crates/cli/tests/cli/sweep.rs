@@ -325,3 +325,60 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
     }
     assert!(!events(3).exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_killed_sweep_goes_on_where_it_was() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let settings = TINY
+        .replace(
+            "\"train.steps\" = 3",
+            "\"train.steps\" = 1500\n\"train.checkpoint_interval\" = 50",
+        )
+        .replace(
+            "\"train.eval_interval\" = 1",
+            "\"train.eval_interval\" = 300",
+        );
+    let file = format!("{settings}[grid]\n\"train.seed\" = [1, 2]\n");
+    let [alone, killed] = [(), ()].map(|()| {
+        let sandbox = Sandbox::with_sweep("");
+        sandbox.write("rates.toml", &file);
+        sandbox
+    });
+    done(alone.words("sweep rates.toml"));
+
+    let mut command = killed.command(["sweep", "rates.toml"]);
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut sweep = command.spawn().unwrap();
+    let run = killed.path("runs/rates/seed=1");
+    let started = Instant::now();
+    while !run.join("checkpoints/step-00000050").exists() {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "no checkpoint comes"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    sweep.kill().unwrap();
+    sweep.wait().unwrap();
+    // Its run is a process of its own, whose number is in the run's lock.
+    let number = fs::read_to_string(run.join("lock")).unwrap();
+    let process = Pid::from_raw(number.parse().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    // It is nobody's child any more, so that its end cannot be waited for.
+    std::thread::sleep(Duration::from_millis(300));
+
+    done(killed.words("sweep rates.toml"));
+    let text = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    assert_eq!(text.matches("\"event\":\"begun\"").count(), 2, "{text}");
+    for seed in [1, 2] {
+        let run = format!("seed={seed}");
+        assert_eq!(alone.validation(&run), killed.validation(&run));
+        let weights = |sandbox: &Sandbox| sandbox.weights(&format!("runs/rates/{run}"), 1500);
+        assert!(weights(&alone) == weights(&killed));
+    }
+}
