@@ -22,6 +22,8 @@ pub(crate) struct Begun<B: TrainingBackend> {
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
+    /// Where it was computed before, if elsewhere.
+    pub(crate) moved_from: Option<String>,
     /// The newest checkpoint there is.
     pub(crate) checkpoint: Option<PathBuf>,
 }
@@ -61,12 +63,15 @@ impl<B: TrainingBackend> Begun<B> {
         let average =
             (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| decoder.valid()), decay));
         state.data = Some(DataIdentity::of(dataset));
-        state.backend = B::InnerBackend::name(device);
+        let backend = B::InnerBackend::name(device);
+        let before = std::mem::replace(&mut state.backend, backend);
+        let moved_from = (checkpoint.is_some() && before != state.backend).then_some(before);
         Ok(Self {
             decoder,
             optimizer,
             average,
             state,
+            moved_from,
             checkpoint: checkpoint.map(|checkpoint| checkpoint.path.clone()),
         })
     }

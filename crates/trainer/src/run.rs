@@ -145,7 +145,13 @@ pub fn train<B: TrainingBackend>(
         true => Some(TensorBoard::create(&run, now())?),
         false => None,
     };
-    let notes = Notes::new(surroundings.renderer == Renderer::Plain);
+    let mut notes = Notes::new(surroundings.renderer == Renderer::Plain);
+    if let Some(before) = &begun.moved_from {
+        let now = &begun.state.backend;
+        notes.say(format!(
+            "warning: the run was computed on {before} and goes on on {now}, where results differ by rounding"
+        ));
+    }
 
     let failure = Failure::default();
     let train_loader = TrainLoader::<B> {

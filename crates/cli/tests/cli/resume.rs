@@ -393,3 +393,13 @@ fn a_second_ctrl_c_stops_at_once() {
     // Nothing is lost but the step.
     trained(sandbox.words("train --resume run --renderer plain --steps 1"));
 }
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn another_backend_is_told_of() {
+    let sandbox = with_run();
+    let ran = sandbox.words("train --resume run --steps 7 --backend ndarray --renderer plain");
+    let expected = "warning: the run was computed on flex and goes on on ndarray";
+    assert!(ran.stderr.contains(expected), "{ran}");
+    trained(ran);
+}
