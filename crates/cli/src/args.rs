@@ -3,24 +3,23 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use emberlm_data::DEFAULT_SHARD_TOKENS;
 use emberlm_model::weights::Element;
-use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
+use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::eval::EvalArgs;
-use crate::commands::export::parse_size;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::train::TrainArgs;
+use crate::values;
 
 /// Train, evaluate and sample GPT-class language models
 #[derive(Debug, Parser)]
@@ -81,10 +80,10 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "DATASET")]
     pub out: PathBuf,
     /// How text becomes tokens: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
-    #[arg(long, value_name = "NAME|PATH", value_parser = tokenizer)]
+    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
     pub tokenizer: TokenizerChoice,
     /// The part kept for validation, at the end of the text
-    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = val_fraction, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true)]
     pub val_fraction: f64,
     /// The most tokens in one file
     #[arg(
@@ -106,19 +105,19 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
     pub prompt: Option<String>,
     /// The token ids to continue, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// How many tokens to make at most
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_new_tokens: usize,
     /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature, allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
     pub temperature: f64,
     /// Choose among the K likeliest tokens; 0 for all
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
     /// Choose among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value = "1.0", value_parser = top_p, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value = "1.0", value_parser = values::top_p, allow_negative_numbers = true)]
     pub top_p: f64,
     /// The same seed makes the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -137,7 +136,7 @@ pub struct LogitsArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The token ids, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, required = true)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
     pub tokens: Vec<u32>,
     /// Where to write: tensor `logits`, f32, [seq, vocab]
     #[arg(long, value_name = "FILE.safetensors")]
@@ -157,10 +156,10 @@ pub struct AttentionArgs {
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// The token ids to look at, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
-    #[arg(long, value_name = "FILE.png", value_parser = png_file)]
+    #[arg(long, value_name = "FILE.png", value_parser = values::png_file)]
     pub out: Option<PathBuf>,
     /// Only this layer, from 0
     #[arg(long, value_name = "N")]
@@ -183,15 +182,11 @@ pub struct InfoArgs {
     #[arg(value_name = "MODEL|PRESET")]
     pub subject: Option<String>,
     /// Number of token ids, for a preset
-    #[arg(long, value_name = "N", requires = "subject", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", requires = "subject", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
-    text.parse()
 }
 
 /// Arguments of `new`.
@@ -207,7 +202,7 @@ pub struct NewArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
     /// One value over the preset, such as model.n_layers=2; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
@@ -229,10 +224,10 @@ pub struct ExportArgs {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// The most bytes of weights in a file
-    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]
     pub shard_size: ByteSize,
     /// The type of the weights: bf16, f16 or f32 [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = element_parser())]
+    #[arg(long, value_name = "TYPE", value_parser = values::element_parser())]
     pub dtype: Option<Element>,
     /// Replace an existing model
     #[arg(long)]
@@ -240,66 +235,4 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
-}
-
-fn element_parser() -> impl TypedValueParser<Value = Element> {
-    let named = |name: String| {
-        Element::ALL
-            .into_iter()
-            .find(|element| element.name() == name)
-    };
-    PossibleValuesParser::new(Element::ALL.map(Element::name))
-        .try_map(move |name| named(name).ok_or("unknown type"))
-}
-
-fn val_fraction(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |part| (0.0..1.0).contains(&part),
-        "it must be at least 0 and below 1",
-    )
-}
-
-fn temperature(text: &str) -> Result<f64, String> {
-    let allowed = |temperature: f64| temperature.is_finite() && temperature >= 0.0;
-    number(text, allowed, "it must be at least 0 and finite")
-}
-
-fn top_p(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |p| p > 0.0 && p <= 1.0,
-        "it must be above 0 and at most 1",
-    )
-}
-
-fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if allowed(value) => Ok(value),
-        Ok(_) => Err(rule.to_owned()),
-        Err(_) => Err("it is not a number".to_owned()),
-    }
-}
-
-fn png_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension() {
-        Some(extension) if extension.eq_ignore_ascii_case("png") => Ok(path),
-        _ => Err("it must end in .png".to_owned()),
-    }
-}
-
-fn token_id(text: &str) -> Result<u32, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| "it is not a token id".to_owned())
-}
-
-/// A count of which there must be one.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("it must be at least 1".to_owned()),
-        Ok(value) => Ok(value),
-        Err(_) => Err("it is not a whole number".to_owned()),
-    }
 }

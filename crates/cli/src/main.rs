@@ -1,7 +1,7 @@
 //! The binary: parses, dispatches, and tells how it went. Everything else is in the library crates.
 //!
-//! Map: `args` is the command line, `commands` one file per command, `backend` where a concrete backend is picked,
-//! `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
+//! Map: `args` is the command line and `values` what it may hold, `commands` one file per command, `backend` where a
+//! concrete backend is picked, `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
 //! `output` what is written to stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and
 //! `head_habits` its numbers, `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
 
@@ -23,6 +23,7 @@ mod progress;
 mod run_config;
 mod run_history;
 mod sweep;
+mod values;
 
 use std::process::ExitCode;
 

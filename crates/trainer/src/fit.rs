@@ -20,9 +20,8 @@
 //!
 //! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
 //! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
-//! 18 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
-//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live` was fitted to the measured peaks of 33 configurations
-//! (`docs/results.md`). It gives back what was not taken again for a second, so that its share depends on how long steps
+//! 21 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
+//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live`. Both were fitted to measured peaks (`docs/results.md`). It gives back what was not taken again for a second, so that its share depends on how long steps
 //! take: with `MIMALLOC_PURGE_DELAY=0` it is next to nothing.
 
 mod block;
@@ -40,7 +39,7 @@ pub use plan::{Plan, plans};
 
 const MIB: f64 = (1 << 20) as f64;
 /// What computing adds to a process that does not compute yet.
-const COMPUTING: f64 = 18.0 * MIB;
+const COMPUTING: f64 = 21.0 * MIB;
 /// Elements of the logits that are held at once: see `emberlm_kernels::reference::rows_per_block`.
 const LOGITS: f64 = (1 << 24) as f64;
 
@@ -232,8 +231,9 @@ impl Head {
         Self {
             // The sum so far, and the product that is added to it.
             gradients: vocab * d * blocks,
-            // Probabilities, and their transpose as the product takes it.
-            temporaries: 2.0 * rows * vocab + with_bias * vocab * d,
+            // Probabilities, and their transpose as the product takes it; of several blocks also what the one before left
+            // and the allocator has not given back.
+            temporaries: (1.0 + blocks) * rows * vocab + with_bias * vocab * d,
         }
     }
 }

@@ -10,9 +10,9 @@ use clap::{ArgGroup, Args};
 use emberlm_data::Split;
 use emberlm_trainer::tasks::Task;
 
-use crate::args::at_least_one;
 use crate::backend::BackendArg;
 use crate::error::CliError;
+use crate::values::at_least_one;
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use bytesize::ByteSize;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
@@ -131,14 +130,5 @@ impl Job for Export<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
         Ok(export(&decoder, self.folder, self.options)?)
-    }
-}
-
-/// Reads `5GB`, `500 MB` or `1GiB`.
-pub fn parse_size(text: &str) -> Result<ByteSize, String> {
-    match text.parse::<ByteSize>() {
-        Ok(size) if size.as_u64() > 0 => Ok(size),
-        Ok(_) => Err("it must be above 0".to_owned()),
-        Err(_) => Err("it is not a size such as 5GB or 500MB".to_owned()),
     }
 }

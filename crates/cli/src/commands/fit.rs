@@ -12,12 +12,11 @@ use emberlm_trainer::fit::{Phase, Plan, Prediction, plans, predict};
 use emberlm_trainer::{RunConfig, memory, run};
 use serde::{Deserialize, Serialize};
 
-use super::export::parse_size;
 use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json, shell_word};
-use crate::{presets, run_config};
+use crate::{presets, run_config, values};
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
@@ -26,7 +25,7 @@ pub struct FitArgs {
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
     /// The memory that training may take, such as 8GiB [default: what the machine has available]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
     /// One value over the preset, such as model.d_model=256; may be given again
     #[arg(long, value_name = "KEY=VALUE")]

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
 
-use crate::args::at_least_one;
 use crate::backend::BackendArg;
 use crate::error::CliError;
 use crate::output::{print, print_json, shell_word};
@@ -17,6 +16,7 @@ use crate::run_history::is_locked;
 use crate::sweep::{
     Ended, Plan, Planned, Progress, Record, Summary, SweepFile, is_finished, run_all,
 };
+use crate::values::at_least_one;
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
