@@ -21,8 +21,9 @@
 //! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
 //! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
 //! 21 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
-//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live`. Both were fitted to measured peaks (`docs/results.md`). It gives back what was not taken again for a second, so that its share depends on how long steps
-//! take: with `MIMALLOC_PURGE_DELAY=0` it is next to nothing.
+//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live`. Both were fitted to measured peaks (`docs/results.md`).
+//! It gives back what was not taken again for a second, so that its share depends on how long steps take: with
+//! `MIMALLOC_PURGE_DELAY=0` it is next to nothing.
 
 mod block;
 mod plan;
