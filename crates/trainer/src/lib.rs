@@ -2,11 +2,12 @@
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
 //! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
-//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which takes `gradients`, asks
-//! [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a renderer: Burn's
-//! [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`], [`tensorboard`] files and [`checkpoint`]s into its
-//! [`folder`]. [`run`] puts them together, from the `begin`ning or by [`resume`], on data with an [`identity`].
-//! [`tasks`] scores published evaluation tasks; [`memory`] is what the process holds, and [`fit`] what a run will take.
+//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which takes
+//! `gradients`, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
+//! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
+//! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
+//! [`resume`], on data with an [`identity`]. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
+//! holds, and [`fit`] what a run will take.
 
 #![recursion_limit = "256"]
 
@@ -23,6 +24,7 @@ pub mod events;
 pub mod fit;
 pub mod folder;
 mod gradients;
+mod growing;
 pub mod identity;
 mod loader;
 pub mod memory;

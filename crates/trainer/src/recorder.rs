@@ -83,9 +83,18 @@ impl Recorder {
     }
 
     fn tell(&mut self, written: Option<Written>) {
-        let Some(Written { step, result }) = written else {
+        let Some(Written {
+            step,
+            result,
+            pruned,
+        }) = written
+        else {
             return;
         };
+        if let Err(error) = pruned {
+            self.notes
+                .say(format!("warning: an old checkpoint stays: {error}"));
+        }
         let time = now();
         match result {
             Ok(path) => {
@@ -130,11 +139,12 @@ impl Recorder {
         })
     }
 
-    /// Writes the log's lines that wait.
+    /// Writes what waits.
     ///
     /// # Errors
-    /// The log cannot be written.
+    /// The log, or TensorBoard's file, cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
-        self.events.flush()
+        let mirrored = self.tensorboard.as_mut().map(TensorBoard::flush);
+        self.events.flush().and(mirrored.unwrap_or(Ok(())))
     }
 }

@@ -4,14 +4,14 @@
 //! order, as TensorFlow's `tfrecord` has them; the bytes are an `Event` of TensorBoard's `event.proto`. Only the fields
 //! written here are declared, so nothing has to be compiled by `protoc`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use prost::Message;
 
 use crate::error::TrainError;
 use crate::events::{Event, now};
+use crate::growing::GrowingFile;
 
 /// Where a run's event files are.
 pub const FOLDER: &str = "tensorboard";
@@ -19,15 +19,14 @@ pub const FOLDER: &str = "tensorboard";
 /// What every event file of this format begins with.
 const VERSION: &str = "brain.Event:2";
 
-/// Writes a run's events as TensorBoard's; each reaches the file at once.
+/// Writes a run's events as TensorBoard's; each reaches the file at once. Where the disk is full, records wait in memory.
 ///
 /// Scalars are `train/loss`, `train/perplexity`, `train/gradient_norm`, `train/learning_rate`, `validation/loss`,
 /// `validation/perplexity`, `speed/tokens_per_second`, `speed/utilization`, `memory/resident_mib` and `train/skipped` (1 at
 /// a skipped step); what the model wrote is the text `sample`.
 #[derive(Debug)]
 pub struct TensorBoard {
-    path: PathBuf,
-    file: File,
+    file: GrowingFile,
 }
 
 impl TensorBoard {
@@ -44,10 +43,8 @@ impl TensorBoard {
         let numbered = (1..1000).map(|number| format!("{name}.{number:03}"));
         let mut names = std::iter::once(name.clone()).chain(numbered);
         let free = names.find(|name| !folder.join(name).exists());
-        let path = folder.join(free.unwrap_or(name));
-        let file = OpenOptions::new().create_new(true).append(true).open(&path);
-        let file = file.map_err(TrainError::file("create", &path))?;
-        let mut this = Self { path, file };
+        let file = GrowingFile::create(&folder.join(free.unwrap_or(name)))?;
+        let mut this = Self { file };
         this.record(&Record {
             wall_time: time,
             file_version: Some(VERSION.to_owned()),
@@ -59,7 +56,7 @@ impl TensorBoard {
     /// Adds an event that happened now, or when it says.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; the record waits, and is written with the next.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
         self.write_at(event, now())
     }
@@ -67,7 +64,7 @@ impl TensorBoard {
     /// Adds an event that happened at `time`, if it does not say when it did.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; the record waits, and is written with the next.
     pub fn write_at(&mut self, event: &Event, time: f64) -> Result<(), TrainError> {
         match record(event, time) {
             Some(record) => self.record(&record),
@@ -75,10 +72,16 @@ impl TensorBoard {
         }
     }
 
+    /// Writes the records that wait.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<(), TrainError> {
+        self.file.flush()
+    }
+
     fn record(&mut self, record: &Record) -> Result<(), TrainError> {
-        let bytes = framed(&record.encode_to_vec());
-        let written = self.file.write_all(&bytes);
-        written.map_err(TrainError::file("write", &self.path))
+        self.file.add(&framed(&record.encode_to_vec()))
     }
 }
 

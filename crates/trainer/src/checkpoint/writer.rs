@@ -13,8 +13,10 @@ use crate::error::TrainError;
 pub struct Written {
     /// Its step.
     pub step: usize,
-    /// Its directory; an error where it is not there, or where an older one could not be removed.
+    /// Its directory; an error where it is not there.
     pub result: Result<PathBuf, TrainError>,
+    /// Whether the older ones that need not be kept could be removed.
+    pub pruned: Result<(), TrainError>,
 }
 
 /// Writes a run's checkpoints while training goes on.
@@ -46,9 +48,16 @@ impl Writer {
             let step = contents.state.step;
             // A failure shows again at the checkpoint's own files, which lie on the same disk.
             let _ = events.map(|events| events.sync_data());
-            let result =
-                write(&run, &contents).and_then(|path| prune(&run, step, keep).map(|()| path));
-            Written { step, result }
+            let result = write(&run, &contents);
+            let pruned = match &result {
+                Ok(_) => prune(&run, step, keep),
+                Err(_) => Ok(()),
+            };
+            Written {
+                step,
+                result,
+                pruned,
+            }
         }));
         before
     }

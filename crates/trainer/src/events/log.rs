@@ -1,21 +1,17 @@
 //! Writing `events.jsonl`.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use super::{EVENTS_FILE, Event};
 use crate::error::TrainError;
 use crate::folder::write_whole;
+use crate::growing::GrowingFile;
 
 /// Writes events as they happen; each line reaches the file at once. Where the disk is full, lines wait in memory.
 pub struct EventLog {
-    path: PathBuf,
-    file: File,
-    /// Bytes of the file that are whole lines.
-    whole: u64,
-    /// Lines that are not in the file yet.
-    waiting: String,
+    file: GrowingFile,
 }
 
 impl EventLog {
@@ -24,14 +20,8 @@ impl EventLog {
     /// # Errors
     /// The file cannot be created.
     pub fn create(run: &Path) -> Result<Self, TrainError> {
-        let path = run.join(EVENTS_FILE);
-        let file = File::create(&path).map_err(TrainError::file("create", &path))?;
-        Ok(Self {
-            path,
-            file,
-            whole: 0,
-            waiting: String::new(),
-        })
+        let file = GrowingFile::create(&run.join(EVENTS_FILE))?;
+        Ok(Self { file })
     }
 
     /// A run's log without what came after `step`, to go on with: what a run that is resumed there has not done yet.
@@ -55,13 +45,8 @@ impl EventLog {
             .flat_map(|line| [line, "\n"])
             .collect();
         write_whole(&path, kept.as_bytes())?;
-        let file = File::options().append(true).open(&path);
-        Ok(Self {
-            file: file.map_err(TrainError::file("open", &path))?,
-            path,
-            whole: kept.len() as u64,
-            waiting: String::new(),
-        })
+        let file = GrowingFile::open(&path)?;
+        Ok(Self { file })
     }
 
     /// Adds a line.
@@ -69,10 +54,10 @@ impl EventLog {
     /// # Errors
     /// The file cannot be written; the line waits, and is written with the next.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
-        let line = serde_json::to_string(event).map_err(io::Error::from);
-        self.waiting += &line.map_err(TrainError::file("write", &self.path))?;
-        self.waiting.push('\n');
-        self.flush()
+        // An event is made of texts and numbers alone, which JSON has.
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
+        line.push(b'\n');
+        self.file.add(&line)
     }
 
     /// Writes what waits.
@@ -80,20 +65,12 @@ impl EventLog {
     /// # Errors
     /// The file cannot be written.
     pub fn flush(&mut self) -> Result<(), TrainError> {
-        let written = self.file.write_all(self.waiting.as_bytes());
-        if let Err(error) = written {
-            // What was written of it goes again, so that the file holds whole lines.
-            let _ = self.file.set_len(self.whole);
-            return Err(TrainError::file("write", &self.path)(error));
-        }
-        self.whole += self.waiting.len() as u64;
-        self.waiting.clear();
-        Ok(())
+        self.file.flush()
     }
 
     /// Another handle of the file, to sync it by.
     pub fn handle(&self) -> Option<File> {
-        self.file.try_clone().ok()
+        self.file.handle()
     }
 }
 
@@ -119,7 +96,7 @@ mod tests {
             log.write(&evaluation(step)).unwrap();
         }
         // As a killed process leaves it.
-        log.file.write_all(b"{\"event\":\"evalu").unwrap();
+        log.file.add(b"{\"event\":\"evalu").unwrap();
         assert_eq!(read(run.path()).unwrap(), [10, 20, 30].map(evaluation));
         let mut log = EventLog::resume(run.path(), 20).unwrap();
         log.write(&evaluation(25)).unwrap();
