@@ -1,15 +1,17 @@
 //! The binary: parses, dispatches, and tells how it went. Everything else is in the library crates.
 //!
 //! Map: `args` is the command line and `values` what it may hold, `commands` one file per command, `backend` where a
-//! concrete backend is picked, `model_source` what MODEL may be, `new_folder` what a command makes, `error` the one place that prints errors,
-//! `output` what is written to stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and
-//! `head_habits` its numbers, `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
+//! concrete backend is picked, `model_source` what MODEL may be, `built_in_tales` what is trained on where nothing is
+//! said, `new_folder` what a command makes, `error` the one place that prints errors, `output` what is written to
+//! stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and `head_habits` its
+//! numbers, `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
 
 mod args;
 mod backend;
+mod built_in_tales;
 mod commands;
 mod error;
 mod head_habits;

@@ -1,9 +1,11 @@
 //! A run's events as curves and figures, for whatever shows or compares runs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_trainer::RunFolder;
 use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event};
+use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -104,7 +106,7 @@ impl History {
             return Err(CliError::new(format!("there is no {shown}")).hint(list));
         }
         if !run.join(EVENTS_FILE).exists() {
-            let message = match run.join("config.toml").exists() {
+            let message = match run.join(CONFIG_FILE).exists() {
                 true => format!("the run {shown} has written no event yet"),
                 false => format!("{shown} is no run: it has no {EVENTS_FILE}"),
             };
@@ -113,7 +115,7 @@ impl History {
         Ok(Self::of(events::read(run)?))
     }
 
-    /// The history of events. What was done after the step that a run was resumed from counts as it was done again.
+    /// The history of events.
     pub fn of(events: impl IntoIterator<Item = Event>) -> Self {
         let mut this = Self::default();
         let mut clock: Option<f64> = None;
@@ -121,13 +123,8 @@ impl History {
         for event in events {
             match event {
                 Event::Begun {
-                    time,
-                    step,
-                    steps,
-                    floor,
-                    ..
+                    time, steps, floor, ..
                 } => {
-                    this.forget_after(step);
                     this.planned = Some(steps);
                     this.floor = floor.or(this.floor);
                     this.ended = None;
@@ -190,13 +187,6 @@ impl History {
         this
     }
 
-    fn forget_after(&mut self, step: usize) {
-        self.steps.retain(|point| point.step <= step);
-        self.evaluations.retain(|point| point.step <= step);
-        self.skipped.retain(|point| point.step <= step);
-        self.paces.retain(|point| point.step <= step);
-    }
-
     /// The lowest validation loss; the first of equal ones.
     pub fn best(&self) -> Option<Evaluated> {
         let numbers = self.evaluations.iter().filter(|e| e.loss.is_finite());
@@ -229,7 +219,7 @@ impl History {
     /// Where the run in a folder stands.
     pub fn status(&self, run: &Path) -> Status {
         match self.ended {
-            _ if is_locked(run) => Status::Running,
+            _ if RunFolder::is_held(run) => Status::Running,
             Some(Ending::Finished) => Status::Finished,
             Some(Ending::Interrupted) => Status::Interrupted,
             Some(Ending::Failed) => Status::Failed,
@@ -240,7 +230,7 @@ impl History {
 
 /// Whether a folder is a run's.
 pub fn is_run(folder: &Path) -> bool {
-    folder.join(EVENTS_FILE).exists() || folder.join("config.toml").exists()
+    folder.join(EVENTS_FILE).exists() || folder.join(CONFIG_FILE).exists()
 }
 
 /// The runs in a folder, by their names.
@@ -269,14 +259,6 @@ pub fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(folders)
 }
 
-/// Whether a trainer holds the run's lock.
-pub fn is_locked(run: &Path) -> bool {
-    let Ok(lock) = File::open(run.join("lock")) else {
-        return false;
-    };
-    matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
-}
-
 /// What grows with the steps, evenly between those at which it is known, and not after the last.
 fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f64> {
     let after = known.partition_point(|point| of(point).0 < step);
@@ -292,6 +274,10 @@ fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f6
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use emberlm_trainer::folder::LOCK_FILE;
+
     use super::*;
 
     fn step(step: usize, loss: f64) -> Event {
@@ -345,9 +331,7 @@ mod tests {
             evaluation(2, 3.5),
             step(2, 3.0),
             pace(1020.0, 2),
-            step(3, 2.0),
-            pace(1030.0, 3),
-            // It was killed, and went on from the checkpoint of step 2 much later.
+            // It was killed later, and went on from the checkpoint of step 2, without the lines after it.
             begun(9000.0, 2),
             step(3, 2.0),
             pace(9011.0, 3),
@@ -384,7 +368,7 @@ mod tests {
         let run = tempfile::tempdir().expect("a folder");
         let history = History::default();
         assert_eq!(history.status(run.path()), Status::Stopped);
-        let lock = File::create(run.path().join("lock")).expect("a file");
+        let lock = File::create(run.path().join(LOCK_FILE)).expect("a file");
         assert_eq!(history.status(run.path()), Status::Stopped);
         lock.lock().expect("a lock");
         assert_eq!(history.status(run.path()), Status::Running);

@@ -1,5 +1,6 @@
 //! The trait: Burn's backend and the operations that this project may do better than composed ones.
 
+use burn::tensor::TensorMetadata;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
@@ -142,7 +143,7 @@ pub trait Backend: BurnBackend {
         targets: IntTensor<Self>,
         options: HeadLossOptions,
     ) -> FloatTensor<Self> {
-        let rows = reference::rows_per_block::<Self>(&weight);
+        let rows = reference::rows_per_block(weight.shape()[0]);
         reference::head_loss::<Self>(hidden, weight, targets, options, rows)
     }
 
@@ -153,7 +154,7 @@ pub trait Backend: BurnBackend {
         targets: IntTensor<Self>,
         options: HeadLossOptions,
     ) -> HeadLossGradients<Self> {
-        let rows = reference::rows_per_block::<Self>(&weight);
+        let rows = reference::rows_per_block(weight.shape()[0]);
         reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
     }
 

@@ -1,12 +1,9 @@
 //! How well each token was predicted, one by one: what evaluation needs beyond the sum that training minimises.
 
 use burn::tensor::{Bool, Int, Tensor};
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, reference};
 
 use crate::decoder::Decoder;
-
-/// Logits held at once: 64 MiB of f32.
-const BLOCK_ELEMENTS: usize = 1 << 24;
 
 /// The predictions of each token of `[batch, seq]`.
 #[derive(Clone, Debug)]
@@ -34,7 +31,7 @@ impl<B: Backend> Decoder<B> {
         tokens: Tensor<B, 2, Int>,
         targets: Tensor<B, 2, Int>,
     ) -> TokenScores<B> {
-        let rows = (BLOCK_ELEMENTS / self.config().vocab_size).max(1);
+        let rows = reference::rows_per_block(self.config().vocab_size);
         self.token_scores_in_blocks(tokens, targets, rows)
     }
 

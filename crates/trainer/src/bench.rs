@@ -52,7 +52,7 @@ pub fn measure<B: TrainingBackend>(
     let mut seconds = Vec::with_capacity(steps);
     for step in 0..warm_up + steps {
         let batches = (0..train.accumulation)
-            .map(|_| to_tensors::<B>(random_batch(model, train.micro_batch, seq), device))
+            .map(|_| to_tensors::<B>(&random_batch(model, train.micro_batch, seq), device))
             .collect();
         let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
         let start = Instant::now();

@@ -49,7 +49,7 @@ pub fn evaluate_observed<B: Backend>(
     let (mut sum, mut tokens) = (0.0f64, 0u64);
     for batch in batches {
         let batch = batch?;
-        let tensors = to_tensors::<B>(batch.clone(), &device);
+        let tensors = to_tensors::<B>(&batch, &device);
         tokens += tensors.count() as u64;
         let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
         sum += loss.into_scalar().elem::<f64>();
@@ -127,7 +127,7 @@ pub fn evaluate_positions<B: Backend>(
     let mut found = PositionLosses::default();
     for batch in eval_batches(split, seq_len, batch, None)? {
         let batch = batch?;
-        let tensors = to_tensors::<B>(batch.clone(), &device);
+        let tensors = to_tensors::<B>(&batch, &device);
         let losses = decoder.token_losses(tensors.tokens, tensors.targets);
         found.add(losses.into_data().iter::<f64>(), batch.seq);
         observe(&batch);

@@ -28,6 +28,7 @@
 mod block;
 mod plan;
 
+use emberlm_kernels::reference;
 use emberlm_model::config::Position;
 use emberlm_model::{DecoderConfig, count};
 use serde::Serialize;
@@ -41,8 +42,6 @@ pub use plan::{Plan, plans};
 const MIB: f64 = (1 << 20) as f64;
 /// What computing adds to a process that does not compute yet.
 const COMPUTING: f64 = 21.0 * MIB;
-/// Elements of the logits that are held at once: see `emberlm_kernels::reference::rows_per_block`.
-const LOGITS: f64 = (1 << 24) as f64;
 
 /// A predicted peak by its parts, in bytes; they add up to `total`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -225,7 +224,7 @@ impl Head {
                 temporaries: 6.0 * tokens * vocab,
             };
         }
-        let rows = tokens.min((LOGITS / vocab).floor().max(1.0));
+        let rows = tokens.min(reference::rows_per_block(model.vocab_size) as f64);
         let blocks = if tokens > rows { 2.0 } else { 1.0 };
         // A bias is one more column: of a copy of the weight, and of its gradient.
         let with_bias = if model.head.bias { 2.0 } else { 0.0 };

@@ -91,6 +91,12 @@ impl RunFolder {
         })
     }
 
+    /// Whether a process holds a run's directory.
+    pub fn is_held(path: &Path) -> bool {
+        let lock = File::open(path.join(LOCK_FILE));
+        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// Writes the run's configuration, whole or not at all.
     ///
     /// # Errors
@@ -106,7 +112,10 @@ impl RunFolder {
 }
 
 /// Writes a file beside its place, syncs it, and renames it.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<(), TrainError> {
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     let aside = path.with_extension("partial");
     let written = File::create(&aside)
         .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))

@@ -40,6 +40,7 @@ pub mod run;
 mod sample;
 pub mod schedule;
 pub mod skip;
+mod spread;
 pub mod strategy;
 pub mod tasks;
 pub mod tensorboard;

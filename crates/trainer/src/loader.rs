@@ -10,15 +10,15 @@ use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches, eval_batches};
 use crate::trainee::TokenBatch;
 
 /// The batch on a device.
-pub fn to_tensors<B: Backend>(batch: Batch, device: &Device<B>) -> TokenBatch<B> {
+pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B> {
     let shape = [batch.batch, batch.seq];
-    let tensor = |ids: Vec<u32>| {
-        let ids: Vec<i32> = ids.into_iter().map(|id| id as i32).collect();
+    let tensor = |ids: &[u32]| {
+        let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
         Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), device)
     };
     TokenBatch {
-        tokens: tensor(batch.inputs),
-        targets: tensor(batch.targets),
+        tokens: tensor(&batch.inputs),
+        targets: tensor(&batch.targets),
     }
 }
 
@@ -64,7 +64,7 @@ impl<B: Backend> Iterator for TrainIterator<'_, B> {
         match loader.batches.batch(self.window, loader.micro_batch) {
             Ok(batch) => {
                 self.window += loader.micro_batch as u64;
-                Some(to_tensors(batch, &loader.device))
+                Some(to_tensors(&batch, &loader.device))
             }
             Err(error) => {
                 loader.failure.set(error);
@@ -132,7 +132,7 @@ impl<B: Backend> Iterator for EvalIterator<B> {
         match self.batches.as_mut()?.next()? {
             Ok(batch) => {
                 self.done += batch.inputs.len();
-                Some(to_tensors(batch, &self.device))
+                Some(to_tensors(&batch, &self.device))
             }
             Err(error) => {
                 self.failure.set(error);

@@ -7,11 +7,6 @@ pub fn resident() -> Option<u64> {
     memory_stats::memory_stats().map(|stats| stats.physical_mem as u64)
 }
 
-/// [`resident`] in MiB, as `events.jsonl` has it.
-pub fn resident_mib() -> Option<f64> {
-    resident().map(|bytes| bytes as f64 / f64::from(1 << 20))
-}
-
 /// The most that the process has held so far, by Linux's account; none elsewhere.
 pub fn peak() -> Option<u64> {
     kib_of("/proc/self/status", "VmHWM:")

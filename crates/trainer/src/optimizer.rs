@@ -21,7 +21,7 @@ use burn::tensor::{Device, Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, ParamMapper, map_params};
 
-use crate::config::TrainConfig;
+use crate::config::{OptimizerKind, TrainConfig};
 pub use groups::ParameterGroup;
 use muon::FusedMaps;
 use rule::{Rule, Settings};
@@ -75,7 +75,11 @@ impl<B: Backend> Optimizer<B> {
         M: AutodiffModule<A>,
     {
         self.updates += 1;
-        let fused = FusedMaps::of::<A, M>(&module);
+        // Only Muon looks at them.
+        let fused = match self.settings.kind() {
+            OptimizerKind::Muon => FusedMaps::of::<A, M>(&module),
+            OptimizerKind::AdamW | OptimizerKind::Lion => FusedMaps::default(),
+        };
         let mut update = Update {
             optimizer: self,
             grads,

@@ -1,6 +1,6 @@
 //! Going on with a run that was stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use emberlm_data::Dataset;
@@ -32,16 +32,10 @@ pub const MAY_CHANGE: [&str; 10] = [
 /// # Errors
 /// The keys that differ and may not, with both values.
 pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
-    let (then, now) = (flat(then), flat(now));
-    let keys: std::collections::BTreeSet<&String> = then.keys().chain(now.keys()).collect();
-    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
-    let changes: Vec<String> = keys
-        .into_iter()
-        .filter(|key| then.get(*key) != now.get(*key) && !MAY_CHANGE.contains(&key.as_str()))
-        .map(|key| {
-            let [then, now] = [&then, &now].map(|values| shown(values.get(key)));
-            format!("{key} was {then} and is {now}")
-        })
+    let changes = changes(then, now).into_iter();
+    let changes: Vec<String> = changes
+        .filter(|(key, _)| !MAY_CHANGE.contains(&key.as_str()))
+        .map(|(_, change)| change)
         .collect();
     if changes.is_empty() {
         return Ok(());
@@ -50,6 +44,20 @@ pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<()
         path: run.to_owned(),
         reason: changes.join("; "),
     })
+}
+
+/// The keys that differ between two configurations, each with a sentence that has both values.
+pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
+    let (then, now) = (flat(then), flat(now));
+    let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    keys.into_iter()
+        .filter(|key| then.get(*key) != now.get(*key))
+        .map(|key| {
+            let [then, now] = [&then, &now].map(|values| shown(values.get(key)));
+            (key.clone(), format!("{key} was {then} and is {now}"))
+        })
+        .collect()
 }
 
 /// Every value by its dotted key. Numbers are compared as they are written.

@@ -11,13 +11,13 @@ use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSplit};
 use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::{Interrupter, Learner, SupervisedTraining, TrainingStrategy};
-use emberlm_data::{Dataset, Floor, Split, TrainBatches};
+use emberlm_data::{Dataset, Floor, Split, TokenSplit, TrainBatches};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{ConfigError, Decoder, DecoderConfig};
 
 use crate::begin::Begun;
 use crate::checkpoint::{About, Checkpoint, Description};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::events::{self, EventLog, now};
 use crate::folder::RunFolder;
@@ -123,18 +123,7 @@ pub fn train<B: TrainingBackend>(
 
     let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &dataset, &device)?;
     let text = (surroundings.render)(&config);
-    let (folder, log) = match beginning {
-        Beginning::New(run) => {
-            let folder = RunFolder::create(&run, &text)?;
-            let log = EventLog::create(&run)?;
-            (folder, log)
-        }
-        Beginning::Resumed(folder, _) => {
-            folder.write_config(&text)?;
-            let log = EventLog::resume(folder.path(), begun.state.step)?;
-            (folder, log)
-        }
-    };
+    let (folder, log) = open_folder(beginning, &text, begun.state.step)?;
     let run = folder.path().to_owned();
     // Plain lines have been printed before; the dashboard begins empty. It can do without, if the log is damaged.
     let past = match surroundings.renderer {
@@ -154,22 +143,14 @@ pub fn train<B: TrainingBackend>(
     }
 
     let failure = Failure::default();
-    let train_loader = TrainLoader::<B> {
+    let loaders = loaders(
         batches,
-        first_window: begun.state.step as u64 * train.step_sequences(),
-        micro_batch: train.micro_batch,
-        windows: train.steps as u64 * train.step_sequences(),
-        device: device.clone(),
-        failure: failure.clone(),
-    };
-    let eval_loader = EvalLoader::<B::InnerBackend> {
-        split: validation.clone(),
-        seq_len,
-        batch: train.eval_batch,
-        max_tokens: (train.eval_tokens > 0).then_some(train.eval_tokens),
-        device: device.clone(),
-        failure: failure.clone(),
-    };
+        &validation,
+        train,
+        begun.state.step,
+        &failure,
+        &device,
+    );
     let result = Arc::new(Mutex::new(None));
     let about = About {
         description: Description {
@@ -203,7 +184,7 @@ pub fn train<B: TrainingBackend>(
             decoder: begun.decoder,
         },
         strategy,
-        (Arc::new(train_loader), Arc::new(eval_loader)),
+        loaders,
         surroundings.renderer,
         surroundings.interrupter,
     );
@@ -219,6 +200,55 @@ type Loaders<B> = (
     Arc<TrainLoader<B>>,
     Arc<EvalLoader<<B as burn::tensor::backend::AutodiffBackend>::InnerBackend>>,
 );
+
+/// The run's directory with its configuration and its log, for a run that stands at `step`.
+fn open_folder(
+    beginning: Beginning,
+    config: &str,
+    step: usize,
+) -> Result<(RunFolder, EventLog), TrainError> {
+    Ok(match beginning {
+        Beginning::New(run) => {
+            let folder = RunFolder::create(&run, config)?;
+            let log = EventLog::create(&run)?;
+            (folder, log)
+        }
+        Beginning::Resumed(folder, _) => {
+            folder.write_config(config)?;
+            let log = EventLog::resume(folder.path(), step)?;
+            (folder, log)
+        }
+    })
+}
+
+/// What Burn's learner reads from, for a run that stands at `step`.
+fn loaders<B: TrainingBackend>(
+    batches: TrainBatches,
+    validation: &TokenSplit,
+    train: &TrainConfig,
+    step: usize,
+    failure: &Failure,
+    device: &Device<B>,
+) -> Loaders<B> {
+    let seq_len = batches.order().seq_len() as usize;
+    let train_loader = TrainLoader::<B> {
+        batches,
+        first_window: step as u64 * train.step_sequences(),
+        micro_batch: train.micro_batch,
+        windows: train.steps as u64 * train.step_sequences(),
+        device: device.clone(),
+        failure: failure.clone(),
+    };
+    let eval_loader = EvalLoader::<B::InnerBackend> {
+        split: validation.clone(),
+        seq_len,
+        batch: train.eval_batch,
+        max_tokens: (train.eval_tokens > 0).then_some(train.eval_tokens),
+        device: device.clone(),
+        failure: failure.clone(),
+    };
+    (Arc::new(train_loader), Arc::new(eval_loader))
+}
 
 /// Hands model, loop and data to Burn's learner and waits for its end.
 fn launch<B: TrainingBackend>(

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
+use crate::spread::Spread;
 
 /// What was seen of the latest steps. It belongs to the position of a run: a checkpoint holds it.
 ///
@@ -13,7 +14,7 @@ use crate::config::TrainConfig;
 /// `n - 1`) above its mean over those steps; what is far below is no harm. It is the rule of OLMo-core's `SkipStepOptimizer`,
 /// which has 6 deviations over 128 steps.
 ///
-/// Finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
+/// Where `skip_deviations` is 0 nothing is remembered. Otherwise finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
 /// and is not skipped for ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +48,7 @@ impl Watch {
             Some((name, value)) => Some(format!("the {name} is {value}")),
             None => self.too_far(named, config),
         };
-        if infinite.is_none() {
+        if infinite.is_none() && config.skip_deviations > 0.0 {
             self.window.push_back((loss, norm));
             // More than one too many where the setting was lowered.
             while self.window.len() > config.skip_window {
@@ -93,25 +94,6 @@ impl Watch {
             "the {name} is {value:.4}, more than {} deviations of {deviation:.4} above {mean:.4}, its mean over {window} steps",
             config.skip_deviations
         ))
-    }
-}
-
-/// Mean and standard deviation of a sample.
-#[derive(Clone, Copy)]
-struct Spread {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Spread {
-    fn of(values: impl ExactSizeIterator<Item = f64> + Clone) -> Self {
-        let count = values.len() as f64;
-        let mean = values.clone().sum::<f64>() / count;
-        let squares: f64 = values.map(|x| (x - mean).powi(2)).sum();
-        Self {
-            mean,
-            deviation: (squares / (count - 1.0)).sqrt(),
-        }
     }
 }
 

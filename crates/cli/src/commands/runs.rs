@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use emberlm_trainer::RunFolder;
 use emberlm_trainer::events::{self, EVENTS_FILE};
+use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
-use crate::run_history::{History, Status, is_locked, is_run, runs_in, subfolders};
+use crate::run_history::{History, Status, is_run, runs_in, subfolders};
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
@@ -102,7 +104,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
     let last = history.steps.last();
     let best = history.best();
     let status = match &error {
-        Some(_) if !is_locked(&path) => None,
+        Some(_) if !RunFolder::is_held(&path) => None,
         _ => Some(history.status(&path)),
     };
     Listed {
@@ -123,7 +125,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
 
 /// Steps in all, of the run's configuration.
 fn planned(run: &Path) -> Option<usize> {
-    let text = fs::read_to_string(run.join("config.toml")).ok()?;
+    let text = fs::read_to_string(run.join(CONFIG_FILE)).ok()?;
     let config: toml::Table = toml::from_str(&text).ok()?;
     let steps = config.get("train")?.get("steps")?.as_integer()?;
     usize::try_from(steps).ok()

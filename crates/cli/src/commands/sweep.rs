@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
-use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
+use emberlm_trainer::RunFolder;
 
 use crate::backend::BackendArg;
+use crate::built_in_tales;
 use crate::error::CliError;
 use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
-use crate::run_history::is_locked;
 use crate::sweep::{
     Ended, Plan, Planned, Progress, Record, Summary, SweepFile, is_finished, run_all,
 };
@@ -57,13 +57,20 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     if args.dry_run {
         return print(&commands(&unfinished, backend));
     }
-    if let Some(run) = unfinished.iter().find(|run| is_locked(&run.folder)) {
+    if let Some(run) = unfinished
+        .iter()
+        .find(|run| RunFolder::is_held(&run.folder))
+    {
         let message = format!("{} is being trained already", run.folder.display());
         return Err(CliError::new(message).hint("wait until it ends, or stop it first"));
     }
     fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
     record.write(&out)?;
-    tales(&unfinished)?;
+    let untold = |run: &&Planned| run.config.data.dataset.as_os_str().is_empty();
+    if unfinished.iter().any(untold) {
+        // The runs would make them all at once.
+        built_in_tales::dataset("emberlm sweep")?;
+    }
     let asked = listen()?;
     let mut progress = Progress::new(plan.runs.len(), plan.runs.len() - unfinished.len());
     let ended = run_all(&unfinished, args.parallel, backend, &asked, &mut progress)?;
@@ -85,19 +92,6 @@ fn commands(runs: &[&Planned], backend: &str) -> String {
         format!("emberlm {}\n", words.join(" "))
     };
     runs.iter().map(line).collect()
-}
-
-/// Makes the built-in tales where a run needs them: the runs would do so all at once.
-fn tales(runs: &[&Planned]) -> Result<(), CliError> {
-    let folder = Path::new("datasets").join("tales");
-    let needed = runs
-        .iter()
-        .any(|run| run.config.data.dataset.as_os_str().is_empty());
-    if needed && Dataset::open(&folder).is_err() {
-        write_tales_dataset(&folder, &TalesConfig::default(), false, "emberlm sweep")?;
-        eprintln!("Wrote the built-in tales to {}", folder.display());
-    }
-    Ok(())
 }
 
 /// How often the user asked to stop.

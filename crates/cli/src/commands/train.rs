@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
+use emberlm_data::Dataset;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::{
     Beginning, Interrupter, Outcome, Renderer, RunConfig, Surroundings, dashboard, run,
@@ -21,7 +21,7 @@ pub use args::TrainArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::Model;
-use crate::{presets, run_config};
+use crate::{built_in_tales, presets, run_config};
 
 /// Runs the command.
 ///
@@ -30,8 +30,8 @@ use crate::{presets, run_config};
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
-            let (config, folder, checkpoint) = resume::open(run, &args)?;
-            (config, None, Some((folder, checkpoint)))
+            let (config, beginning) = resume::open(run, &args)?;
+            (config, None, Some(beginning))
         }
         None => {
             let (config, opened) = resolve(&args)?;
@@ -44,7 +44,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     config.train.check()?;
     if config.data.dataset.as_os_str().is_empty() {
-        config.data.dataset = built_in_tales()?;
+        config.data.dataset = built_in_tales::dataset("emberlm train")?;
     }
     let renderer = args.renderer.choose();
     if renderer == Renderer::Dashboard && !stdout().is_terminal() {
@@ -52,17 +52,14 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
-    let from_checkpoint = matches!(&resumed, Some((_, Some(_))));
-    let from = match from_checkpoint {
-        true => None,
-        false => open_from(&config, opened)?,
+    let from = match &resumed {
+        Some(Beginning::Resumed(_, Some(_))) => None,
+        _ => open_from(&config, opened)?,
     };
-    let beginning = match resumed {
-        Some((folder, checkpoint)) => Beginning::Resumed(folder, checkpoint.map(Box::new)),
-        None => Beginning::New(match &args.out {
-            Some(out) => out.clone(),
-            None => free_run_folder(&run_name(&args)),
-        }),
+    let beginning = match (resumed, &args.out) {
+        (Some(beginning), _) => beginning,
+        (None, Some(out)) => Beginning::New(out.clone()),
+        (None, None) => Beginning::New(free_run_folder(&run_name(&args))),
     };
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
@@ -115,17 +112,6 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     stdout()
         .write_all(text.as_bytes())
         .map_err(CliError::stdout)
-}
-
-/// The dataset of the built-in tales, made where it is not there yet.
-fn built_in_tales() -> Result<PathBuf, CliError> {
-    let folder = Path::new("datasets").join("tales");
-    if Dataset::open(&folder).is_err() {
-        let command = "emberlm train";
-        write_tales_dataset(&folder, &TalesConfig::default(), false, command)?;
-        eprintln!("Wrote the built-in tales to {}", folder.display());
-    }
-    Ok(folder)
 }
 
 /// The model that the run goes on from, if there is one; its tokens must be the dataset's. Opening one reads all its

@@ -2,6 +2,7 @@
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
 use plotters::element::{Circle, PathElement, Text};
 use plotters::style::Color;
@@ -123,8 +124,7 @@ impl Intervals {
 
     fn x(&self, axis: &Axis, value: f64, pen: Pen) -> i32 {
         let (from, to) = (pen.px(self.from()), pen.px(WIDTH - FIGURES));
-        let share = (value - axis.from) / (axis.to - axis.from);
-        from + (share * f64::from(to - from)).round() as i32
+        axis.map(&value, (from, to))
     }
 
     fn row<DB: DrawingBackend>(

@@ -35,20 +35,10 @@ struct Running<'a> {
     child: Child,
 }
 
-/// Whether a run has made its last step: a run that says how it ended, or one with a checkpoint of it.
+/// Whether a run says that it has made its last step.
 pub fn is_finished(run: &Planned) -> bool {
-    let Ok(history) = History::read(&run.folder) else {
-        return false;
-    };
-    let steps = run.config.train.steps;
-    match history.status(&run.folder) {
-        Status::Finished => true,
-        Status::Stopped => {
-            let checkpoint = format!("checkpoints/step-{steps:08}/manifest.json");
-            history.step() >= steps && run.folder.join(checkpoint).exists()
-        }
-        Status::Running | Status::Interrupted | Status::Failed => false,
-    }
+    let history = History::read(&run.folder);
+    history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
 }
 
 /// Runs them in their order, `parallel` at a time, until they have all ended, and tells how each did, in the order in

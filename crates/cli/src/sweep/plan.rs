@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use emberlm_data::Dataset;
 use emberlm_model::DecoderConfig;
 use emberlm_trainer::RunConfig;
+use emberlm_trainer::folder::CONFIG_FILE;
 use emberlm_trainer::run::resolve_model;
 use toml::Value;
 
@@ -75,7 +76,7 @@ impl Planned {
     /// The program's arguments that begin it, or go on with it.
     pub fn arguments(&self, backend: &str) -> Vec<OsString> {
         // A run has its configuration before anything else.
-        if !self.folder.join("config.toml").exists() {
+        if !self.folder.join(CONFIG_FILE).exists() {
             return self.arguments.clone();
         }
         let mut words: Vec<OsString> = vec!["train".into(), "--resume".into()];

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use emberlm_trainer::RunConfig;
+use emberlm_trainer::folder::write_whole;
+use emberlm_trainer::{RunConfig, resume};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::plan::Plan;
 use crate::error::CliError;
@@ -66,9 +66,7 @@ impl Record {
         let text = serde_json::to_string_pretty(self).map_err(|error| {
             CliError::new(format!("the sweep cannot be written as JSON: {error}"))
         })?;
-        let aside: PathBuf = folder.join(format!(".{FILE}.partial"));
-        fs::write(&aside, text).map_err(CliError::io("write", &aside))?;
-        fs::rename(&aside, &path).map_err(CliError::io("write", &path))
+        Ok(write_whole(&path, text.as_bytes())?)
     }
 
     /// The first thing that is not as it was.
@@ -77,30 +75,10 @@ impl Record {
             let Some(now) = now.runs.get(name) else {
                 return Some(format!("its run {name} is not in the file any more"));
             };
-            let (before, now) = (serde_json::to_value(before), serde_json::to_value(now));
-            let change = change("", &before.ok()?, &now.ok()?)?;
+            let (_, change) = resume::changes(before, now).into_iter().next()?;
             Some(format!("in its run {name}, {change}"))
         })
     }
-}
-
-/// The first key whose value is another, with both.
-fn change(key: &str, before: &Value, now: &Value) -> Option<String> {
-    let (Value::Object(old), Value::Object(new)) = (before, now) else {
-        return (before != now).then(|| format!("{key} was {before} and is {now}"));
-    };
-    let keys = old
-        .keys()
-        .chain(new.keys().filter(|key| !old.contains_key(*key)));
-    keys.into_iter().find_map(|inner| {
-        let of = |table: &serde_json::Map<String, Value>| table.get(inner).cloned();
-        let (before, now) = (of(old).unwrap_or_default(), of(new).unwrap_or_default());
-        let key = match key {
-            "" => inner.clone(),
-            key => format!("{key}.{inner}"),
-        };
-        change(&key, &before, &now)
-    })
 }
 
 #[cfg(test)]

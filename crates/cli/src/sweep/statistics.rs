@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::statistics::Statistics;
 
 /// The part of repetitions of the whole experiment whose interval has the true mean in it.
 const CONFIDENCE: f64 = 0.95;
@@ -25,16 +26,14 @@ impl Estimate {
             return None;
         }
         let count = values.len();
-        let mean = values.iter().sum::<f64>() / count as f64;
         let freedom = (count - 1) as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let half_width = StudentsT::new(0.0, 1.0, freedom).ok().map(|student| {
             let quantile = student.inverse_cdf(1.0 - (1.0 - CONFIDENCE) / 2.0);
-            quantile * (squares / freedom / count as f64).sqrt()
+            quantile * values.std_dev() / (count as f64).sqrt()
         });
         Some(Self {
             count,
-            mean,
+            mean: values.mean(),
             half_width: half_width.filter(|_| count > 1),
         })
     }

@@ -2,17 +2,14 @@
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorMetadata};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
 use super::{primitive, typed};
 use crate::{HeadLossGradients, HeadLossOptions};
 
-/// Logits held at once: 64 MiB of f32.
-const BLOCK_ELEMENTS: usize = 1 << 24;
-
-/// How many tokens' logits are held at once for a head's weight `[vocab_size, d_model]`.
-pub fn rows_per_block<B: Backend>(weight: &FloatTensor<B>) -> usize {
-    (BLOCK_ELEMENTS / weight.shape()[0].max(1)).max(1)
+/// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
+pub fn rows_per_block(vocab_size: usize) -> usize {
+    ((1 << 24) / vocab_size.max(1)).max(1)
 }
 
 /// See [`crate::Backend::head_loss`]; the logits of `rows` tokens are held at once.

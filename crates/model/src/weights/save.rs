@@ -119,19 +119,10 @@ impl<B: Backend> ParamVisitor<B> for Name<B> {
 
 /// Every parameter of a module on the host, by path, in the module's order.
 pub fn named_tensors<B: Backend, M: Module<B>>(module: &M) -> Vec<(String, HostTensor)> {
-    let mut collected = Collect(Vec::new());
-    visit_params(module, &mut collected);
-    collected.0
-}
-
-struct Collect(Vec<(String, HostTensor)>);
-
-impl<B: Backend> ParamVisitor<B> for Collect {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let shape = value.dims().to_vec();
-        let values = value.into_data().iter::<f32>().collect();
-        self.0.push((path.to_owned(), HostTensor { shape, values }));
-    }
+    let tensors = device_tensors(module).into_iter();
+    tensors
+        .map(|(path, tensor)| (path, tensor.on_host()))
+        .collect()
 }
 
 /// Writes tensors ([`HostTensor`] or [`DeviceTensor`]) as a safetensors file in f32.

@@ -101,6 +101,7 @@ fn orthogonal<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
 }
 
 /// The widths of the queries', keys' and values' maps in the fused ones.
+#[derive(Default)]
 pub(super) struct FusedMaps {
     /// By the path of the attention: how wide the output map's input is, which the queries are as well.
     queries: HashMap<String, usize>,
@@ -113,10 +114,7 @@ const OUT: &str = ".out.weight";
 
 impl FusedMaps {
     pub(super) fn of<B: BurnBackend, M: Module<B>>(module: &M) -> Self {
-        let mut maps = Self {
-            queries: HashMap::new(),
-            columns: HashMap::new(),
-        };
+        let mut maps = Self::default();
         visit_params(module, &mut maps);
         maps
     }

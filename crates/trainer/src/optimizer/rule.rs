@@ -61,6 +61,10 @@ impl Settings {
         }
     }
 
+    pub(super) fn kind(&self) -> OptimizerKind {
+        self.kind
+    }
+
     /// The rule of a parameter by its path and dimensions.
     pub(super) fn rule(&self, path: &str, dimensions: usize) -> Rule {
         let group = ParameterGroup::of(path, dimensions);

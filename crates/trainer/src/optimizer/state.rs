@@ -47,14 +47,6 @@ impl<B: BurnBackend> Snapshot<B> {
             .map(|(name, tensor)| (name.clone(), DeviceTensor::new(tensor.clone())))
             .collect()
     }
-
-    /// All of its tensors on the host at once.
-    pub fn on_host(&self) -> Vec<(String, HostTensor)> {
-        let tensors = self.tensors().into_iter();
-        tensors
-            .map(|(name, tensor)| (name, tensor.on_host()))
-            .collect()
-    }
 }
 
 /// The moments that tensors of a snapshot are.

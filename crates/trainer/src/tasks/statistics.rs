@@ -1,5 +1,7 @@
 //! A mean and how sure it is.
 
+use crate::spread::Spread;
+
 /// A figure with its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -15,10 +17,11 @@ impl Estimate {
     pub(super) fn mean(values: impl IntoIterator<Item = f64, IntoIter: Clone>) -> Self {
         let values = values.into_iter();
         let count = values.clone().count() as f64;
-        let value = values.clone().sum::<f64>() / count;
-        let squares: f64 = values.map(|x| (x - value) * (x - value)).sum();
-        let stderr = (count > 1.0).then(|| (squares / (count - 1.0) / count).sqrt());
-        Self { value, stderr }
+        let Spread { mean, deviation } = Spread::of(values);
+        Self {
+            value: mean,
+            stderr: (count > 1.0).then(|| deviation / count.sqrt()),
+        }
     }
 
     /// The share of `hits` that are hits.

@@ -4,16 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use emberlm_trainer::checkpoint::Checkpoint;
-use emberlm_trainer::{RunConfig, RunFolder, folder, resume};
+use emberlm_trainer::{Beginning, RunConfig, RunFolder, folder, resume};
 
 use super::TrainArgs;
 use crate::error::{CliError, warn};
 
-/// A run's configuration with what was said over it, its folder, held, and the newest checkpoint that it can go on from.
-pub fn open(
-    run: &Path,
-    args: &TrainArgs,
-) -> Result<(RunConfig, RunFolder, Option<Checkpoint>), CliError> {
+/// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
+pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, Beginning), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
     let text = fs::read_to_string(&file).map_err(CliError::io("read", &file))?;
@@ -35,5 +32,5 @@ pub fn open(
         Some(state) => eprintln!("Resuming {} after step {}", run.display(), state.step),
         None => eprintln!("{} has no checkpoint yet: beginning again", run.display()),
     }
-    Ok((now, held, checkpoint))
+    Ok((now, Beginning::Resumed(held, checkpoint.map(Box::new))))
 }
