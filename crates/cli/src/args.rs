@@ -12,12 +12,14 @@ use emberlm_tokenizer::TokenizerChoice;
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_train::BenchTrainArgs;
+use crate::commands::data::DataArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::sweep::SweepArgs;
+use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
 use crate::values;
 
@@ -35,6 +37,10 @@ pub struct Cli {
 pub enum Command {
     /// Make a dataset of text files
     Prepare(PrepareArgs),
+    /// Look at datasets, check them, take them from elsewhere
+    Data(DataArgs),
+    /// Train tokenizers and compare them
+    Tokenizer(TokenizerArgs),
     /// Train a model
     Train(Box<TrainArgs>),
     /// Train the same model in many ways, and compare them

@@ -60,7 +60,7 @@ impl Dataset {
     pub fn split(&self, split: Split) -> Result<TokenSplit, DataError> {
         let mut shards = Vec::new();
         for entry in &self.manifest.split(split).shards {
-            let shard = Shard::open(&self.folder.join(&entry.file))?;
+            let shard = Shard::open_as(&self.folder.join(&entry.file), entry.layout)?;
             if shard.len() != entry.tokens {
                 return Err(DataError::Shard {
                     path: shard.path().to_owned(),

@@ -4,6 +4,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
 //! | `corpus` | files and folders expanded into documents |
 //! | `text_blocks` | a document read in blocks that can be tokenized apart |
 //! | `scan` | the first pass: is it UTF-8, how long is it |
@@ -29,6 +30,7 @@ mod batch;
 mod corpus;
 mod dataset;
 mod error;
+mod inputs;
 mod loader;
 mod manifest;
 mod order;
@@ -45,11 +47,12 @@ pub use batch::Batch;
 pub use corpus::{Document, expand};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
+pub use inputs::{Format, Input, InputOptions, OnError};
 pub use loader::{EvalBatches, TrainBatches, eval_batches};
-pub use manifest::{Floor, MANIFEST_FILE, Manifest, ShardEntry, SplitManifest, Splits};
+pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use order::WindowOrder;
 pub use prepare::{Phase, PrepareOptions, Progress, prepare};
-pub use shard::{DEFAULT_SHARD_TOKENS, Shard, ShardWriter, TokenWidth};
+pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
 

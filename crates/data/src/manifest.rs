@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use emberlm_tokenizer::TokenizerSpec;
 use serde::{Deserialize, Serialize};
 
-use crate::{DataError, Split};
+use crate::{DataError, ShardLayout, Split};
 
 /// The manifest's file name in a dataset directory.
 pub const MANIFEST_FILE: &str = "dataset.json";
@@ -83,6 +83,32 @@ pub struct ShardEntry {
     pub documents: u64,
     /// BLAKE3 of the whole file, in hexadecimal.
     pub blake3: String,
+    /// How the tokens lie in the file.
+    #[serde(default, skip_serializing_if = "ShardLayout::is_llm_c")]
+    pub layout: ShardLayout,
+    /// Which of its tokens are to be learnt; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskEntry>,
+}
+
+/// The mask of a shard: a file of one byte per token, 1 where the token is to be learnt, 0 where it is only read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaskEntry {
+    /// The file's name in the dataset directory.
+    pub file: String,
+    /// How many of the shard's tokens are to be learnt.
+    pub learnt: u64,
+    /// BLAKE3 of the whole file, in hexadecimal.
+    pub blake3: String,
+}
+
+impl ShardEntry {
+    /// The files that belong to the shard: the tokens', and the mask's if there is one.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let mask = self.mask.iter().map(|mask| mask.file.as_str());
+        [self.file.as_str()].into_iter().chain(mask)
+    }
 }
 
 impl Manifest {
@@ -142,14 +168,14 @@ impl Manifest {
 
 impl SplitManifest {
     fn check(&self) -> Result<(), String> {
-        for shard in &self.shards {
-            let mut parts = Path::new(&shard.file).components();
+        for file in self.shards.iter().flat_map(ShardEntry::files) {
+            let mut parts = Path::new(file).components();
             // A name with a folder in it could make a dataset read, or its replacement delete, a file elsewhere.
             if !matches!(
                 (parts.next(), parts.next()),
                 (Some(Component::Normal(_)), None)
             ) {
-                return Err(format!("shard `{}` is not a plain file name", shard.file));
+                return Err(format!("shard `{file}` is not a plain file name"));
             }
         }
         let sum = |count: fn(&ShardEntry) -> u64| {
@@ -202,6 +228,8 @@ mod tests {
             tokens,
             documents: 1,
             blake3: "00".into(),
+            layout: ShardLayout::LlmC,
+            mask: None,
         };
         let split = |file: &str, floor| SplitManifest {
             tokens: 7,

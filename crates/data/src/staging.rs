@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 
-use crate::{DataError, MANIFEST_FILE, Manifest, Split};
+use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 
 /// A directory being written; dropping it without [`Staging::commit`] removes it.
 pub(crate) struct Staging {
@@ -137,7 +137,12 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     let mut ours = vec![OsString::from(MANIFEST_FILE)];
     for split in Split::ALL {
         let shards = &manifest.split(split).shards;
-        ours.extend(shards.iter().map(|shard| OsString::from(&shard.file)));
+        ours.extend(
+            shards
+                .iter()
+                .flat_map(ShardEntry::files)
+                .map(OsString::from),
+        );
     }
     if manifest.tokenizer.kind == TokenizerKind::File {
         ours.push(OsString::from(TOKENIZER_FILE));

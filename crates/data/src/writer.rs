@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::{DataError, Shard, ShardEntry, ShardWriter, Split, SplitManifest, TokenWidth};
+use crate::{
+    DataError, Shard, ShardEntry, ShardLayout, ShardWriter, Split, SplitManifest, TokenWidth,
+};
 
 /// Writes the tokens of one split into shards of at most a given number of tokens.
 pub(crate) struct SplitWriter<'a> {
@@ -113,6 +115,8 @@ impl<'a> SplitWriter<'a> {
             tokens,
             documents: shard.documents,
             blake3,
+            layout: ShardLayout::LlmC,
+            mask: None,
         });
         Ok(())
     }

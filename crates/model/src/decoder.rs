@@ -19,6 +19,7 @@ use crate::init::{Initializer, MapInto};
 use crate::kv_cache::KvCache;
 use crate::norm::NormLayer;
 use crate::position::{AddedPositions, RotaryTable};
+use crate::tokens::Tokens;
 
 /// A decoder with its weights. The fields' names are the weights' paths.
 #[derive(Module, Debug)]
@@ -117,7 +118,11 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
-    pub fn loss_sum(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+    pub fn loss_sum(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        targets: Tensor<B, 2, Int>,
+    ) -> Tensor<B, 1> {
         self.training_loss_sum(tokens, targets, HeadLossOptions::default())
     }
 
@@ -125,7 +130,7 @@ impl<B: Backend> Decoder<B> {
     /// there is one.
     pub fn training_loss_sum(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Tensor<B, 1> {
@@ -170,7 +175,7 @@ impl<B: Backend> Decoder<B> {
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let rotary = self.rotary.as_ref();
-        let mut x = self.embedded(tokens, 0);
+        let mut x = self.embedded(tokens.into(), 0);
         let mut weights = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             weights.push(block.attention_weights(x.clone(), rotary));
@@ -180,8 +185,8 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    pub(crate) fn embedded(&self, tokens: Tensor<B, 2, Int>, offset: usize) -> Tensor<B, 3> {
-        let x = burn::tensor::module::embedding(self.tokens.val(), tokens); // [batch, seq, d_model]
+    pub(crate) fn embedded(&self, tokens: Tokens<B>, offset: usize) -> Tensor<B, 3> {
+        let x = burn::tensor::module::embedding(self.tokens.val(), tokens.ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
@@ -197,11 +202,11 @@ impl<B: Backend> Decoder<B> {
     /// The states before the head, `[batch, seq, d_model]`.
     pub(crate) fn hidden(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let mut x = self.embedded(tokens, offset);
+        let mut x = self.embedded(tokens.into(), offset);
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
         for block in &self.blocks {
             let cache = caches.as_mut().and_then(Iterator::next);

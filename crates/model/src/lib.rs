@@ -1,6 +1,6 @@
 //! Token ids in, logits out: the decoder-only transformer, its closed set of parts and its families.
 //!
-//! Map, in the order a token meets it: [`config`] is what can be written down, [`checked`] what is allowed;
+//! Map, in the order a token meets it: [`tokens`] are what a decoder takes; [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
 //! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`weights`]
@@ -28,6 +28,7 @@ mod norm;
 mod position;
 mod reconfigure;
 mod token_scores;
+pub mod tokens;
 pub mod training;
 pub mod weights;
 
@@ -39,4 +40,5 @@ pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;
 pub use token_scores::TokenScores;
+pub use tokens::{IGNORED, Tokens};
 pub use training::TrainingPass;

@@ -4,6 +4,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{Backend, reference};
 
 use crate::decoder::Decoder;
+use crate::tokens::Tokens;
 
 /// The predictions of each token of `[batch, seq]`.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ impl<B: Backend> Decoder<B> {
     /// [`Decoder::loss_sum`]'s. The logits exist in blocks of rows only, never all at once.
     pub fn token_losses(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 2> {
         self.token_scores(tokens, targets).losses
@@ -28,7 +29,7 @@ impl<B: Backend> Decoder<B> {
     /// As [`Decoder::token_losses`], and whether greedy decoding would have chosen each target.
     pub fn token_scores(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> TokenScores<B> {
         let rows = reference::rows_per_block(self.config().vocab_size);
@@ -38,10 +39,11 @@ impl<B: Backend> Decoder<B> {
     /// The logits of `rows` tokens are held at once.
     fn token_scores_in_blocks(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
         rows: usize,
     ) -> TokenScores<B> {
+        let tokens = tokens.into();
         let [batch, seq] = tokens.dims();
         let (count, vocab_size) = (batch * seq, self.config().vocab_size);
         let hidden = self.hidden(tokens, None);

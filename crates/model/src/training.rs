@@ -19,12 +19,13 @@
 //! that one inside of another never ends.
 
 use burn::module::{Module, ParamId};
+use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Int, Tensor};
 
 use emberlm_kernels::TrainingBackend;
 
 use crate::decoder::Decoder;
+use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
 /// How a training pass is made.
@@ -69,12 +70,12 @@ impl<B: TrainingBackend> Decoder<B> {
     /// The backend's random state is set anew where the model has dropout.
     pub fn gradients(
         &self,
-        tokens: Tensor<B, 2, Int>,
+        tokens: impl Into<Tokens<B>>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
         self.seed_dropout(pass, 0);
-        let embedded = self.embedded(tokens, 0);
+        let embedded = self.embedded(tokens.into(), 0);
         if pass.recompute {
             return self.recomputed(embedded, pass, loss);
         }

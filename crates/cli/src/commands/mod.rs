@@ -3,6 +3,7 @@
 mod attention;
 pub mod bench_load;
 pub mod bench_train;
+pub mod data;
 pub mod eval;
 pub mod export;
 pub mod fit;
@@ -16,6 +17,7 @@ mod prepare;
 mod preset_list;
 pub mod runs;
 pub mod sweep;
+pub mod tokenizer;
 pub mod train;
 
 use crate::args::{Cli, Command};
@@ -25,6 +27,8 @@ use crate::error::CliError;
 pub fn run(cli: Cli) -> Result<(), CliError> {
     match cli.command {
         Command::Prepare(args) => prepare::run(args),
+        Command::Data(args) => data::run(args),
+        Command::Tokenizer(args) => tokenizer::run(args),
         Command::Train(args) => train::run(*args),
         Command::Sweep(args) => sweep::run(args),
         Command::Plot(args) => plot::run(args),

@@ -6,10 +6,16 @@
 //! |---|---|---|---|
 //! | `u16` | 20240520 | 1 | how many |
 //! | `u32` | 20240801 | 7 | how many |
+//!
+//! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
 
+mod mask;
 mod read;
 mod write;
 
+use serde::{Deserialize, Serialize};
+
+pub use mask::Mask;
 pub use read::Shard;
 pub use write::ShardWriter;
 
@@ -28,6 +34,24 @@ pub enum TokenWidth {
     U16,
     /// Four bytes.
     U32,
+}
+
+/// How the tokens lie in a shard's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardLayout {
+    /// A header of 1,024 bytes, then the tokens: llm.c's and modded-nanogpt's files.
+    #[default]
+    #[serde(rename = "llm.c")]
+    LlmC,
+    /// Little-endian `u16` tokens and nothing else: nanoGPT's files.
+    Headerless,
+}
+
+impl ShardLayout {
+    pub(crate) fn is_llm_c(&self) -> bool {
+        *self == Self::LlmC
+    }
 }
 
 impl TokenWidth {

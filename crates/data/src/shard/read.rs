@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mmap_io::{MemoryMappedFile, MmapIoError};
 
-use super::{HEADER_BYTES, TokenWidth, check_header};
+use super::{HEADER_BYTES, ShardLayout, TokenWidth, check_header};
 use crate::DataError;
 
 /// A memory-mapped shard, whose header and length have been checked.
@@ -14,20 +14,36 @@ pub struct Shard {
     path: PathBuf,
     map: MemoryMappedFile,
     width: TokenWidth,
+    /// Where the tokens begin in the file.
+    first_byte: u64,
     tokens: u64,
 }
 
 impl Shard {
-    /// Opens the shard `path`.
+    /// Opens the shard `path`, which has a header.
     ///
     /// # Errors
     /// Where it cannot be opened, is shorter than a header, is no shard or of an unknown version, or where its length
     /// is not what its header says.
     pub fn open(path: &Path) -> Result<Self, DataError> {
+        Self::open_as(path, ShardLayout::LlmC)
+    }
+
+    /// Opens the shard `path`, whose tokens lie as `layout` says.
+    ///
+    /// # Errors
+    /// As [`Shard::open`]; without a header, where its length is odd.
+    pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
         let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
-        let checked = match map.as_slice_bytes(0, HEADER_BYTES.min(map.len())) {
-            Ok(head) => check_header(head, map.len()),
-            Err(error) => return Err(map_error(path, error)),
+        let checked = match layout {
+            ShardLayout::LlmC => match map.as_slice_bytes(0, HEADER_BYTES.min(map.len())) {
+                Ok(head) => check_header(head, map.len()),
+                Err(error) => return Err(map_error(path, error)),
+            },
+            ShardLayout::Headerless => match map.len() % 2 {
+                0 => Ok((TokenWidth::U16, map.len() / 2)),
+                _ => Err(format!("{} bytes are no 16-bit tokens", map.len())),
+            },
         };
         let path = path.to_owned();
         match checked {
@@ -35,6 +51,10 @@ impl Shard {
                 path,
                 map,
                 width,
+                first_byte: match layout {
+                    ShardLayout::LlmC => HEADER_BYTES,
+                    ShardLayout::Headerless => 0,
+                },
                 tokens,
             }),
             Err(reason) => Err(DataError::Shard { path, reason }),
@@ -73,7 +93,7 @@ impl Shard {
         let width = self.width.bytes();
         let bytes = self
             .map
-            .as_slice_bytes(HEADER_BYTES + start * width, len * width)
+            .as_slice_bytes(self.first_byte + start * width, len * width)
             .map_err(|error| map_error(&self.path, error))?;
         match self.width {
             TokenWidth::U16 => {
@@ -103,7 +123,7 @@ impl Shard {
     }
 }
 
-fn map_error(path: &Path, error: MmapIoError) -> DataError {
+pub(super) fn map_error(path: &Path, error: MmapIoError) -> DataError {
     let path = path.to_owned();
     match error {
         MmapIoError::Io(source) => DataError::Io {
