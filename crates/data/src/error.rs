@@ -31,7 +31,7 @@ pub enum DataError {
         rule: &'static str,
     },
     /// There is nothing to prepare.
-    #[error("no input: name at least one text file or folder")]
+    #[error("no input: name at least one file or folder")]
     NoInputs,
     /// An input does not exist.
     #[error("no such file or folder: {}", path.display())]
@@ -46,10 +46,54 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A folder holds no file (hidden ones and links do not count).
-    #[error("{} holds no text files (hidden files and links are not read)", path.display())]
+    #[error("{} holds no files (hidden files and links are not read)", path.display())]
     EmptyFolder {
         /// The folder.
         path: PathBuf,
+    },
+    /// No file is where a pattern looks.
+    #[error("no file matches {pattern}")]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+    },
+    /// An input's format is asked for that does not exist.
+    #[error("unknown format `{name}`: choose text, jsonl, csv, tsv or parquet")]
+    UnknownFormat {
+        /// The name as given.
+        name: String,
+    },
+    /// An input is not what it is said to be, or damaged so that nobody knows what is missing.
+    #[error("{} is not usable as {kind}: {reason}", path.display())]
+    DamagedInput {
+        /// The file.
+        path: PathBuf,
+        /// What it is said to be.
+        kind: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A table lacks the column that is to be read.
+    #[error("{} has no text column `{column}`: it has {}", path.display(), quoted(found))]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column asked for.
+        column: String,
+        /// The columns that could be read.
+        found: Vec<String>,
+    },
+    /// A record is broken.
+    #[error("{}: {unit} {record}: {reason}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// What records are counted by in it: "line" or "row".
+        unit: &'static str,
+        /// Where the record begins, from 1.
+        record: u64,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A text file holds nothing.
     #[error("{} is empty", path.display())]
@@ -174,6 +218,24 @@ pub enum DataError {
         /// Where the sentence begins that cannot be one of the generator's.
         offset: usize,
     },
+}
+
+/// The first names of a list, as they stand in a message.
+pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+    const SHOWN: usize = 12;
+    let mut quoted: Vec<String> = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| format!("`{}`", name.as_ref().escape_debug()))
+        .collect();
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => {}
+        Some(more) => quoted.push(format!("{more} more")),
+    }
+    match quoted.is_empty() {
+        true => "none".to_owned(),
+        false => quoted.join(", "),
+    }
 }
 
 impl DataError {

@@ -5,8 +5,6 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
-//! | `corpus` | files and folders expanded into documents |
-//! | `text_blocks` | a document read in blocks that can be tokenized apart |
 //! | `scan` | the first pass: is it UTF-8, how long is it |
 //! | `prepare` | [`prepare`]: text files to a dataset, in parallel |
 //! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
@@ -27,7 +25,6 @@
 //! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
 
 mod batch;
-mod corpus;
 mod dataset;
 mod error;
 mod inputs;
@@ -40,14 +37,14 @@ mod shard;
 mod split;
 mod staging;
 pub mod tales;
-mod text_blocks;
 mod writer;
 
 pub use batch::Batch;
-pub use corpus::{Document, expand};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
-pub use inputs::{Format, Input, InputOptions, OnError};
+pub use inputs::{
+    Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, STANDARD_INPUT, expand,
+};
 pub use loader::{EvalBatches, TrainBatches, eval_batches};
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use order::WindowOrder;

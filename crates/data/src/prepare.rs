@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind};
 use rayon::prelude::*;
 
-use crate::corpus::expand;
 use crate::scan::{Scan, Scanned, scan};
 use crate::shard::MAX_SHARD_TOKENS;
 use crate::staging::Staging;
-use crate::text_blocks::{BLOCK_BYTES, TextBlocks};
 use crate::writer::SplitWriter;
-use crate::{DEFAULT_SHARD_TOKENS, DataError, Manifest, Split, Splits, TokenWidth};
+use crate::{
+    DEFAULT_SHARD_TOKENS, DataError, Format, Input, InputOptions, Manifest, Split, Splits,
+    TokenWidth, expand,
+};
 
 /// How much text is tokenized at a time, by all threads together.
 const WAVE_BYTES: usize = 16 << 20;
@@ -90,7 +91,12 @@ pub fn prepare(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Manifest, DataError> {
     check_options(options)?;
-    let documents = expand(inputs)?;
+    // Until the pipeline takes records too.
+    let input_options = InputOptions {
+        format: Some(Format::Text),
+        ..InputOptions::default()
+    };
+    let documents = expand(inputs, &input_options)?;
     let known = match &options.tokenizer {
         TokenizerChoice::Named(TokenizerKind::Char) => None,
         TokenizerChoice::Named(kind) => Some(Tokenizer::builtin(*kind)?),
@@ -104,7 +110,7 @@ pub fn prepare(
     };
 
     report(Phase::Scan);
-    let scan = scan(&documents, known.is_none(), progress)?;
+    let scan = scan(&documents, &input_options, known.is_none(), progress)?;
     let border = border(&scan, options.val_fraction)?;
     let tokenizer = match known {
         Some(tokenizer) => tokenizer,
@@ -126,7 +132,7 @@ pub fn prepare(
         train_left: border,
     };
     for (document, scanned) in documents.iter().zip(&scan.documents) {
-        job.add_document(&document.path, scanned)?;
+        job.add_document(document, scanned)?;
     }
     let splits = job.finish()?;
     staging.save_tokenizer(&tokenizer)?;
@@ -195,14 +201,15 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn add_document(&mut self, path: &'a Path, expected: &Scanned) -> Result<(), DataError> {
-        let mut blocks = TextBlocks::open(path, Some(self.tokenizer), BLOCK_BYTES)?;
+    fn add_document(&mut self, input: &'a Input, expected: &Scanned) -> Result<(), DataError> {
+        let path = input.path();
+        let mut pieces = input.open(&InputOptions::default(), Some(self.tokenizer))?;
         let mut found = Scanned::default();
         // The split that the document's last block is in: a document begins in each split it reaches.
         let mut last = None;
-        while let Some(text) = blocks.next_block()? {
-            found.add(&text);
-            for (split, text) in self.divide(text) {
+        while let Some(piece) = pieces.next_piece()? {
+            found.add(&piece.text);
+            for (split, text) in self.divide(piece.text) {
                 let new_document = last.replace(split) != Some(split);
                 self.wave_bytes += text.len();
                 self.wave.push(Block {

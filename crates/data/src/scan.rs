@@ -2,9 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::corpus::Document;
-use crate::text_blocks::{BLOCK_BYTES, TextBlocks};
-use crate::{DataError, Progress};
+use crate::{DataError, Input, InputOptions, Progress};
 
 /// What the first pass finds.
 pub(crate) struct Scan {
@@ -33,19 +31,20 @@ impl Scanned {
 
 /// Reads every document once, in parallel; `alphabet` is whether its characters are wanted.
 pub(crate) fn scan(
-    documents: &[Document],
+    documents: &[Input],
+    options: &InputOptions,
     alphabet: bool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Scan, DataError> {
-    let scan_one = |document: &Document| {
+    let scan_one = |document: &Input| {
         let mut scanned = Scanned::default();
         let mut seen = Alphabet::new(alphabet);
-        let mut blocks = TextBlocks::open(&document.path, None, BLOCK_BYTES)?;
-        while let Some(block) = blocks.next_block()? {
-            scanned.add(&block);
-            seen.add(&block);
+        let mut pieces = document.open(options, None)?;
+        while let Some(piece) = pieces.next_piece()? {
+            scanned.add(&piece.text);
+            seen.add(&piece.text);
             progress(Progress::Advance {
-                bytes: block.len() as u64,
+                bytes: piece.text.len() as u64,
             });
         }
         match scanned.bytes {

@@ -193,8 +193,19 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::EmptyFolder { .. }
         | DataError::Value { .. }
         | DataError::OutOfBounds { .. }
+        | DataError::UnknownFormat { .. }
         | DataError::UnknownSplit { .. }
         | DataError::NotATale { .. } => return None,
+        DataError::NoMatch { .. } => {
+            "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
+        }
+        DataError::DamagedInput { .. } => {
+            "get the file again, or say what it is: --format text|jsonl|csv|tsv|parquet"
+        }
+        DataError::NoColumn { .. } => "name one of them: --column NAME",
+        DataError::Record { .. } => {
+            "say which field holds the text with --field NAME, or leave broken records out with --on-error skip"
+        }
         DataError::EmptyFile { .. } => "leave it out: a document needs some text",
         DataError::InvalidUtf8 { .. } => {
             "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"

@@ -47,7 +47,7 @@ fn an_empty_folder() {
     insta::assert_snapshot!(sandbox.words("prepare texts --out d --tokenizer byte"), @r"
     exit 1
     --- stderr
-    error: texts holds no text files (hidden files and links are not read)
+    error: texts holds no files (hidden files and links are not read)
     ");
 }
 

@@ -1,18 +1,47 @@
 //! What a corpus is read from: files of text or of records, one document after another.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `expand` | [`expand`]: files, folders, patterns and standard input to a list of inputs |
+//! | `format` | [`Format`]: how a file holds its documents, by its name |
+//! | `source` | a file's bytes, decompressed and counted |
+//! | `text`, `text_blocks` | a text: one document in blocks |
+//! | `records` | what the formats of records share |
+//! | `jsonl`, `json_field` | a JSON object a line, and one string out of it |
+//! | `csv` | records of a table with a header |
+//! | `parquet` | one column of a Parquet file |
+//! | `left_out` | [`LeftOut`]: the records that are no documents |
+//!
+//! No reader holds more than a record and its buffers, however long the file is. A damaged container (a gzip checksum
+//! that is wrong, a zstd frame or a Parquet file that is broken off) is always an error, since nobody knows what is
+//! missing; a broken record is one by [`OnError`].
 
+mod csv;
+mod expand;
+mod format;
+mod json_field;
+mod jsonl;
+mod left_out;
+mod parquet;
+mod records;
+mod source;
+mod text;
+mod text_blocks;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::Tokenizer;
 
 use crate::DataError;
-use crate::text_blocks::{BLOCK_BYTES, TextBlocks};
 
-/// How a file holds its documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// UTF-8 text: the file is one document.
-    Text,
-}
+pub use expand::{STANDARD_INPUT, expand};
+pub use format::Format;
+pub use left_out::LeftOut;
+use records::{ReadRecords, Records};
+
+/// The longest record. What is longer is no document but a file without line breaks, or a quote that is never closed.
+const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// What is done about a record that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +54,29 @@ pub enum OnError {
 }
 
 /// How inputs are to be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputOptions {
+    /// How every file holds its documents; without it, each as its name says.
+    pub format: Option<Format>,
+    /// Where a record has its text: a field of a JSON object, a column of a table. Dots lead into nested ones
+    /// (`meta.text`), unless the name itself has them.
+    pub field: String,
+    /// Whether a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
+    /// a document of. Such lines are checked to be UTF-8 alone.
+    pub raw_records: bool,
     /// What to do about broken records.
     pub on_error: OnError,
+}
+
+impl Default for InputOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            field: "text".to_owned(),
+            raw_records: false,
+            on_error: OnError::Stop,
+        }
+    }
 }
 
 /// One file of the corpus.
@@ -36,6 +84,8 @@ pub struct InputOptions {
 pub struct Input {
     /// The file.
     pub path: PathBuf,
+    /// What it is called where something is said of it: its path, but for what standard input was kept in.
+    pub name: PathBuf,
     /// Its length on the disk, in bytes: compressed, where it is.
     pub bytes: u64,
     /// How it holds its documents.
@@ -44,74 +94,109 @@ pub struct Input {
 
 /// A document, or the next part of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// The text. What follows a part of a document can be tokenized apart from it.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether a document begins with it.
-    pub(crate) begins: bool,
-    /// Where it stands in the file, from 1: the line of a JSONL or CSV record, the row of a Parquet file, 1 for a text.
-    pub(crate) record: u64,
+    pub begins: bool,
+    /// Where it stands in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1
+    /// for a text.
+    pub record: u64,
 }
 
 /// Gives the documents of an input in their order. Between two calls it holds no more than a piece and its buffers.
-pub(crate) trait Documents: Send {
+pub trait Documents: Send {
     /// The next piece, or none at the end.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged; where a record is broken and the first one is to end it all. After
+    /// an error there is nothing more to be had.
     fn next_piece(&mut self) -> Result<Option<Piece>, DataError>;
 
-    /// How many bytes of the file have been read, for a progress bar.
+    /// How many bytes of the file have been read, for a progress bar: [`Input::bytes`] at the end.
     fn bytes_read(&self) -> u64;
 
-    /// How many records have been left out.
-    fn skipped(&self) -> u64;
+    /// The records that were no documents.
+    fn left_out(&self) -> &LeftOut;
+
+    /// How many broken records have been left out.
+    fn skipped(&self) -> u64 {
+        self.left_out().broken()
+    }
 }
 
 impl Input {
+    /// The file at `path`, whose format is the options' or what its name says; `name` is what it is called.
+    ///
+    /// # Errors
+    /// Where there is no such file, it is no regular one, or it is empty.
+    pub fn detect(
+        path: &Path,
+        name: impl Into<PathBuf>,
+        options: &InputOptions,
+    ) -> Result<Self, DataError> {
+        let name = name.into();
+        let metadata = fs::metadata(path).map_err(expand::unreadable(&name))?;
+        if !metadata.is_file() {
+            return Err(DataError::NotAFile { path: name });
+        }
+        if metadata.len() == 0 {
+            return Err(DataError::EmptyFile { path: name });
+        }
+        Ok(Self {
+            format: options.format.unwrap_or_else(|| Format::of_name(path)),
+            path: path.to_owned(),
+            name,
+            bytes: metadata.len(),
+        })
+    }
+
     /// Begins to read the input. A text is cut where `tokenizer` makes the same tokens of its parts; without one,
-    /// between any two characters.
-    pub(crate) fn open<'a>(
+    /// between any two characters. A record is one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is not of its format, or has no such column.
+    pub fn open<'a>(
         &'a self,
-        _options: &InputOptions,
+        options: &InputOptions,
         tokenizer: Option<&'a Tokenizer>,
     ) -> Result<Box<dyn Documents + 'a>, DataError> {
-        match self.format {
-            Format::Text => Ok(Box::new(Text {
-                blocks: TextBlocks::open(&self.path, tokenizer, BLOCK_BYTES)?,
-                read: 0,
-            })),
+        fn records<'a>(
+            input: &'a Input,
+            options: &InputOptions,
+            reader: impl ReadRecords + 'a,
+        ) -> Box<dyn Documents + 'a> {
+            Box::new(Records::new(input, options, reader))
         }
+        Ok(match self.format {
+            Format::Text => Box::new(text::Text::open(self, tokenizer)?),
+            Format::Jsonl => records(self, options, jsonl::Jsonl::open(self, options)?),
+            Format::Csv | Format::Tsv => records(self, options, csv::Csv::open(self, options)?),
+            Format::Parquet => records(self, options, parquet::Parquet::open(self, options)?),
+        })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
 
-/// A text file: one document in blocks.
-struct Text<'a> {
-    blocks: TextBlocks<'a>,
-    read: u64,
-}
-
-impl Documents for Text<'_> {
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
-        let Some(text) = self.blocks.next_block()? else {
-            return Ok(None);
-        };
-        let begins = self.read == 0;
-        self.read += text.len() as u64;
-        Ok(Some(Piece {
-            text,
-            begins,
-            record: 1,
-        }))
+    /// The error that the record which begins at `record` is broken for `reason`.
+    pub fn broken_record(&self, record: u64, reason: impl Into<String>) -> DataError {
+        DataError::Record {
+            path: self.name.clone(),
+            unit: self.format.record_unit(),
+            record,
+            reason: reason.into(),
+        }
     }
 
-    fn bytes_read(&self) -> u64 {
-        self.read
-    }
-
-    fn skipped(&self) -> u64 {
-        0
+    /// The error that the file is not usable as what it is said to be.
+    fn damaged(&self, kind: &'static str, reason: impl ToString) -> DataError {
+        DataError::DamagedInput {
+            path: self.name.clone(),
+            kind,
+            reason: reason.to_string(),
+        }
     }
 }

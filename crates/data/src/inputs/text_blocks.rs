@@ -1,21 +1,18 @@
 //! A document read in blocks that can be tokenized apart: memory does not grow with a file's length, and all threads
 //! have work within one file.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 
 use emberlm_tokenizer::Tokenizer;
 
+use super::Input;
+use super::source::Source;
 use crate::DataError;
 
-/// How many bytes a block has where a cut is found in time.
-pub(crate) const BLOCK_BYTES: usize = 256 << 10;
-
-/// The blocks of a text file. Put together they are the whole text.
-pub(crate) struct TextBlocks<'a> {
-    path: &'a Path,
-    file: File,
+/// The blocks of a text. Put together they are the whole text.
+pub(super) struct TextBlocks<'a> {
+    input: &'a Input,
+    source: Source,
     /// Where blocks may be cut; without one, between any two characters.
     tokenizer: Option<&'a Tokenizer>,
     block_bytes: usize,
@@ -23,21 +20,21 @@ pub(crate) struct TextBlocks<'a> {
     text: String,
     /// The beginning of a character whose end has not been read.
     partial: Vec<u8>,
-    /// How many bytes of the file have become text.
+    /// How many bytes have become text.
     decoded: u64,
     at_end: bool,
 }
 
 impl<'a> TextBlocks<'a> {
-    /// Opens `path`; blocks are cut where `tokenizer` makes the same tokens of the parts.
-    pub(crate) fn open(
-        path: &'a Path,
+    /// Opens `input`; blocks are cut where `tokenizer` makes the same tokens of the parts.
+    pub(super) fn open(
+        input: &'a Input,
         tokenizer: Option<&'a Tokenizer>,
         block_bytes: usize,
     ) -> Result<Self, DataError> {
         Ok(Self {
-            path,
-            file: File::open(path).map_err(DataError::io("read", path))?,
+            input,
+            source: Source::open(input)?,
             tokenizer,
             block_bytes,
             text: String::new(),
@@ -47,8 +44,13 @@ impl<'a> TextBlocks<'a> {
         })
     }
 
+    /// How many bytes of the file have been read.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.source.bytes_read()
+    }
+
     /// The next block, or none at the end.
-    pub(crate) fn next_block(&mut self) -> Result<Option<String>, DataError> {
+    pub(super) fn next_block(&mut self) -> Result<Option<String>, DataError> {
         let mut wanted = self.block_bytes;
         loop {
             self.fill(wanted)?;
@@ -77,10 +79,10 @@ impl<'a> TextBlocks<'a> {
         while !self.at_end && self.text.len() < wanted {
             let missing = (wanted - self.text.len()) as u64;
             let before = self.partial.len();
-            (&mut self.file)
+            (&mut self.source)
                 .take(missing)
                 .read_to_end(&mut self.partial)
-                .map_err(DataError::io("read", self.path))?;
+                .map_err(|error| self.source.failure(error))?;
             self.at_end = self.partial.len() == before;
             self.decode()?;
         }
@@ -96,7 +98,7 @@ impl<'a> TextBlocks<'a> {
             }
             Err(error) if error.error_len().is_some() || self.at_end => {
                 return Err(DataError::InvalidUtf8 {
-                    path: self.path.to_owned(),
+                    path: self.input.name.clone(),
                     offset: self.decoded + error.valid_up_to() as u64,
                 });
             }
@@ -121,6 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Format;
 
     fn blocks(
         bytes: &[u8],
@@ -130,7 +133,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         fs::write(&path, bytes).unwrap();
-        let mut reader = TextBlocks::open(&path, tokenizer, block_bytes)?;
+        let input = Input {
+            path,
+            name: "text".into(),
+            bytes: bytes.len() as u64,
+            format: Format::Text,
+        };
+        let mut reader = TextBlocks::open(&input, tokenizer, block_bytes)?;
         let mut blocks = Vec::new();
         while let Some(block) = reader.next_block()? {
             blocks.push(block);
@@ -173,28 +182,11 @@ mod tests {
         };
         for block_bytes in [1, 2, 3, 5, 100] {
             assert_eq!(
-                offset(
-                    "aé漢"
-                        .as_bytes()
-                        .iter()
-                        .chain(b"\xFFb")
-                        .copied()
-                        .collect::<Vec<_>>()
-                        .as_slice(),
-                    block_bytes
-                ),
+                offset(&["aé漢".as_bytes(), b"\xFFb"].concat(), block_bytes),
                 6
             );
             // A character that the end of the file breaks off.
             assert_eq!(offset(b"ab\xE6\xBC", block_bytes), 2);
         }
-    }
-
-    #[test]
-    fn a_missing_file_is_told_with_its_path() {
-        let error = TextBlocks::open(Path::new("no/such"), None, 1)
-            .err()
-            .unwrap();
-        assert!(error.to_string().starts_with("cannot read no/such"));
     }
 }

@@ -1,0 +1,225 @@
+//! What a user names, expanded into inputs.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use glob::MatchOptions;
+
+use super::{Format, Input, InputOptions};
+use crate::DataError;
+
+/// What stands for standard input.
+pub const STANDARD_INPUT: &str = "-";
+
+/// The inputs that `paths` name, in their order: files; folders, whose files (those of their folders too) are sorted by
+/// path; patterns such as `data/**/*.jsonl.gz`, whose files are sorted likewise; and `-` for standard input, whose
+/// [`Input::path`] is to be replaced by a file that holds what came, see [`Input::detect`].
+///
+/// Hidden files and links within a folder are left out, and hidden files where a pattern does not name their dot; what
+/// is named itself is taken, hidden or a link. A path is a pattern where no such file exists.
+///
+/// # Errors
+/// Where there are no inputs, one does not exist or cannot be read, a folder holds no file, nothing matches a pattern,
+/// or a file is empty.
+pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, DataError> {
+    if paths.is_empty() {
+        return Err(DataError::NoInputs);
+    }
+    let mut inputs = Vec::new();
+    for path in paths {
+        if path == Path::new(STANDARD_INPUT) {
+            inputs.push(standard_input(options));
+        } else if path.is_dir() {
+            let files = folder_files(path)?;
+            add_files(files, options, &mut inputs)?;
+        } else if path.symlink_metadata().is_err()
+            && let Some(pattern) = pattern(path)
+        {
+            let files = matching_files(pattern)?;
+            add_files(files, options, &mut inputs)?;
+        } else {
+            inputs.push(Input::detect(path, path, options)?);
+        }
+    }
+    if inputs
+        .iter()
+        .filter(|input| input.is_standard_input())
+        .count()
+        > 1
+    {
+        return Err(DataError::Value {
+            field: "input",
+            value: STANDARD_INPUT.to_owned(),
+            rule: "standard input can be read once",
+        });
+    }
+    Ok(inputs)
+}
+
+impl Input {
+    /// Whether this stands for standard input.
+    pub fn is_standard_input(&self) -> bool {
+        self.path == Path::new(STANDARD_INPUT)
+    }
+}
+
+fn standard_input(options: &InputOptions) -> Input {
+    Input {
+        path: STANDARD_INPUT.into(),
+        name: "standard input".into(),
+        bytes: 0,
+        format: options.format.unwrap_or(Format::Text),
+    }
+}
+
+fn add_files(
+    mut files: Vec<PathBuf>,
+    options: &InputOptions,
+    inputs: &mut Vec<Input>,
+) -> Result<(), DataError> {
+    files.sort();
+    for file in files {
+        inputs.push(Input::detect(&file, &file, options)?);
+    }
+    Ok(())
+}
+
+/// The path as a pattern, if it is one.
+fn pattern(path: &Path) -> Option<&str> {
+    path.to_str().filter(|path| path.contains(['*', '?', '[']))
+}
+
+fn matching_files(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
+    let rules = MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..MatchOptions::new()
+    };
+    let paths = glob::glob_with(pattern, rules).map_err(|error| DataError::Value {
+        field: "input",
+        value: pattern.to_owned(),
+        rule: error.msg,
+    })?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.map_err(|error| {
+            let path = error.path().to_owned();
+            DataError::io("read", &path)(error.into_error())
+        })?;
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    match files.is_empty() {
+        true => Err(DataError::NoMatch {
+            pattern: pattern.to_owned(),
+        }),
+        false => Ok(files),
+    }
+}
+
+fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut files = Vec::new();
+    // A stack instead of recursion: no depth of folders can exhaust ours.
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(DataError::io("read", &folder))? {
+            let entry = entry.map_err(DataError::io("read", &folder))?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = entry.path();
+            // Of the entry itself: a link is neither a file nor a folder here.
+            let metadata = entry.metadata().map_err(DataError::io("read", &path))?;
+            if metadata.is_dir() {
+                folders.push(path);
+            } else if metadata.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    match files.is_empty() {
+        true => Err(DataError::EmptyFolder {
+            path: folder.to_owned(),
+        }),
+        false => Ok(files),
+    }
+}
+
+/// For `map_err`: why there is nothing to be read at `path`.
+pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DataError {
+    let path = path.to_owned();
+    move |source| match source.kind() {
+        io::ErrorKind::NotFound => DataError::MissingInput { path },
+        _ => DataError::io("read", &path)(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text").unwrap();
+        }
+        folder
+    }
+
+    fn expand_all(paths: &[PathBuf]) -> Result<Vec<Input>, DataError> {
+        expand(paths, &InputOptions::default())
+    }
+
+    fn names(folder: &Path, paths: &[PathBuf]) -> Vec<String> {
+        let inputs = expand_all(paths).unwrap();
+        let name = |i: &Input| i.path.strip_prefix(folder).unwrap().display().to_string();
+        inputs.iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_folder_is_read_in_path_order_without_hidden_files() {
+        let folder = folder_with(&["b.txt", "a/z.txt", "a/b/c", "a.txt", ".git/x", "a/.y", "c"]);
+        let found = names(folder.path(), &[folder.path().to_owned()]);
+        assert_eq!(found, ["a/b/c", "a/z.txt", "a.txt", "b.txt", "c"]);
+    }
+
+    #[test]
+    fn inputs_keep_their_order_and_what_is_named_is_taken() {
+        let folder = folder_with(&["b", "a", ".c"]);
+        let inputs = ["b", ".c", "a"].map(|name| folder.path().join(name));
+        assert_eq!(names(folder.path(), &inputs), ["b", ".c", "a"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_in_a_folder_are_not_followed() {
+        let folder = folder_with(&["a"]);
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        let found = names(folder.path(), &[folder.path().to_owned()]);
+        assert_eq!(found, ["a"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = folder_with(&["a", "sub/.hidden"]);
+        fs::write(folder.path().join("empty"), "").unwrap();
+        let message = |name: &str| {
+            let error = expand_all(&[folder.path().join(name)]).unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            expand_all(&[]).unwrap_err().to_string(),
+            "no input: name at least one file or folder"
+        );
+        assert!(message("nowhere").starts_with("no such file or folder: "));
+        assert!(message("nowhere").ends_with("nowhere"));
+        assert!(message("empty").ends_with("empty is empty"));
+        assert!(message("sub").contains("sub holds no files"));
+        assert!(message("").ends_with("empty is empty"));
+    }
+}

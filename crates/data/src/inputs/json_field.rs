@@ -1,0 +1,247 @@
+//! One string out of a JSON object, without making anything of the rest.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::error::quoted;
+
+/// The string at `path` of the object that `json` is, or the reason why there is none. Dots lead into nested objects,
+/// unless a name itself has them; of equal names the last counts, as in Python's `json`.
+pub(super) fn text(json: &str, path: &str) -> Result<String, String> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let found = At { path: Some(path) }.deserialize(&mut deserializer);
+    let found = found.and_then(|found| deserializer.end().map(|()| found));
+    match found.map_err(|error| invalid(&error))? {
+        Found::Text(text) => Ok(text),
+        Found::NotText("null") => Err(format!("`{path}` is null")),
+        Found::NotText(kind) => Err(format!("`{path}` is {kind}, not a string")),
+        Found::NotObject(kind) => Err(format!("it is {kind}, not an object")),
+        Found::Nothing => Err(format!("no field `{path}`: it has {}", names(json))),
+    }
+}
+
+/// What is wrong with JSON. A record is one line, so that only the column says something.
+fn invalid(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let message = error.to_string();
+    let what = message.strip_suffix(&place).unwrap_or(&message);
+    format!("invalid JSON at byte {}: {what}", error.column())
+}
+
+/// The names that an object has, for a message.
+fn names(json: &str) -> String {
+    let fields: BTreeMap<Cow<str>, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
+    quoted(&fields.into_keys().collect::<Vec<_>>())
+}
+
+/// What stands at a path.
+enum Found {
+    Text(String),
+    /// Something else than a string.
+    NotText(&'static str),
+    /// Something else than an object where the path leads into one.
+    NotObject(&'static str),
+    Nothing,
+}
+
+/// Looks for the rest of a path in a value; without a rest, the value is what is looked for.
+struct At<'p> {
+    path: Option<&'p str>,
+}
+
+impl At<'_> {
+    fn other(&self, kind: &'static str) -> Found {
+        match self.path {
+            None => Found::NotText(kind),
+            Some(_) => Found::NotObject(kind),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for At<'_> {
+    type Value = Found;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for At<'_> {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Found, E> {
+        Ok(match self.path {
+            None => Found::Text(text.to_owned()),
+            Some(_) => Found::NotObject("a string"),
+        })
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+        Ok(self.other("true or false"))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+        Ok(self.other("a number"))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+        Ok(self.other("a number"))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+        Ok(self.other("a number"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Found, E> {
+        Ok(self.other("null"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Found, A::Error> {
+        while elements.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(self.other("an array"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Found, A::Error> {
+        let mut found = Found::Nothing;
+        while let Some(step) = fields.next_key_seed(Name { path: self.path })? {
+            match step {
+                Step::Beside => {
+                    fields.next_value::<IgnoredAny>()?;
+                }
+                Step::There => found = fields.next_value_seed(At { path: None })?,
+                Step::Towards(rest) => {
+                    found = match fields.next_value_seed(At { path: Some(rest) })? {
+                        Found::NotObject(_) => Found::Nothing,
+                        found => found,
+                    }
+                }
+            }
+        }
+        Ok(match self.path {
+            None => Found::NotText("an object"),
+            Some(_) => found,
+        })
+    }
+}
+
+/// Where a field leads.
+enum Step<'p> {
+    Beside,
+    There,
+    /// On the way, with the rest of the path.
+    Towards(&'p str),
+}
+
+/// Compares a field's name with a path.
+struct Name<'p> {
+    path: Option<&'p str>,
+}
+
+impl<'de, 'p> DeserializeSeed<'de> for Name<'p> {
+    type Value = Step<'p>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Step<'p>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'p> Visitor<'_> for Name<'p> {
+    type Value = Step<'p>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Step<'p>, E> {
+        let rest = self.path.and_then(|path| path.strip_prefix(name));
+        Ok(match rest {
+            None => Step::Beside,
+            Some("") => Step::There,
+            Some(rest) => rest.strip_prefix('.').map_or(Step::Beside, Step::Towards),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_is_found_at_its_path() {
+        for (json, path) in [
+            (r#"{"text": "x"}"#, "text"),
+            (
+                r#" {"a": [1, {"text": "y"}], "text":"x", "z": null} "#,
+                "text",
+            ),
+            (r#"{"meta": {"text": "x"}, "text": "y"}"#, "meta.text"),
+            (r#"{"meta": {"a": {"b": "x"}}}"#, "meta.a.b"),
+            (r#"{"meta.text": "x"}"#, "meta.text"),
+            (r#"{"meta": {"a.b": "x"}}"#, "meta.a.b"),
+            (r#"{"metatext": "y", "text": "y", "text": "x"}"#, "text"),
+            (r#"{"te\u0078t": "\u0078"}"#, "text"),
+        ] {
+            assert_eq!(text(json, path).as_deref(), Ok("x"), "{json}");
+        }
+        let escaped = r#"{"text": "\"\\\/\b\f\n\r\t\u00e9\ud83d\udd25"}"#;
+        let plain = "\"\\/\u{8}\u{c}\n\r\té🔥";
+        assert_eq!(text(escaped, "text").as_deref(), Ok(plain));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_told() {
+        for (json, reason) in [
+            (
+                r#"{"id": 1, "body": "x"}"#,
+                "no field `m.text`: it has `body`, `id`",
+            ),
+            (r#"{}"#, "no field `m.text`: it has none"),
+            (r#"{"m": "x"}"#, "no field `m.text`: it has `m`"),
+            (r#"{"m": {"text": null}}"#, "`m.text` is null"),
+            (
+                r#"{"m": {"text": 1.5}}"#,
+                "`m.text` is a number, not a string",
+            ),
+            (
+                r#"{"m": {"text": {"text": ""}}}"#,
+                "`m.text` is an object, not a string",
+            ),
+            (
+                r#"{"m": {"text": ["x"]}}"#,
+                "`m.text` is an array, not a string",
+            ),
+            (r#"["x"]"#, "it is an array, not an object"),
+            (r#""x""#, "it is a string, not an object"),
+            (
+                r#"{"m": 1"#,
+                "invalid JSON at byte 7: EOF while parsing an object",
+            ),
+            (r#"{"m": NaN}"#, "invalid JSON at byte 7: expected value"),
+            (
+                r#"{"m": 1} {"m": 1}"#,
+                "invalid JSON at byte 10: trailing characters",
+            ),
+        ] {
+            assert_eq!(text(json, "m.text"), Err(reason.to_owned()), "{json}");
+        }
+        // Half a character is no text; in a field that is not read it does not matter.
+        let half = r#"{"a": "\ud83d", "b": "x"}"#;
+        let reason = "invalid JSON at byte 13: unexpected end of hex escape";
+        assert_eq!(text(half, "a"), Err(reason.to_owned()));
+        assert_eq!(text(half, "b").as_deref(), Ok("x"));
+        // Deep nesting ends in a refusal, not in a full stack.
+        let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(
+            text(&deep, "m.text")
+                .unwrap_err()
+                .contains("recursion limit")
+        );
+    }
+}

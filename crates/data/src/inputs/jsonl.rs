@@ -1,0 +1,85 @@
+//! JSON lines: an object a line.
+
+use std::io::{BufRead, Read};
+
+use super::records::{ReadRecords, Record, utf8};
+use super::source::Source;
+use super::{Input, InputOptions, MAX_RECORD_BYTES, json_field};
+use crate::DataError;
+
+/// The lines of a file. Blank ones are none; they end in LF or CR LF.
+pub(super) struct Jsonl {
+    source: Source,
+    /// The field that holds the text; without one, the line is the text.
+    field: Option<String>,
+    line: Vec<u8>,
+    /// The present line's number, from 1.
+    number: u64,
+}
+
+impl Jsonl {
+    pub(super) fn open(input: &Input, options: &InputOptions) -> Result<Self, DataError> {
+        Ok(Self {
+            source: Source::open_records(input)?,
+            field: (!options.raw_records).then(|| options.field.clone()),
+            line: Vec::new(),
+            number: 0,
+        })
+    }
+
+    /// Reads the next line, without what ends it. Whether there is one; if it is too long, only its beginning is read.
+    fn next_line(&mut self) -> Result<bool, DataError> {
+        self.line.clear();
+        self.number += 1;
+        // With room for the line break, so that what fills it all is too long.
+        let most = MAX_RECORD_BYTES as u64 + 2;
+        let read = (&mut self.source)
+            .take(most)
+            .read_until(b'\n', &mut self.line);
+        let read = read.map_err(|error| self.source.failure(error))?;
+        if self.line.pop_if(|last| *last == b'\n').is_some() {
+            self.line.pop_if(|last| *last == b'\r');
+        }
+        Ok(read > 0)
+    }
+
+    fn skip_rest_of_line(&mut self) -> Result<(), DataError> {
+        let skipped = self.source.skip_until(b'\n');
+        skipped.map_err(|error| self.source.failure(error))?;
+        Ok(())
+    }
+
+    fn text(&self) -> Result<String, String> {
+        let line = utf8(&self.line, "the line")?;
+        match &self.field {
+            None => Ok(line.to_owned()),
+            Some(field) => json_field::text(line, field),
+        }
+    }
+}
+
+impl ReadRecords for Jsonl {
+    fn next_record(&mut self) -> Result<Option<Record>, DataError> {
+        while self.next_line()? {
+            if self.line.len() > MAX_RECORD_BYTES {
+                self.skip_rest_of_line()?;
+                let reason = format!("the line is longer than {} MiB", MAX_RECORD_BYTES >> 20);
+                return Ok(Some(Record {
+                    number: self.number,
+                    text: Err(reason),
+                }));
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some(Record {
+                    number: self.number,
+                    text: self.text(),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.source.bytes_read()
+    }
+}

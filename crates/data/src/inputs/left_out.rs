@@ -1,0 +1,62 @@
+//! The records that are no documents.
+
+use super::OnError;
+use crate::DataError;
+
+/// How many broken records are kept to be shown.
+const KEPT: usize = 3;
+
+/// What has been left out, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    broken: u64,
+    empty: u64,
+    first: Vec<String>,
+}
+
+impl LeftOut {
+    /// How many records were broken.
+    pub fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// How many records have an empty text: nothing is wrong with them, but there is no document either.
+    pub fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    /// What was wrong with the first broken ones: file, record and reason.
+    pub fn first(&self) -> &[String] {
+        &self.first
+    }
+
+    /// A broken record: `error` is given back where it is to end it all, and kept in mind where not.
+    ///
+    /// # Errors
+    /// `error` itself, by `on_error`.
+    pub fn broken_record(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
+        match on_error {
+            OnError::Stop => Err(error),
+            OnError::Skip => {
+                self.broken += 1;
+                if self.first.len() < KEPT {
+                    self.first.push(error.to_string());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A record without text.
+    pub fn empty_record(&mut self) {
+        self.empty += 1;
+    }
+
+    /// Takes another input's into account, which comes after these.
+    pub fn add(&mut self, other: &Self) {
+        self.broken += other.broken;
+        self.empty += other.empty;
+        let room = KEPT - self.first.len();
+        self.first.extend(other.first.iter().take(room).cloned());
+    }
+}

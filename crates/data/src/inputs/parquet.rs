@@ -1,0 +1,175 @@
+//! One column of a Parquet file.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use parquet::basic::Type;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{AsBytes, ByteArray, ByteArrayType};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::records::{ReadRecords, Record, utf8};
+use super::source::{Source, is_compressed};
+use super::{Input, InputOptions};
+use crate::DataError;
+
+const KIND: &str = "Parquet";
+
+/// The values of one column, a page at a time.
+pub(super) struct Parquet<'a> {
+    input: &'a Input,
+    file: SerializedFileReader<File>,
+    /// The column's place among the leaves of the schema, and its name.
+    column: usize,
+    field: String,
+    /// The row group that is read next.
+    next_group: usize,
+    group: Option<Group>,
+    /// How many rows have been read, of all.
+    row: u64,
+    value: Vec<ByteArray>,
+    levels: Vec<i16>,
+}
+
+/// A row group that is being read.
+struct Group {
+    values: ColumnReaderImpl<ByteArrayType>,
+    /// How many rows it says that it has still.
+    rows_left: u64,
+}
+
+impl<'a> Parquet<'a> {
+    pub(super) fn open(input: &'a Input, options: &InputOptions) -> Result<Self, DataError> {
+        let file = seekable(input)?;
+        let file = guarded(input, || SerializedFileReader::new(file))?;
+        let schema = file.metadata().file_metadata().schema_descr();
+        let name = |column: usize| schema.column(column).path().string();
+        let texts = (0..schema.num_columns()).filter(|&column| {
+            let leaf = schema.column(column);
+            leaf.physical_type() == Type::BYTE_ARRAY && leaf.max_rep_level() == 0
+        });
+        let texts: Vec<usize> = texts.collect();
+        let column = texts.iter().find(|&&column| name(column) == options.field);
+        let Some(&column) = column else {
+            return Err(DataError::NoColumn {
+                path: input.name.clone(),
+                column: options.field.clone(),
+                found: texts.into_iter().map(name).collect(),
+            });
+        };
+        Ok(Self {
+            input,
+            column,
+            field: options.field.clone(),
+            next_group: 0,
+            group: None,
+            row: 0,
+            value: Vec::new(),
+            levels: Vec::new(),
+            file,
+        })
+    }
+
+    /// The row group after the present one, if there is one.
+    fn open_group(&mut self) -> Result<Option<Group>, DataError> {
+        let metadata = self.file.metadata();
+        if self.next_group >= metadata.num_row_groups() {
+            return Ok(None);
+        }
+        let rows = metadata.row_group(self.next_group).num_rows();
+        let rows_left = u64::try_from(rows).map_err(|_| {
+            self.input
+                .damaged(KIND, "a row group has less than no rows")
+        })?;
+        let descriptor = metadata.file_metadata().schema_descr().column(self.column);
+        let reader = guarded(self.input, || {
+            let group = self.file.get_row_group(self.next_group)?;
+            let pages = group.get_column_page_reader(self.column)?;
+            Ok(get_column_reader(descriptor, pages))
+        })?;
+        let ColumnReader::ByteArrayColumnReader(values) = reader else {
+            return Err(self.input.damaged(KIND, "a column changes its type"));
+        };
+        self.next_group += 1;
+        Ok(Some(Group { values, rows_left }))
+    }
+
+    fn text(&self) -> Result<String, String> {
+        match self.value.first() {
+            Some(value) => utf8(value.as_bytes(), "the value").map(str::to_owned),
+            None => Err(format!("`{}` is null", self.field)),
+        }
+    }
+}
+
+impl ReadRecords for Parquet<'_> {
+    fn next_record(&mut self) -> Result<Option<Record>, DataError> {
+        let group = loop {
+            match &mut self.group {
+                Some(group) if group.rows_left > 0 => break group,
+                _ => match self.open_group()? {
+                    Some(group) => self.group = Some(group),
+                    None => return Ok(None),
+                },
+            }
+        };
+        self.value.clear();
+        self.levels.clear();
+        // One by one, since a row can have any length: what is decoded ahead is a page, and no number of rows.
+        let (rows, ..) = guarded(self.input, || {
+            group
+                .values
+                .read_records(1, Some(&mut self.levels), None, &mut self.value)
+        })?;
+        if rows == 0 {
+            let reason = format!(
+                "row group {} lacks {} rows",
+                self.next_group, group.rows_left
+            );
+            return Err(self.input.damaged(KIND, reason));
+        }
+        group.rows_left -= 1;
+        self.row += 1;
+        Ok(Some(Record {
+            number: self.row,
+            text: self.text(),
+        }))
+    }
+
+    fn bytes_read(&self) -> u64 {
+        let rows = self.file.metadata().file_metadata().num_rows();
+        let done = u128::from(self.input.bytes) * u128::from(self.row);
+        let bytes = done.checked_div(u128::try_from(rows).unwrap_or(0));
+        // A file without rows has been read.
+        bytes.map_or(self.input.bytes, |bytes| {
+            u64::try_from(bytes).map_or(self.input.bytes, |bytes| bytes.min(self.input.bytes))
+        })
+    }
+}
+
+/// The file, in which places can be looked up: where it is compressed as a whole, a copy that vanishes with its handle.
+fn seekable(input: &Input) -> Result<File, DataError> {
+    if !is_compressed(input)? {
+        return File::open(&input.path).map_err(DataError::io("read", &input.name));
+    }
+    let mut source = Source::open(input)?;
+    let mut copy = tempfile::tempfile().map_err(DataError::io("decompress", &input.name))?;
+    std::io::copy(&mut source, &mut copy).map_err(|error| source.failure(error))?;
+    Ok(copy)
+}
+
+/// What `work` gives. The crate that reads Parquet panics where numbers in a damaged file contradict each other, which
+/// cannot be known before: such a file is refused as any other damaged one.
+fn guarded<T>(
+    input: &Input,
+    work: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, DataError> {
+    let error = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "its numbers contradict each other".to_owned(),
+    };
+    let reason = error.strip_prefix("Parquet error: ").unwrap_or(&error);
+    Err(input.damaged(KIND, reason))
+}

@@ -1,0 +1,78 @@
+//! What the formats of records share: which of them are documents.
+
+use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece};
+use crate::DataError;
+
+/// A record, which is a document if it has a text.
+pub(super) struct Record {
+    /// Where it stands, see [`Piece::record`].
+    pub(super) number: u64,
+    /// Its text, or why there is none.
+    pub(super) text: Result<String, String>,
+}
+
+/// Reads a file's records in their order.
+pub(super) trait ReadRecords: Send {
+    /// The next record, or none at the end. An error here is the file's, not a record's.
+    fn next_record(&mut self) -> Result<Option<Record>, DataError>;
+
+    /// See [`Documents::bytes_read`].
+    fn bytes_read(&self) -> u64;
+}
+
+/// The records that have a text, a document each.
+pub(super) struct Records<'a, R> {
+    input: &'a Input,
+    reader: R,
+    on_error: OnError,
+    left_out: LeftOut,
+}
+
+impl<'a, R: ReadRecords> Records<'a, R> {
+    pub(super) fn new(input: &'a Input, options: &InputOptions, reader: R) -> Self {
+        Self {
+            input,
+            reader,
+            on_error: options.on_error,
+            left_out: LeftOut::default(),
+        }
+    }
+}
+
+impl<R: ReadRecords> Documents for Records<'_, R> {
+    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+        while let Some(Record { number, text }) = self.reader.next_record()? {
+            match text {
+                Ok(text) if text.is_empty() => self.left_out.empty_record(),
+                Ok(text) => {
+                    return Ok(Some(Piece {
+                        text,
+                        begins: true,
+                        record: number,
+                    }));
+                }
+                Err(reason) => {
+                    let error = self.input.broken_record(number, reason);
+                    self.left_out.broken_record(error, self.on_error)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.reader.bytes_read()
+    }
+
+    fn left_out(&self) -> &LeftOut {
+        &self.left_out
+    }
+}
+
+/// `bytes` as text, or the reason why they are none; `of` is what they are: "the line".
+pub(super) fn utf8<'b>(bytes: &'b [u8], of: &str) -> Result<&'b str, String> {
+    str::from_utf8(bytes).map_err(|error| {
+        let byte = error.valid_up_to() + 1;
+        format!("not UTF-8: byte {byte} of {of} is the first wrong one")
+    })
+}

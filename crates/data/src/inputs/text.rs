@@ -1,0 +1,49 @@
+//! A text: one document in blocks.
+
+use emberlm_tokenizer::Tokenizer;
+
+use super::text_blocks::TextBlocks;
+use super::{Documents, Input, LeftOut, Piece};
+use crate::DataError;
+
+/// How many bytes a block has where a cut is found in time.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// The blocks of a text, as pieces of one document.
+pub(super) struct Text<'a> {
+    blocks: TextBlocks<'a>,
+    begins: bool,
+    left_out: LeftOut,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn open(
+        input: &'a Input,
+        tokenizer: Option<&'a Tokenizer>,
+    ) -> Result<Self, DataError> {
+        Ok(Self {
+            blocks: TextBlocks::open(input, tokenizer, BLOCK_BYTES)?,
+            begins: true,
+            left_out: LeftOut::default(),
+        })
+    }
+}
+
+impl Documents for Text<'_> {
+    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+        let block = self.blocks.next_block()?;
+        Ok(block.map(|text| Piece {
+            text,
+            begins: std::mem::take(&mut self.begins),
+            record: 1,
+        }))
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.blocks.bytes_read()
+    }
+
+    fn left_out(&self) -> &LeftOut {
+        &self.left_out
+    }
+}

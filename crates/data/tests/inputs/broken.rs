@@ -1,0 +1,165 @@
+//! Records that are no documents: told with file and place, or counted.
+
+use emberlm_data::InputOptions;
+
+use super::{Place, field, fixture, read, refusal, skip, stop};
+
+const LINES: &[u8] = b"{\"text\": \"first\"}\r
+{\"text\": \"cut off
+{\"text\": \"\"}
+\r
+{\"text\": \"\xE9\"}
+[\"text\"]
+{\"body\": \"x\"}
+{\"text\": 5}
+{\"text\": \"last\"}";
+
+#[test]
+fn the_first_broken_line_ends_it_and_is_named() {
+    let place = Place::new();
+    let path = place.file("a.jsonl", LINES);
+    assert_eq!(
+        refusal(&path, &stop()),
+        "FILE: line 2: invalid JSON at byte 17: EOF while parsing a string"
+    );
+}
+
+#[test]
+fn broken_lines_are_counted_and_the_first_ones_kept() {
+    let place = Place::new();
+    let path = place.file("a.jsonl", LINES);
+    let found = read(&path, &skip()).unwrap();
+    let documents = [(1, "first".to_owned()), (9, "last".to_owned())];
+    assert_eq!(found.documents, documents);
+    assert_eq!((found.left_out.broken(), found.left_out.empty()), (5, 1));
+    let first = found.left_out.first().iter();
+    let first: Vec<String> = first
+        .map(|message| message.replace(&path.display().to_string(), "FILE"))
+        .collect();
+    assert_eq!(
+        first,
+        [
+            "FILE: line 2: invalid JSON at byte 17: EOF while parsing a string",
+            "FILE: line 5: not UTF-8: byte 11 of the line is the first wrong one",
+            "FILE: line 6: it is an array, not an object",
+        ]
+    );
+    assert_eq!(found.bytes, LINES.len() as u64);
+}
+
+#[test]
+fn a_missing_field_is_told_with_those_that_there_are() {
+    let place = Place::new();
+    let path = place.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
+    assert_eq!(
+        refusal(&path, &stop()),
+        "FILE: line 1: no field `text`: it has `content`, `id`"
+    );
+}
+
+#[test]
+fn a_line_without_end_is_left_out_without_being_held() {
+    let place = Place::new();
+    let long = vec![b'x'; (64 << 20) + 1];
+    let path = place.file(
+        "a.jsonl",
+        [&long, b"\n{\"text\": \"y\"}\n".as_slice()].concat(),
+    );
+    assert_eq!(
+        refusal(&path, &stop()),
+        "FILE: line 1: the line is longer than 64 MiB"
+    );
+    let found = read(&path, &skip()).unwrap();
+    assert_eq!(found.documents, [(2, "y".to_owned())]);
+}
+
+#[test]
+fn rows_of_another_length_are_broken_and_counted_by_lines() {
+    let place = Place::new();
+    for line_break in ["\n", "\r\n"] {
+        let rows = [
+            "id,text", "1,\"two", "lines\"", "", "2", "3,a,b", "4,x", "5,",
+        ];
+        let path = place.file("a.csv", rows.join(line_break));
+        let found = read(&path, &skip()).unwrap();
+        let two = format!("two{line_break}lines");
+        assert_eq!(found.documents, [(2, two), (7, "x".to_owned())]);
+        assert_eq!((found.left_out.broken(), found.left_out.empty()), (2, 1));
+        assert_eq!(
+            refusal(&path, &stop()),
+            "FILE: line 5: 1 field, but the header names 2"
+        );
+    }
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_told() {
+    let place = Place::new();
+    let path = place.file("a.csv", "text\nx\n\"y\n1,2\n3");
+    assert_eq!(
+        refusal(&path, &stop()),
+        "FILE: line 3: a quote is not closed before the file ends"
+    );
+    let found = read(&path, &skip()).unwrap();
+    assert_eq!(found.documents, [(2, "x".to_owned())]);
+    assert_eq!(found.left_out.broken(), 1);
+    // A closed one at the very end is none.
+    let path = place.file("b.csv", "text\n\"y\"");
+    assert_eq!(
+        read(&path, &stop()).unwrap().documents,
+        [(2, "y".to_owned())]
+    );
+    let path = place.file("c.csv", "\"text");
+    assert!(refusal(&path, &skip()).contains("line 1: a quote is not closed"));
+}
+
+#[test]
+fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
+    let place = Place::new();
+    let long = vec![b'x'; 130 << 20];
+    let path = place.file("a.tsv", [b"text\n\"", long.as_slice()].concat());
+    assert!(refusal(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB"));
+    let path = place.file("b.tsv", "\t".repeat(200_000));
+    assert!(refusal(&path, &skip()).contains("65,536 fields"));
+}
+
+#[test]
+fn text_that_is_not_utf8_is_a_broken_record() {
+    let place = Place::new();
+    let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
+    let found = read(&path, &skip()).unwrap();
+    // What is not read need not be text.
+    let documents = [(2, "x".to_owned()), (4, "y".to_owned())];
+    assert_eq!(found.documents, documents);
+    assert_eq!(
+        found.left_out.first()[0].replace(&path.display().to_string(), "FILE"),
+        "FILE: line 3: not UTF-8: byte 1 of the field is the first wrong one"
+    );
+}
+
+#[test]
+fn a_column_that_is_missing_is_told_with_those_that_there_are() {
+    let place = Place::new();
+    let path = place.file("a.csv", "id,body\n1,x\n");
+    let skip = InputOptions {
+        field: "text".into(),
+        ..skip()
+    };
+    assert_eq!(
+        refusal(&path, &skip),
+        "FILE has no text column `text`: it has `id`, `body`"
+    );
+    assert_eq!(
+        refusal(&fixture("snappy.parquet"), &field("id")),
+        "FILE has no text column `id`: it has `text`"
+    );
+    assert_eq!(
+        refusal(&fixture("nested.parquet"), &field("body")),
+        "FILE has no text column `body`: it has `meta.body`"
+    );
+    let blank = place.file("b.csv", "\n\r\n");
+    assert_eq!(
+        refusal(&blank, &stop()),
+        "FILE is not usable as csv: it has no header line"
+    );
+}

@@ -1,0 +1,73 @@
+//! Containers that are damaged: always an error with path and reason, whatever is said of broken records.
+
+use std::fs;
+
+use emberlm_data::Format;
+
+use super::{Place, fixture, format, read, refusal, skip, stop};
+
+#[test]
+fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
+    let place = Place::new();
+    for name in ["text.txt.gz", "text.zst", "minimal.csv.gz"] {
+        let whole = fs::read(fixture(name)).unwrap();
+        let options = super::InputOptions {
+            field: "the text".into(),
+            ..skip()
+        };
+        for length in 4..whole.len() {
+            let path = place.file(name, &whole[..length]);
+            let message = refusal(&path, &options);
+            let reason = message.strip_prefix("cannot decompress FILE: ");
+            assert!(reason.is_some_and(|reason| !reason.is_empty()), "{message}");
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_checked_container_is_noticed() {
+    let place = Place::new();
+    let whole = fs::read(fixture("text.txt.gz")).unwrap();
+    let text = read(&fixture("text.txt.gz"), &stop()).unwrap().documents;
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        let path = place.file("text.txt.gz", &bytes);
+        match read(&path, &stop()) {
+            // The header's time, flags and system are not of the content.
+            Ok(found) => assert!(at < 10 && found.documents == text, "byte {at}"),
+            Err(error) => assert!(error.to_string().contains("text.txt.gz"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_name_that_claims_another_container_is_told() {
+    let place = Place::new();
+    for (name, kind) in [("page.jsonl.gz", "gzip"), ("a.ZST", "zstd")] {
+        let path = place.file(name, "<!DOCTYPE html>");
+        assert_eq!(
+            refusal(&path, &skip()),
+            format!("FILE is not usable as {kind}: it does not begin as such a file does")
+        );
+    }
+    let path = place.file("a.parquet", "<!DOCTYPE html>");
+    assert!(refusal(&path, &skip()).starts_with("FILE is not usable as Parquet: "));
+    let path = place.file("plain", fs::read(fixture("none.parquet")).unwrap());
+    let as_text = refusal(&path, &format(Format::Text));
+    assert!(as_text.starts_with("FILE is not UTF-8 text: "), "{as_text}");
+}
+
+#[test]
+fn a_parquet_file_that_is_broken_off_is_refused_wherever_it_is() {
+    let place = Place::new();
+    let whole = fs::read(fixture("zstd.parquet")).unwrap();
+    for length in 1..whole.len() {
+        let path = place.file("a.parquet", &whole[..length]);
+        let message = refusal(&path, &skip());
+        assert!(
+            message.starts_with("FILE is not usable as Parquet: "),
+            "{message}"
+        );
+    }
+}

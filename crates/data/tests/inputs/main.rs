@@ -1,0 +1,102 @@
+//! What is read out of files of every format: what Python's libraries read, and a clear error where there is nothing to
+//! be read.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod broken;
+mod damaged;
+mod places;
+mod references;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::{DataError, Format, Input, InputOptions, LeftOut, OnError};
+
+pub struct Read {
+    /// Each document's record and text.
+    pub documents: Vec<(u64, String)>,
+    pub left_out: LeftOut,
+    pub bytes: u64,
+}
+
+/// Reads a file to its end.
+pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
+    let input = Input::detect(path, path, options)?;
+    let mut pieces = input.open(options, None)?;
+    let mut documents: Vec<(u64, String)> = Vec::new();
+    let mut bytes = 0;
+    while let Some(piece) = pieces.next_piece()? {
+        assert!(pieces.bytes_read() >= bytes && pieces.bytes_read() <= input.bytes);
+        bytes = pieces.bytes_read();
+        match documents.last_mut() {
+            Some((_, text)) if !piece.begins => text.push_str(&piece.text),
+            _ => documents.push((piece.record, piece.text)),
+        }
+    }
+    Ok(Read {
+        documents,
+        left_out: pieces.left_out().clone(),
+        bytes: pieces.bytes_read(),
+    })
+}
+
+/// A folder to put files into.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Stops at the first broken record.
+pub fn stop() -> InputOptions {
+    InputOptions::default()
+}
+
+/// Leaves broken records out.
+pub fn skip() -> InputOptions {
+    InputOptions {
+        on_error: OnError::Skip,
+        ..stop()
+    }
+}
+
+pub fn field(name: &str) -> InputOptions {
+    InputOptions {
+        field: name.to_owned(),
+        ..stop()
+    }
+}
+
+pub fn format(format: Format) -> InputOptions {
+    InputOptions {
+        format: Some(format),
+        ..stop()
+    }
+}
+
+/// What is said of a file, after its path.
+pub fn refusal(path: &Path, options: &InputOptions) -> String {
+    let message = read(path, options).err().unwrap().to_string();
+    let name = path.display().to_string();
+    assert!(message.contains(&name), "{message}");
+    message.replace(&name, "FILE")
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    fixtures.join("inputs").join(name)
+}

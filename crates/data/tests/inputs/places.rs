@@ -1,0 +1,128 @@
+//! Where inputs lie: names of all kinds, places that may only be read, and what the names expand to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::{DataError, Format, Input, InputOptions, STANDARD_INPUT, expand};
+
+use super::{Place, format, read, stop};
+
+/// The files that a pattern or path in `place` names, relative to it.
+fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
+    let root = place.path("");
+    let paths: Vec<PathBuf> = paths.iter().map(|path| place.path(path)).collect();
+    let inputs = expand(&paths, &stop())?;
+    let name = |input: &Input| {
+        let path = input.path().strip_prefix(&root).unwrap();
+        path.to_str().unwrap().replace('\\', "/")
+    };
+    Ok(inputs.iter().map(name).collect())
+}
+
+#[test]
+fn patterns_name_files_in_order_without_hidden_ones() {
+    let place = Place::new();
+    for name in [
+        "b.jsonl.gz",
+        "a.jsonl.gz",
+        "c.txt",
+        ".d.jsonl.gz",
+        "x/y/e.jsonl.gz",
+        "x/.z/f.jsonl.gz",
+        "x/g.txt",
+    ] {
+        place.file(name, "x");
+    }
+    let found = |pattern| expanded(&place, &[pattern]).unwrap();
+    assert_eq!(found("*.jsonl.gz"), ["a.jsonl.gz", "b.jsonl.gz"]);
+    assert_eq!(
+        found("**/*.jsonl.gz"),
+        ["a.jsonl.gz", "b.jsonl.gz", "x/y/e.jsonl.gz"]
+    );
+    assert_eq!(found("[bc].*"), ["b.jsonl.gz", "c.txt"]);
+    assert_eq!(found("?/*"), ["x/g.txt"]);
+    assert_eq!(found(".d*"), [".d.jsonl.gz"]);
+    let two = expanded(&place, &["x", "*.txt"]).unwrap();
+    assert_eq!(two, ["x/g.txt", "x/y/e.jsonl.gz", "c.txt"]);
+}
+
+#[test]
+fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
+    let place = Place::new();
+    for name in ["a[1].txt", "a1.txt"] {
+        place.file(name, "x");
+    }
+    assert_eq!(expanded(&place, &["a[1].txt"]).unwrap(), ["a[1].txt"]);
+    assert_eq!(expanded(&place, &["a?.txt"]).unwrap(), ["a1.txt"]);
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_an_error() {
+    let place = Place::new();
+    place.file("folder/a.txt", "x");
+    for pattern in ["*.csv", "f*", "nowhere/**"] {
+        let message = expanded(&place, &[pattern]).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            format!("no file matches {}", place.path(pattern).display())
+        );
+    }
+    let message = expanded(&place, &["a[.txt"]).unwrap_err().to_string();
+    assert!(message.contains("a[.txt"), "{message}");
+}
+
+#[test]
+fn standard_input_is_an_input_of_its_own_once() {
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let inputs = expand(&paths(&[STANDARD_INPUT]), &format(Format::Csv)).unwrap();
+    assert!(inputs[0].is_standard_input());
+    assert_eq!(inputs[0].name, Path::new("standard input"));
+    assert_eq!(inputs[0].format, Format::Csv);
+    let message = expand(&paths(&["-", "-"]), &stop())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(message, "`input` is -: standard input can be read once");
+
+    // What came is kept in a file and still called standard input.
+    let place = Place::new();
+    let kept = place.file("kept", "{\"text\": 1}");
+    let options = format(Format::Jsonl);
+    let input = Input::detect(&kept, "standard input", &options).unwrap();
+    let mut pieces = input.open(&options, None).unwrap();
+    assert_eq!(
+        pieces.next_piece().unwrap_err().to_string(),
+        "standard input: line 1: `text` is a number, not a string"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn names_of_all_kinds_and_places_that_may_only_be_read_work() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    let folder = place.path("räume mit 空白 🔥");
+    let content = fs::read(super::fixture("snappy.parquet")).unwrap();
+    place.file("räume mit 空白 🔥/a b.parquet", content);
+    place.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
+    // No UTF-8 at all: latin1's é.
+    let odd = folder.join(OsStr::from_bytes(b"\xE9.txt"));
+    let odd_is_possible = fs::write(&odd, "y").is_ok();
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o400)).unwrap();
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
+    let inputs = expand(std::slice::from_ref(&folder), &stop()).unwrap();
+    assert_eq!(inputs.len(), 2 + usize::from(odd_is_possible));
+    let skip = InputOptions {
+        on_error: emberlm_data::OnError::Skip,
+        ..stop()
+    };
+    for input in &inputs {
+        assert!(!read(input.path(), &skip).unwrap().documents.is_empty());
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+}

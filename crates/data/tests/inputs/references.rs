@@ -1,0 +1,79 @@
+//! Every format and compression against what Python's libraries wrote and read (`make_inputs.py`).
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use emberlm_data::{Format, InputOptions};
+use serde::Deserialize;
+
+use super::{fixture, format, read, skip};
+
+#[derive(Deserialize)]
+struct Listing {
+    texts: Vec<String>,
+    files: BTreeMap<String, File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    field: String,
+    /// Records and the places of their texts.
+    documents: Vec<(u64, usize)>,
+    broken: Vec<u64>,
+    empty: u64,
+}
+
+#[test]
+fn every_file_gives_what_python_reads_out_of_it() {
+    let listing = fs::read(fixture("../inputs.json")).unwrap();
+    let listing: Listing = serde_json::from_slice(&listing).unwrap();
+    assert_eq!(
+        listing.files.len(),
+        fs::read_dir(fixture("")).unwrap().count()
+    );
+    for (name, expected) in &listing.files {
+        let options = InputOptions {
+            field: expected.field.clone(),
+            format: (name == "no_extension").then_some(Format::Jsonl),
+            ..skip()
+        };
+        let path = fixture(name);
+        let found = read(&path, &options).unwrap();
+        let text = |&(record, at): &(u64, usize)| (record, listing.texts[at].clone());
+        let documents: Vec<(u64, String)> = expected.documents.iter().map(text).collect();
+        assert_eq!(found.documents, documents, "{name}");
+        assert_eq!(found.left_out.empty(), expected.empty, "{name}");
+        let broken = found.left_out.broken();
+        assert_eq!(broken, expected.broken.len() as u64, "{name}");
+        for (message, record) in found.left_out.first().iter().zip(&expected.broken) {
+            let null = format!(" {record}: `{}` is null", expected.field);
+            assert!(message.ends_with(&null), "{name}: {message}");
+        }
+        assert_eq!(found.bytes, fs::metadata(&path).unwrap().len(), "{name}");
+    }
+}
+
+#[test]
+fn raw_records_are_lines_as_they_are() {
+    let options = InputOptions {
+        raw_records: true,
+        ..skip()
+    };
+    let found = read(&fixture("mark_and_blanks.jsonl"), &options).unwrap();
+    let content = fs::read_to_string(fixture("plain.jsonl")).unwrap();
+    let texts: Vec<&str> = found
+        .documents
+        .iter()
+        .map(|(_, text)| text.as_str())
+        .collect();
+    assert_eq!(texts, content.lines().collect::<Vec<_>>());
+    // A blank line between any two.
+    assert_eq!(found.documents[2].0, 5);
+}
+
+#[test]
+fn a_format_that_is_said_goes_before_the_name() {
+    let whole = read(&fixture("plain.jsonl"), &format(Format::Text)).unwrap();
+    let content = fs::read_to_string(fixture("plain.jsonl")).unwrap();
+    assert_eq!(whole.documents, [(1, content)]);
+}
