@@ -109,10 +109,10 @@ impl<'a> Csv<'a> {
                 ReadRecordResult::Record => return Ok(Row::Fields(line, count)),
                 ReadRecordResult::InputEmpty if at_end => return Ok(Row::Unclosed(line)),
                 ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull if self.fields.len() <= MAX_RECORD_BYTES => {
+                ReadRecordResult::OutputFull if self.fields.len() < MAX_RECORD_BYTES => {
                     self.fields.resize(self.fields.len() * 2, 0);
                 }
-                ReadRecordResult::OutputEndsFull if self.ends.len() <= MAX_FIELDS => {
+                ReadRecordResult::OutputEndsFull if self.ends.len() < MAX_FIELDS => {
                     self.ends.resize(self.ends.len() * 2, 0);
                 }
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use glob::MatchOptions;
+use glob::{MatchOptions, Pattern};
 
 use super::{Format, Input, InputOptions};
 use crate::DataError;
@@ -16,8 +16,9 @@ pub const STANDARD_INPUT: &str = "-";
 /// path; patterns such as `data/**/*.jsonl.gz`, whose files are sorted likewise; and `-` for standard input, whose
 /// [`Input::path`] is to be replaced by a file that holds what came, see [`Input::detect`].
 ///
-/// Hidden files and links within a folder are left out, and hidden files where a pattern does not name their dot; what
-/// is named itself is taken, hidden or a link. A path is a pattern where no such file exists.
+/// Hidden files and links within a folder are left out, and so are hidden files and links to folders where a pattern
+/// looks; what is named itself is taken, hidden or a link. A path is a pattern where no such file exists, and names
+/// files only.
 ///
 /// # Errors
 /// Where there are no inputs, one does not exist or cannot be read, a folder holds no file, nothing matches a pattern,
@@ -34,9 +35,9 @@ pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, D
             let files = folder_files(path)?;
             add_files(files, options, &mut inputs)?;
         } else if path.symlink_metadata().is_err()
-            && let Some(pattern) = pattern(path)
+            && let Some(pattern) = path.to_str().and_then(pattern)
         {
-            let files = matching_files(pattern)?;
+            let files = matching_files(path, pattern)?;
             add_files(files, options, &mut inputs)?;
         } else {
             inputs.push(Input::detect(path, path, options)?);
@@ -85,32 +86,41 @@ fn add_files(
     Ok(())
 }
 
-/// The path as a pattern, if it is one.
-fn pattern(path: &Path) -> Option<&str> {
-    path.to_str().filter(|path| path.contains(['*', '?', '[']))
+/// What is written as a pattern, if it is one.
+fn pattern(path: &str) -> Option<&str> {
+    Some(path).filter(|path| path.contains(['*', '?', '[']))
 }
 
-fn matching_files(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
-    let rules = MatchOptions {
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-        ..MatchOptions::new()
-    };
-    let paths = glob::glob_with(pattern, rules).map_err(|error| DataError::Value {
+/// The files that a pattern names. A link to a file is one of them, as it is where a shell expands the pattern.
+fn matching_files(path: &Path, pattern: &str) -> Result<Vec<PathBuf>, DataError> {
+    // As the paths are put together that it is compared with: `a//*.txt` is `a/*.txt`.
+    let joined: PathBuf = path.components().collect();
+    let matcher = Pattern::new(&joined.to_string_lossy()).map_err(|error| DataError::Value {
         field: "input",
         value: pattern.to_owned(),
         rule: error.msg,
     })?;
-    let mut files = Vec::new();
-    for path in paths {
-        let path = path.map_err(|error| {
-            let path = error.path().to_owned();
-            DataError::io("read", &path)(error.into_error())
-        })?;
-        if path.is_file() {
-            files.push(path);
-        }
+    let rules = MatchOptions {
+        require_literal_separator: true,
+        ..MatchOptions::new()
+    };
+    let is_plain = |part: &Component| part.as_os_str().to_str().and_then(self::pattern).is_none();
+    let folder: PathBuf = path.components().take_while(is_plain).collect();
+    let depth = match pattern.contains("**") {
+        true => usize::MAX,
+        false => path.components().skip_while(is_plain).count(),
+    };
+    let here = folder.as_os_str().is_empty();
+    let folder = if here { Path::new(".") } else { &folder };
+    let mut files = match folder.is_dir() {
+        true => walk(folder, depth, true)?,
+        false => Vec::new(),
+    };
+    if here {
+        let strip = |file: PathBuf| file.strip_prefix(".").map(Path::to_owned).unwrap_or(file);
+        files = files.into_iter().map(strip).collect();
     }
+    files.retain(|file| matcher.matches_with(&file.to_string_lossy(), rules));
     match files.is_empty() {
         true => Err(DataError::NoMatch {
             pattern: pattern.to_owned(),
@@ -120,10 +130,22 @@ fn matching_files(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
 }
 
 fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let files = walk(folder, usize::MAX, false)?;
+    match files.is_empty() {
+        true => Err(DataError::EmptyFolder {
+            path: folder.to_owned(),
+        }),
+        false => Ok(files),
+    }
+}
+
+/// The files in `folder`, and in its folders down to `depth`, that are not hidden. Links to folders are not followed,
+/// so that there are no circles.
+fn walk(folder: &Path, depth: usize, links: bool) -> Result<Vec<PathBuf>, DataError> {
     let mut files = Vec::new();
     // A stack instead of recursion: no depth of folders can exhaust ours.
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
+    let mut folders = vec![(folder.to_owned(), depth)];
+    while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(DataError::io("read", &folder))? {
             let entry = entry.map_err(DataError::io("read", &folder))?;
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
@@ -131,20 +153,15 @@ fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
             }
             let path = entry.path();
             // Of the entry itself: a link is neither a file nor a folder here.
-            let metadata = entry.metadata().map_err(DataError::io("read", &path))?;
-            if metadata.is_dir() {
-                folders.push(path);
-            } else if metadata.is_file() {
+            let kind = entry.file_type().map_err(DataError::io("read", &path))?;
+            if kind.is_dir() && depth > 1 {
+                folders.push((path, depth - 1));
+            } else if kind.is_file() || (links && kind.is_symlink() && path.is_file()) {
                 files.push(path);
             }
         }
     }
-    match files.is_empty() {
-        true => Err(DataError::EmptyFolder {
-            path: folder.to_owned(),
-        }),
-        false => Ok(files),
-    }
+    Ok(files)
 }
 
 /// For `map_err`: why there is nothing to be read at `path`.

@@ -27,7 +27,7 @@ impl Jsonl {
         })
     }
 
-    /// Reads the next line, without what ends it. Whether there is one; if it is too long, only its beginning is read.
+    /// Reads the next line, without what ends it; of one that is too long only a part. Whether there is one.
     fn next_line(&mut self) -> Result<bool, DataError> {
         self.line.clear();
         self.number += 1;
@@ -35,21 +35,22 @@ impl Jsonl {
         let most = MAX_RECORD_BYTES as u64 + 2;
         let read = (&mut self.source)
             .take(most)
-            .read_until(b'\n', &mut self.line);
-        let read = read.map_err(|error| self.source.failure(error))?;
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| self.source.failure(error))?;
         if self.line.pop_if(|last| *last == b'\n').is_some() {
             self.line.pop_if(|last| *last == b'\r');
+        } else if read as u64 == most {
+            let rest = self.source.skip_until(b'\n');
+            rest.map_err(|error| self.source.failure(error))?;
         }
         Ok(read > 0)
     }
 
-    fn skip_rest_of_line(&mut self) -> Result<(), DataError> {
-        let skipped = self.source.skip_until(b'\n');
-        skipped.map_err(|error| self.source.failure(error))?;
-        Ok(())
-    }
-
     fn text(&self) -> Result<String, String> {
+        if self.line.len() > MAX_RECORD_BYTES {
+            let most = MAX_RECORD_BYTES >> 20;
+            return Err(format!("the line is longer than {most} MiB"));
+        }
         let line = utf8(&self.line, "the line")?;
         match &self.field {
             None => Ok(line.to_owned()),
@@ -61,14 +62,6 @@ impl Jsonl {
 impl ReadRecords for Jsonl {
     fn next_record(&mut self) -> Result<Option<Record>, DataError> {
         while self.next_line()? {
-            if self.line.len() > MAX_RECORD_BYTES {
-                self.skip_rest_of_line()?;
-                let reason = format!("the line is longer than {} MiB", MAX_RECORD_BYTES >> 20);
-                return Ok(Some(Record {
-                    number: self.number,
-                    text: Err(reason),
-                }));
-            }
             if !self.line.trim_ascii().is_empty() {
                 return Ok(Some(Record {
                     number: self.number,

@@ -10,6 +10,7 @@
 //! | `jsonl`, `json_field` | a JSON object a line, and one string out of it |
 //! | `csv` | records of a table with a header |
 //! | `parquet` | one column of a Parquet file |
+//! | `panics` | another crate's panics as errors |
 //! | `left_out` | [`LeftOut`]: the records that are no documents |
 //!
 //! No reader holds more than a record and its buffers, however long the file is. A damaged container (a gzip checksum
@@ -22,6 +23,7 @@ mod format;
 mod json_field;
 mod jsonl;
 mod left_out;
+mod panics;
 mod parquet;
 mod records;
 mod source;

@@ -1,14 +1,15 @@
 //! One column of a Parquet file.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use parquet::basic::Type;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{AsBytes, ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
+use super::panics::caught;
 use super::records::{ReadRecords, Record, utf8};
 use super::source::{Source, is_compressed};
 use super::{Input, InputOptions};
@@ -26,8 +27,9 @@ pub(super) struct Parquet<'a> {
     /// The row group that is read next.
     next_group: usize,
     group: Option<Group>,
-    /// How many rows have been read, of all.
+    /// How many rows have been read, of how many.
     row: u64,
+    rows: u64,
     value: Vec<ByteArray>,
     levels: Vec<i16>,
 }
@@ -43,6 +45,7 @@ impl<'a> Parquet<'a> {
     pub(super) fn open(input: &'a Input, options: &InputOptions) -> Result<Self, DataError> {
         let file = seekable(input)?;
         let file = guarded(input, || SerializedFileReader::new(file))?;
+        let rows = count_rows(file.metadata()).map_err(|reason| input.damaged(KIND, reason))?;
         let schema = file.metadata().file_metadata().schema_descr();
         let name = |column: usize| schema.column(column).path().string();
         let texts = (0..schema.num_columns()).filter(|&column| {
@@ -65,6 +68,7 @@ impl<'a> Parquet<'a> {
             next_group: 0,
             group: None,
             row: 0,
+            rows,
             value: Vec::new(),
             levels: Vec::new(),
             file,
@@ -138,14 +142,24 @@ impl ReadRecords for Parquet<'_> {
     }
 
     fn bytes_read(&self) -> u64 {
-        let rows = self.file.metadata().file_metadata().num_rows();
-        let done = u128::from(self.input.bytes) * u128::from(self.row);
-        let bytes = done.checked_div(u128::try_from(rows).unwrap_or(0));
+        let bytes = u128::from(self.input.bytes);
+        let read = (bytes * u128::from(self.row)).checked_div(u128::from(self.rows));
         // A file without rows has been read.
-        bytes.map_or(self.input.bytes, |bytes| {
-            u64::try_from(bytes).map_or(self.input.bytes, |bytes| bytes.min(self.input.bytes))
-        })
+        let read = read.map(|read| u64::try_from(read).unwrap_or(self.input.bytes));
+        read.unwrap_or(self.input.bytes)
     }
+}
+
+/// How many rows the file has, where its parts agree.
+fn count_rows(metadata: &ParquetMetaData) -> Result<u64, String> {
+    let groups = metadata.row_groups().iter();
+    let counts: Option<Vec<u64>> = groups
+        .map(|group| u64::try_from(group.num_rows()).ok())
+        .collect();
+    let sum = counts.and_then(|counts| counts.into_iter().try_fold(0, u64::checked_add));
+    let rows = metadata.file_metadata().num_rows();
+    sum.filter(|sum| u64::try_from(rows) == Ok(*sum))
+        .ok_or_else(|| format!("its {rows} rows are not its row groups' sum"))
 }
 
 /// The file, in which places can be looked up: where it is compressed as a whole, a copy that vanishes with its handle.
@@ -165,11 +179,13 @@ fn guarded<T>(
     input: &Input,
     work: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T, DataError> {
-    let error = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "its numbers contradict each other".to_owned(),
-    };
-    let reason = error.strip_prefix("Parquet error: ").unwrap_or(&error);
-    Err(input.damaged(KIND, reason))
+    match caught(work) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => {
+            let reason = error.to_string();
+            let reason = reason.strip_prefix("Parquet error: ").unwrap_or(&reason);
+            Err(input.damaged(KIND, reason))
+        }
+        None => Err(input.damaged(KIND, "its numbers contradict each other")),
+    }
 }

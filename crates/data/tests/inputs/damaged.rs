@@ -62,7 +62,8 @@ fn a_name_that_claims_another_container_is_told() {
 fn a_parquet_file_that_is_broken_off_is_refused_wherever_it_is() {
     let place = Place::new();
     let whole = fs::read(fixture("zstd.parquet")).unwrap();
-    for length in 1..whole.len() {
+    let footer = whole.len() - 100;
+    for length in (1..footer).step_by(11).chain(footer..whole.len()) {
         let path = place.file("a.parquet", &whole[..length]);
         let message = refusal(&path, &skip());
         assert!(

@@ -41,9 +41,28 @@ fn patterns_name_files_in_order_without_hidden_ones() {
     );
     assert_eq!(found("[bc].*"), ["b.jsonl.gz", "c.txt"]);
     assert_eq!(found("?/*"), ["x/g.txt"]);
-    assert_eq!(found(".d*"), [".d.jsonl.gz"]);
     let two = expanded(&place, &["x", "*.txt"]).unwrap();
     assert_eq!(two, ["x/g.txt", "x/y/e.jsonl.gz", "c.txt"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
+    use std::os::unix::fs::symlink;
+
+    let place = Place::new();
+    place.file("blobs/0a1b", "x");
+    place.file("data/b.txt", "x");
+    // As the Hugging Face cache keeps what was downloaded.
+    symlink("../blobs/0a1b", place.path("data/a.txt")).unwrap();
+    for name in ["data/loop", "data/again"] {
+        symlink(place.path("data"), place.path(name)).unwrap();
+    }
+    symlink("nowhere", place.path("data/dangling.txt")).unwrap();
+    for pattern in ["**/*.txt", "data/*.txt", "d*/?.txt", "./data//*.txt"] {
+        let found = expanded(&place, &[pattern]).unwrap();
+        assert_eq!(found, ["data/a.txt", "data/b.txt"], "{pattern}");
+    }
 }
 
 #[test]
@@ -60,7 +79,8 @@ fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
 fn a_pattern_that_matches_nothing_is_an_error() {
     let place = Place::new();
     place.file("folder/a.txt", "x");
-    for pattern in ["*.csv", "f*", "nowhere/**"] {
+    place.file(".hidden", "x");
+    for pattern in ["*.csv", ".h*", "f*", "nowhere/**"] {
         let message = expanded(&place, &[pattern]).unwrap_err().to_string();
         assert_eq!(
             message,

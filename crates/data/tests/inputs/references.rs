@@ -67,8 +67,8 @@ fn raw_records_are_lines_as_they_are() {
         .map(|(_, text)| text.as_str())
         .collect();
     assert_eq!(texts, content.lines().collect::<Vec<_>>());
-    // A blank line between any two.
-    assert_eq!(found.documents[2].0, 5);
+    // Two blank lines between any two.
+    assert_eq!(found.documents[2].0, 7);
 }
 
 #[test]

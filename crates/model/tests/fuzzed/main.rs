@@ -4,20 +4,12 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bounded;
 mod entry;
 mod mutate;
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use mutate::Mutator;
-
-/// Far above what any takes; far below what a loop over a number of the file would.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Of the whole process, in kB.
-const MOST_MEMORY: u64 = 1 << 20;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -36,40 +28,9 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs every file of a corpus, which is a model if its name says so, and mutations of them.
+/// A file of a corpus is a model if its name says so.
 fn run(seeds: &[(String, Vec<u8>)], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
-    let once = |what: &str, bytes: &[u8]| {
-        let start = Instant::now();
-        let ended = catch_unwind(AssertUnwindSafe(|| entry(bytes)));
-        let time = start.elapsed();
-        let shown = || String::from_utf8_lossy(bytes).into_owned();
-        assert!(time < LONGEST, "{what} took {time:?}: {}", shown());
-        ended.unwrap_or_else(|_| panic!("{what} panics: {}", shown()))
-    };
-    for (name, bytes) in seeds {
-        assert_eq!(once(name, bytes), name.starts_with("model"), "{name}");
-    }
-    let bytes: Vec<&[u8]> = seeds.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-    let mut read = 0;
-    for number in 0..mutations {
-        let mutated = Mutator::new(number).mutate(&bytes);
-        read += u64::from(once(&format!("mutation {number}"), &mutated));
-    }
-    println!("{read} of {mutations} mutations are models");
-    // Some change nothing that matters; were it all or none, nothing would be tried.
-    assert!((1..mutations * 9 / 10).contains(&read), "{read} are models");
-    check_memory();
-}
-
-/// Where the system says what the process has held at most.
-fn check_memory() {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
-        return;
-    };
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    println!("{peak} kB at most");
-    assert!(peak < MOST_MEMORY, "{peak} kB");
+    bounded::run(seeds, mutations, |name| name.starts_with("model"), entry);
 }
 
 #[test]

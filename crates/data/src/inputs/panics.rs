@@ -1,0 +1,43 @@
+//! Another crate's panics as errors.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+thread_local! {
+    /// Whether this thread's panics are caught below and so nobody is to be told of them.
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `work` gives, or none where it panics. Nothing is printed of that: the caller tells what it means.
+pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let told = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !CAUGHT.get() {
+                told(info);
+            }
+        }));
+    });
+    let before = CAUGHT.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    CAUGHT.set(before);
+    result.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_nothing_and_what_comes_after_it_goes_on() {
+        assert_eq!(caught(|| [1][0]), Some(1));
+        assert_eq!(caught(|| panic!("not to be seen")), None::<u8>);
+        assert_eq!(
+            caught(|| caught(|| panic!("neither")).unwrap_or(2)),
+            Some(2)
+        );
+        assert!(!CAUGHT.get());
+    }
+}

@@ -1,0 +1,54 @@
+//! Files and mutations of them, fed to an entry function within bounds.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::mutate::Mutator;
+
+/// Far above what any takes; far below what a loop over a number of the file would.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Of the whole process, in kB.
+const MOST_MEMORY: u64 = 1 << 20;
+
+/// Runs every seed, which is good if `is_good` says so of its name, and mutations of them; `entry` tells whether what it
+/// was given is good.
+pub fn run(
+    seeds: &[(String, Vec<u8>)],
+    mutations: u64,
+    is_good: impl Fn(&str) -> bool,
+    entry: impl Fn(&[u8]) -> bool,
+) {
+    let once = |what: &str, bytes: &[u8]| {
+        let start = Instant::now();
+        let ended = catch_unwind(AssertUnwindSafe(|| entry(bytes)));
+        let time = start.elapsed();
+        let shown = || String::from_utf8_lossy(bytes).into_owned();
+        assert!(time < LONGEST, "{what} took {time:?}: {}", shown());
+        ended.unwrap_or_else(|_| panic!("{what} panics: {}", shown()))
+    };
+    for (name, bytes) in seeds {
+        assert_eq!(once(name, bytes), is_good(name), "{name}");
+    }
+    let bytes: Vec<&[u8]> = seeds.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    let mut read = 0;
+    for number in 0..mutations {
+        let mutated = Mutator::new(number).mutate(&bytes);
+        read += u64::from(once(&format!("mutation {number}"), &mutated));
+    }
+    println!("{read} of {mutations} mutations are good");
+    // Some change nothing that matters; were it all or none, nothing would be tried.
+    assert!((1..mutations * 9 / 10).contains(&read), "{read} are good");
+    check_memory();
+}
+
+/// Where the system says what the process has held at most.
+fn check_memory() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
+        return;
+    };
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    println!("{peak} kB at most");
+    assert!(peak < MOST_MEMORY, "{peak} kB");
+}
