@@ -15,13 +15,15 @@ use cargo_metadata::{Metadata, MetadataCommand};
 use crate::{error::Error, workspace};
 
 /// What the scripts need, beside them.
-const REQUIREMENTS: [&str; 2] = [
+const REQUIREMENTS: [&str; 3] = [
+    "crates/data/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
     "crates/tokenizer/tests/fixtures/requirements.txt",
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 6] = [
+const SCRIPTS: [Script; 7] = [
+    Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
@@ -37,7 +39,8 @@ const SCRIPTS: [Script; 6] = [
 ];
 
 /// Where the scripts write, and what lies there besides that no script wrote.
-const FIXTURES: [&str; 6] = [
+const FIXTURES: [&str; 7] = [
+    "crates/data/tests/fixtures",
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
     "crates/tokenizer/tests/fixtures",
