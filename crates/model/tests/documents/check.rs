@@ -1,4 +1,4 @@
-//! Packed rows against their documents alone. The parity tests include this file for Vulkan.
+//! Packed rows against their documents alone.
 
 use std::collections::BTreeMap;
 
