@@ -31,7 +31,8 @@ pub struct AttentionGradients<B: BurnBackend> {
 /// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
 #[derive(Clone, Debug)]
 pub struct HeadLossGradients<B: BurnBackend> {
-    /// Sum over the tokens, `[1]`: `-ln softmax(logits)[target]` and what [`HeadLossOptions`] adds.
+    /// Sum over the tokens whose target is not ignored, `[1]`: `-ln softmax(logits)[target]` and what
+    /// [`HeadLossOptions`] adds.
     pub loss: FloatTensor<B>,
     /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
     pub hidden: FloatTensor<B>,
@@ -103,13 +104,17 @@ pub trait Backend: BurnBackend {
     /// Causal attention of `[batch, heads, q_len, head_dim]` queries over `[batch, kv_heads, k_len, head_dim]` keys
     /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`. Nothing is
     /// dropped.
+    ///
+    /// `documents` `[batch, q_len]` is the first key of each query's document: it sees no key before that, and its
+    /// global tokens are counted from there. Without it, all keys of a sequence are one document.
     fn attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
-        reference::attention::<Self>(q, k, v, options)
+        reference::attention::<Self>(q, k, v, documents, options)
     }
 
     /// [`Backend::attention`] with its dropout, and what [`Backend::attention_backward`] needs.
@@ -117,12 +122,14 @@ pub trait Backend: BurnBackend {
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        reference::attention_training::<Self>(q, k, v, options)
+        reference::attention_training::<Self>(q, k, v, documents, options)
     }
 
-    /// The gradients of [`Backend::attention_training`] from its inputs, its state and its output's gradient.
+    /// The gradients of [`Backend::attention_training`] from its inputs, its state, which knows the documents, and its
+    /// output's gradient.
     fn attention_backward(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -135,8 +142,8 @@ pub trait Backend: BurnBackend {
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`; the loss is `[1]`. The
-    /// options may add terms to it.
+    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`, those below 0
+    /// ignored; the loss is `[1]`. The options may add terms to it.
     fn head_loss(
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,

@@ -40,17 +40,19 @@ pub fn rotary<B: Backend>(
     tensor(B::rotary(layout, float(x), float(cos), float(sin)))
 }
 
-/// [`Backend::attention`]: `[batch, heads, q_len, head_dim]`.
+/// [`Backend::attention`]: `[batch, heads, q_len, head_dim]`, `documents` `[batch, q_len]`.
 pub fn attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     v: Tensor<B, 4>,
+    documents: Option<Tensor<B, 2, Int>>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
     tensor(<B as Backend>::attention(
         float(q),
         float(k),
         float(v),
+        documents.map(Tensor::into_primitive),
         options,
     ))
 }
@@ -88,7 +90,7 @@ pub fn linear_attention_weights<B: Backend>(
     reference::linear_attention_weights(q, k, features)
 }
 
-/// [`Backend::head_loss`]: the sum over tokens, `[1]`.
+/// [`Backend::head_loss`]: the sum over the tokens whose target is not below 0, `[1]`.
 pub fn head_loss<B: Backend>(
     hidden: Tensor<B, 2>,
     weight: Tensor<B, 2>,

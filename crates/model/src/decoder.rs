@@ -117,7 +117,8 @@ impl<B: Backend> Decoder<B> {
         logits.reshape([batch, self.config.vocab_size])
     }
 
-    /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
+    /// The cross-entropy in nats, summed over all tokens but those whose target is ignored (below 0, as
+    /// [`crate::IGNORED`]), `[1]`: `tokens` and `targets` `[batch, seq]`.
     pub fn loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -175,23 +176,24 @@ impl<B: Backend> Decoder<B> {
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let rotary = self.rotary.as_ref();
-        let mut x = self.embedded(tokens.into(), 0);
+        let mut x = self.embedded(&tokens.into(), 0);
         let mut weights = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             weights.push(block.attention_weights(x.clone(), rotary));
-            x = block.forward(x, rotary, None);
+            x = block.forward(x, rotary, None, None);
         }
         weights
     }
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    pub(crate) fn embedded(&self, tokens: Tokens<B>, offset: usize) -> Tensor<B, 3> {
-        let x = burn::tensor::module::embedding(self.tokens.val(), tokens.ids); // [batch, seq, d_model]
+    pub(crate) fn embedded(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
+        let ids = tokens.ids.clone();
+        let x = burn::tensor::module::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
         };
-        let x = self.positions.add(x, offset);
+        let x = self.positions.add(x, offset, tokens.documents.as_ref());
         let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
         match &self.norm_embedding {
             Some(norm) => norm.forward(x),
@@ -206,11 +208,12 @@ impl<B: Backend> Decoder<B> {
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let mut x = self.embedded(tokens.into(), offset);
+        let tokens = tokens.into();
+        let mut x = self.embedded(&tokens, offset);
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
         for block in &self.blocks {
             let cache = caches.as_mut().and_then(Iterator::next);
-            x = block.forward(x, self.rotary.as_ref(), cache);
+            x = block.forward(x, self.rotary.as_ref(), tokens.documents.as_ref(), cache);
         }
         self.norm_final.forward(x)
     }
@@ -243,25 +246,28 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
-/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]`.
+/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]` that
+/// are not ignored.
 fn loss_of_logits<B: Backend>(
     logits: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     let targets = targets.unsqueeze_dim(1); // [tokens, 1]
+    let learnt = targets.clone().greater_equal_elem(0).float(); // [tokens, 1]
+    let targets = targets.clamp_min(0);
     let log_p = log_softmax(logits.clone(), 1);
     let chosen = log_p.clone().gather(1, targets.clone()); // [tokens, 1]
-    let mut loss = -chosen.clone().sum();
+    let mut loss = -(chosen.clone() * learnt.clone()).sum();
     let smoothing = options.label_smoothing;
     if smoothing != 0.0 {
         let even = log_p.mean_dim(1); // [tokens, 1]
-        loss = loss * (1.0 - smoothing) - even.sum() * smoothing;
+        loss = loss * (1.0 - smoothing) - (even * learnt.clone()).sum() * smoothing;
     }
     if options.z_loss != 0.0 {
         // x = log p + L for every token of the vocabulary, the target among them.
         let log_sum = logits.gather(1, targets) - chosen; // [tokens, 1]
-        loss = loss + (log_sum.clone() * log_sum).sum() * options.z_loss;
+        loss = loss + (log_sum.clone() * log_sum * learnt).sum() * options.z_loss;
     }
     loss
 }

@@ -1,6 +1,6 @@
 //! The model against PyTorch and `transformers`: logits, loss, every parameter's gradient, ten AdamW steps and greedy
 //! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them. Linear
-//! attention, which has no fixture, is compared between backends.
+//! attention, which has no fixture, is compared between backends, and so is attention within documents.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -9,8 +9,13 @@
 #[path = "../../../kernels/tests/activations/check.rs"]
 mod activations;
 mod checks;
+#[cfg(feature = "vulkan")]
+mod documents;
 mod families;
 mod fixture;
+#[cfg(feature = "vulkan")]
+#[path = "../../../kernels/tests/gradients/pytorch.rs"]
+mod head_loss;
 mod linear_attention;
 mod optimize;
 
@@ -128,11 +133,24 @@ fn linear_attention_on_vulkan() {
     linear_attention::check_logits::<burn::backend::Vulkan>(&vulkan_device());
 }
 
+#[cfg(feature = "vulkan")]
+#[test]
+fn isolated_documents_on_vulkan() {
+    documents::check::<burn::backend::Vulkan>(&vulkan_device());
+}
+
 /// The kernels' own test of the activations on one more backend.
 #[cfg(feature = "vulkan")]
 #[test]
 fn activations_on_vulkan() {
     activations::check::<burn::backend::Vulkan>(&vulkan_device());
+}
+
+/// The kernels' own test of the head's loss, with ignored targets.
+#[cfg(feature = "vulkan")]
+#[test]
+fn head_loss_on_vulkan() {
+    head_loss::check::<burn::backend::Vulkan>(&vulkan_device());
 }
 
 /// The best Vulkan device there is, a software one where there is no other.
