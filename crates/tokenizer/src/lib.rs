@@ -14,6 +14,8 @@
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
+//! | `special` | special tokens by name, and text in which their names stand for them |
+//! | [`chat`] | conversations as token ids, and which of them are to be learnt |
 //! | `agreement` | whether two tokenizers mean the same by their ids |
 //! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
@@ -37,6 +39,7 @@ mod bpe;
 mod byte;
 mod byte_level;
 mod char;
+pub mod chat;
 mod choice;
 mod cut;
 mod disk;
@@ -50,6 +53,7 @@ mod patterns;
 mod pieces;
 mod prompt;
 mod spec;
+mod special;
 mod stream;
 mod token_bytes;
 mod tokenizer;
