@@ -21,7 +21,7 @@ const REQUIREMENTS: [&str; 2] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 6] = [
+const SCRIPTS: [Script; 7] = [
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
@@ -33,6 +33,10 @@ const SCRIPTS: [Script; 6] = [
     Script {
         repeats: false,
         ..Script::new("crates/tokenizer/tests/fixtures/make_files.py")
+    },
+    Script {
+        vocabularies: true,
+        ..Script::new("crates/tokenizer/tests/fixtures/make_chat.py")
     },
 ];
 

@@ -14,7 +14,8 @@
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
-//! | `special` | special tokens by name, and text in which their names stand for them |
+//! | `special` | special tokens by name |
+//! | `markup`, `barriers` | text in which their names stand for them, and where they do not |
 //! | [`chat`] | conversations as token ids, and which of them are to be learnt |
 //! | `agreement` | whether two tokenizers mean the same by their ids |
 //! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
@@ -35,6 +36,7 @@
 //! ```
 
 mod agreement;
+mod barriers;
 mod bpe;
 mod byte;
 mod byte_level;
@@ -48,6 +50,7 @@ mod export;
 mod file;
 mod guard;
 mod kind;
+mod markup;
 mod merges;
 mod patterns;
 mod pieces;

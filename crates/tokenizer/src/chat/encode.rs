@@ -6,10 +6,11 @@ use std::ops::Range;
 use minijinja::Value;
 
 use super::example::with_field;
-use super::marks::{self, Marks, Names};
+use super::marks::{self, Marks};
 use super::{ChatError, ChatExample, ChatTemplate, Conversation, turns};
 use crate::Tokenizer;
-use crate::special::{MarkupEncoder, PlacedToken};
+use crate::barriers::Names;
+use crate::markup::{MarkupEncoder, PlacedToken};
 
 /// The tokens of an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,19 +55,19 @@ impl ChatEncoder {
     pub fn new(template: ChatTemplate, tokenizer: &Tokenizer) -> Self {
         let specials = tokenizer.special_tokens();
         let name = |id: Option<u32>| {
-            let mut found = specials.iter().filter(|(_, special)| Some(*special) == id);
-            found.next().map(|(name, _)| name.clone())
+            let found = specials.iter().find(|(_, special)| Some(*special) == id);
+            found.map(|(name, _)| name.clone())
         };
         let end_of_text = tokenizer.end_of_text();
         let bos = tokenizer.beginning().first().copied();
-        let known = [("eos_token", name(end_of_text)), ("bos_token", name(bos))];
-        let known = known
-            .into_iter()
-            .filter(|(variable, _)| !template.tokens().contains_key(*variable));
-        let known: Vec<(String, String)> = known
-            .filter_map(|(variable, token)| Some((variable.to_owned(), token?)))
-            .collect();
-        let template = template.with_tokens(known);
+        let defaults = [("eos_token", name(end_of_text)), ("bos_token", name(bos))];
+        let untold = defaults.into_iter().filter_map(|(variable, token)| {
+            let is_told = template.tokens().contains_key(variable);
+            let token = token.filter(|_| !is_told)?;
+            Some((variable.to_owned(), token))
+        });
+        let untold: Vec<_> = untold.collect();
+        let template = template.with_tokens(untold);
         let missing = template
             .specials()
             .into_iter()
@@ -75,8 +76,8 @@ impl ChatEncoder {
         let written = template.specials().into_iter().map(str::to_owned);
         Self {
             missing: missing.map(str::to_owned).collect(),
-            ends: names.iter().cloned().chain(written).collect(),
-            names: Names::new(names),
+            names: Names::new(&names),
+            ends: names.into_iter().chain(written).collect(),
             markup: MarkupEncoder::new(tokenizer),
             end_of_text,
             template,

@@ -25,5 +25,4 @@ mod turns;
 pub use encode::{ChatEncoder, ChatTokens};
 pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
-pub(crate) use marks::is_barred;
 pub use template::ChatTemplate;
