@@ -132,6 +132,21 @@ fn special_names_in_contents_stay_text() {
 }
 
 #[test]
+fn one_encoder_serves_many_threads() {
+    let golden = golden();
+    let case = &golden.cases[0];
+    let encoder = ChatEncoder::new(
+        template(&case.template, &golden),
+        &tokenizer(&case.tokenizer),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(encoder.encode(&case.record).unwrap().ids, case.ids));
+        }
+    });
+}
+
+#[test]
 fn special_tokens_are_found_by_name_and_never_by_plain_encoding() {
     let tokenizer = tokenizer("tokenizer");
     let end = tokenizer.special_id("<|im_end|>").unwrap();

@@ -124,7 +124,8 @@ impl ChatEncoder {
     fn encode_text(&self, prompt: &str, completion: &str) -> Result<ChatTokens, ChatError> {
         let text = format!("{prompt}{completion}");
         let placed = self.markup.encode_plain(&text)?;
-        let mut tokens = ChatTokens::new(&placed, &[prompt.len()..text.len()]);
+        let learnt = prompt.len()..text.len();
+        let mut tokens = ChatTokens::new(&placed, std::slice::from_ref(&learnt));
         if let Some(end) = self.end_of_text {
             tokens.ids.push(end);
             tokens.learnt.push(true);

@@ -13,7 +13,7 @@ use super::marks::{self, Marks};
 use super::{ChatError, generation, python};
 
 /// How many instructions a template may run for one text: a usual one takes some tens for a message.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 10_000_000;
 
 /// The name of the one template in its environment.
 const MAIN: &str = "chat";
