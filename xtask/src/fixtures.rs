@@ -22,7 +22,7 @@ const REQUIREMENTS: [&str; 3] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 7] = [
+const SCRIPTS: [Script; 8] = [
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
@@ -35,6 +35,10 @@ const SCRIPTS: [Script; 7] = [
     Script {
         repeats: false,
         ..Script::new("crates/tokenizer/tests/fixtures/make_files.py")
+    },
+    Script {
+        vocabularies: true,
+        ..Script::new("crates/tokenizer/tests/fixtures/make_chat.py")
     },
 ];
 

@@ -7,7 +7,7 @@ use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte, byte_level, merges};
 
 /// The name of the end of a text where a vocabulary has no name of its own for it.
-const END_OF_TEXT: &str = "<|endoftext|>";
+pub(crate) const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// A `tokenizer.json`, in the order in which Hugging Face's own are written.
 #[derive(Serialize)]

@@ -144,6 +144,15 @@ impl FileVocab {
         self.inner.id_to_token(id)
     }
 
+    /// The crate's tokenizer, which finds no special tokens in a text.
+    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+
+    pub(crate) fn is_special(&self, id: u32) -> bool {
+        self.special.contains(&id)
+    }
+
     pub(crate) fn has_cuts(&self) -> bool {
         self.has_cuts
     }
@@ -167,7 +176,7 @@ impl FileVocab {
 
     /// The ids of a special token's name as plain text. Most models cannot make a special token of text; of those that
     /// can, since its name is among their pieces, none can when its first character stands apart.
-    fn spell(&self, id: u32) -> Result<Vec<u32>, TokenizerError> {
+    pub(crate) fn spell(&self, id: u32) -> Result<Vec<u32>, TokenizerError> {
         let name = self.inner.id_to_token(id).unwrap_or_default();
         let first = name.chars().next().map_or(0, char::len_utf8);
         let (head, rest) = name.split_at(first);
@@ -199,7 +208,7 @@ impl fmt::Debug for FileVocab {
     }
 }
 
-fn refuse(error: Box<dyn std::error::Error + Send + Sync>) -> TokenizerError {
+pub(crate) fn refuse(error: Box<dyn std::error::Error + Send + Sync>) -> TokenizerError {
     let reason = error.to_string();
     TokenizerError::Encode { reason }
 }

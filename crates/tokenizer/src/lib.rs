@@ -14,6 +14,9 @@
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
+//! | `special` | special tokens by name |
+//! | `markup`, `barriers` | text in which their names stand for them, and where they do not |
+//! | [`chat`] | conversations as token ids, and which of them are to be learnt |
 //! | `agreement` | whether two tokenizers mean the same by their ids |
 //! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
@@ -33,10 +36,12 @@
 //! ```
 
 mod agreement;
+mod barriers;
 mod bpe;
 mod byte;
 mod byte_level;
 mod char;
+pub mod chat;
 mod choice;
 mod cut;
 mod disk;
@@ -45,11 +50,13 @@ mod export;
 mod file;
 mod guard;
 mod kind;
+mod markup;
 mod merges;
 mod patterns;
 mod pieces;
 mod prompt;
 mod spec;
+mod special;
 mod stream;
 mod token_bytes;
 mod tokenizer;

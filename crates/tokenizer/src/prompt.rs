@@ -12,12 +12,17 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let mut ids = match self.vocab() {
-            Vocab::File(file) => beginning(file.json()),
-            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => Vec::new(),
-        };
+        let mut ids = self.beginning();
         ids.extend(self.encode(text)?);
         Ok(ids)
+    }
+
+    /// The special tokens that the tokenizer puts before a text.
+    pub(crate) fn beginning(&self) -> Vec<u32> {
+        match self.vocab() {
+            Vocab::File(file) => beginning(file.json()),
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => Vec::new(),
+        }
     }
 }
 

@@ -1,0 +1,199 @@
+//! A record to token ids, and which of them are to be learnt.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use minijinja::Value;
+
+use super::example::with_field;
+use super::marks::{self, Marks};
+use super::{ChatError, ChatExample, ChatTemplate, Conversation, turns};
+use crate::Tokenizer;
+use crate::barriers::Names;
+use crate::markup::{MarkupEncoder, PlacedToken};
+
+/// The tokens of an example.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChatTokens {
+    /// The ids.
+    pub ids: Vec<u32>,
+    /// For each, whether it is to be learnt.
+    pub learnt: Vec<bool>,
+}
+
+/// Turns records into tokens by a template and a tokenizer; shared between threads.
+///
+/// Special tokens are those that the template writes. A special token's name in a message, or anywhere else in a record,
+/// is plain text. Apart from that the ids are those of `transformers`' `apply_chat_template`.
+///
+/// ```
+/// use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
+/// use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+///
+/// let encoder = ChatEncoder::new(ChatTemplate::chatml()?, &Tokenizer::builtin(TokenizerKind::Byte)?);
+/// let tokens = encoder.encode(r#"{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}"#)?;
+/// let learnt: Vec<u8> = tokens.ids.iter().zip(&tokens.learnt).filter(|(_, learnt)| **learnt).map(|(id, _)| *id as u8).collect();
+/// assert_eq!(learnt, b"Ho<|im_end|>");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ChatEncoder {
+    template: ChatTemplate,
+    markup: MarkupEncoder,
+    names: Names,
+    /// What an answer can end with: the template's special tokens and the tokenizer's.
+    ends: Vec<String>,
+    missing: Vec<String>,
+    end_of_text: Option<u32>,
+}
+
+impl ChatEncoder {
+    /// An encoder of what `template` makes of conversations.
+    ///
+    /// Where the template was not told them, `eos_token` is the tokenizer's end of text and `bos_token` what it puts before
+    /// a text.
+    pub fn new(template: ChatTemplate, tokenizer: &Tokenizer) -> Self {
+        let specials = tokenizer.special_tokens();
+        let name = |id: Option<u32>| {
+            let found = specials.iter().find(|(_, special)| Some(*special) == id);
+            found.map(|(name, _)| name.clone())
+        };
+        let end_of_text = tokenizer.end_of_text();
+        let bos = tokenizer.beginning().first().copied();
+        let defaults = [("eos_token", name(end_of_text)), ("bos_token", name(bos))];
+        let untold = defaults.into_iter().filter_map(|(variable, token)| {
+            let is_told = template.tokens().contains_key(variable);
+            let token = token.filter(|_| !is_told)?;
+            Some((variable.to_owned(), token))
+        });
+        let untold: Vec<_> = untold.collect();
+        let template = template.with_tokens(untold);
+        let missing = template
+            .specials()
+            .into_iter()
+            .filter(|name| !tokenizer.has_token(name));
+        let names: Vec<String> = specials.into_iter().map(|(name, _)| name).collect();
+        let written = template.specials().into_iter().map(str::to_owned);
+        Self {
+            missing: missing.map(str::to_owned).collect(),
+            names: Names::new(&names),
+            ends: names.into_iter().chain(written).collect(),
+            markup: MarkupEncoder::new(tokenizer),
+            end_of_text,
+            template,
+        }
+    }
+
+    /// The template.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// The special tokens that the template writes and the tokenizer lacks, which become plain text.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The tokens of a record: see [`ChatExample::from_json`]. A conversation is what the template makes of it; `prompt` and
+    /// `completion` that are texts follow each other, and then comes the end of a text, if the tokenizer has one.
+    ///
+    /// To be learnt are the assistant's answers with what ends them, or the completion with its end. A token that is
+    /// partly of what is to be learnt is learnt.
+    ///
+    /// # Errors
+    /// Where the record is broken or there is nothing in it to learn, where the template refuses it or does not show what is
+    /// the assistant's, or where the tokenizer cannot encode the text.
+    pub fn encode(&self, json: &str) -> Result<ChatTokens, ChatError> {
+        let (tokens, field) = match ChatExample::from_json(json)? {
+            ChatExample::Text { prompt, completion } => {
+                (self.encode_text(&prompt, &completion)?, "completion")
+            }
+            ChatExample::Conversation(conversation) => {
+                (self.encode_conversation(&conversation)?, "messages")
+            }
+        };
+        match tokens.learnt.contains(&true) {
+            true => Ok(tokens),
+            false => Err(ChatError::record(
+                field,
+                "hold nothing that is to be learnt",
+            )),
+        }
+    }
+
+    fn encode_text(&self, prompt: &str, completion: &str) -> Result<ChatTokens, ChatError> {
+        let text = format!("{prompt}{completion}");
+        let placed = self.markup.encode_plain(&text)?;
+        let learnt = prompt.len()..text.len();
+        let mut tokens = ChatTokens::new(&placed, std::slice::from_ref(&learnt));
+        if let Some(end) = self.end_of_text {
+            tokens.ids.push(end);
+            tokens.learnt.push(true);
+        }
+        Ok(tokens)
+    }
+
+    fn encode_conversation(&self, conversation: &Conversation) -> Result<ChatTokens, ChatError> {
+        if !conversation.messages.iter().any(|message| message.learnt) {
+            return Err(ChatError::record(
+                "messages",
+                "hold none of the assistant's that is to be learnt",
+            ));
+        }
+        let mut conversation = conversation.for_template(self.template.reads_parts());
+        let marks = self.marks_for(&conversation)?;
+        self.bar(&mut conversation, marks.barrier);
+        let unmarked = turns::render(&self.template, &conversation, &marks, &self.ends)?;
+        let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
+        Ok(ChatTokens::new(&placed, &unmarked.spans))
+    }
+
+    /// Marks that occur in neither the conversation nor the template.
+    fn marks_for(&self, conversation: &Conversation) -> Result<Marks, ChatError> {
+        let mut used = BTreeSet::new();
+        self.template.note_used(&mut used);
+        let fields = conversation.messages.iter().map(|message| &message.fields);
+        let variables = conversation.variables.iter().map(|(_, value)| value);
+        for value in fields.chain(variables) {
+            marks::map_texts(value, &mut |text| {
+                marks::note_used(text, &mut used);
+                String::new()
+            });
+        }
+        Marks::avoiding(&used)
+    }
+
+    /// Puts barriers into special tokens' names in all that comes from the record. A role that is one word stays as it is,
+    /// since templates compare it with their own.
+    fn bar(&self, conversation: &mut Conversation, barrier: char) {
+        let bar =
+            |value: &Value| marks::map_texts(value, &mut |text| self.names.bar(text, barrier));
+        for message in &mut conversation.messages {
+            let role = Value::from(message.role.as_str());
+            message.fields = bar(&message.fields);
+            if marks::is_word(&message.role) {
+                message.fields = with_field(&message.fields, "role", role);
+            }
+        }
+        for (_, value) in &mut conversation.variables {
+            *value = bar(value);
+        }
+    }
+}
+
+impl ChatTokens {
+    /// Tokens of a text of which `spans`, in bytes and ascending, are to be learnt.
+    fn new(placed: &[PlacedToken], spans: &[Range<usize>]) -> Self {
+        let is_learnt = |token: &PlacedToken| {
+            let next = spans.partition_point(|span| span.end <= token.start);
+            spans[next..]
+                .iter()
+                .take_while(|span| span.start < token.end)
+                .any(|span| !span.is_empty())
+        };
+        Self {
+            learnt: placed.iter().map(is_learnt).collect(),
+            ids: placed.iter().map(|token| token.id).collect(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What can go wrong between a record and its tokens.
+
+use std::path::PathBuf;
+
+use crate::TokenizerError;
+
+/// An error of a chat template or of a record; each names what is at fault and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChatError {
+    /// A template was asked for by what is neither the name of a built-in one nor a path.
+    #[error(
+        "unknown chat template `{name}`: choose chatml or llama3, or give the path of a .jinja file, of a \
+             tokenizer_config.json, or of a folder that holds one"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// A file that should hold a template cannot be read, or holds none.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A template is broken, cannot be run, or refuses a conversation.
+    #[error("chat template {template}{}: {reason}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    Template {
+        /// The template's name or path.
+        template: String,
+        /// The line at fault, from 1, where it is known.
+        line: Option<usize>,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A record is not an example that can be learnt from.
+    #[error("`{field}` {reason}")]
+    Record {
+        /// The field at fault, as `messages[2].role`.
+        field: String,
+        /// The rule that it breaks.
+        reason: String,
+    },
+    /// A record is not JSON.
+    #[error("it is not JSON: {reason}")]
+    Json {
+        /// What the reader said.
+        reason: String,
+    },
+    /// A template without `{% generation %}` does not show which part of its text is an answer.
+    #[error(
+        "chat template {template} does not show which part of its text is the answer `{field}`: {reason}; put \
+         {{% generation %}} and {{% endgeneration %}} around what is to be learnt in it"
+    )]
+    Unmarked {
+        /// The template's name or path.
+        template: String,
+        /// The message, as `messages[2]`.
+        field: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The tokenizer cannot encode the text.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
+
+impl ChatError {
+    /// The error of the field `field`, which breaks the rule `reason`.
+    pub(crate) fn record(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Record {
+            field: field.into(),
+            reason: reason.into(),
+        }
+    }
+}

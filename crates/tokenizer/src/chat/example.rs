@@ -1,0 +1,271 @@
+//! What a JSON record says: a conversation, or a text and how it goes on.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use super::ChatError;
+
+/// The names under which a message's reasoning is passed, the usual one first.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// An example to learn from.
+#[derive(Clone, Debug)]
+pub enum ChatExample {
+    /// Messages, of which the assistant's are to be learnt.
+    Conversation(Conversation),
+    /// A text and how it goes on, which is to be learnt.
+    Text {
+        /// What is given.
+        prompt: String,
+        /// What is to be learnt.
+        completion: String,
+    },
+}
+
+/// Messages, and what else a template is told.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// `tools`, `documents` and what `chat_template_kwargs` holds, by name.
+    pub(crate) variables: Vec<(String, Value)>,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub(crate) role: String,
+    /// All of its fields that are not null.
+    pub(crate) fields: Value,
+    /// Whether it is the assistant's and to be learnt.
+    pub(crate) learnt: bool,
+}
+
+impl ChatExample {
+    /// Reads a record:
+    ///
+    /// - `{"messages": [{"role": …, "content": …}, …]}`, OpenAI's format: contents are texts or lists of
+    ///   `{"type": "text", "text": …}`; a message of the assistant's with `"weight": 0` is not learnt; other fields of a
+    ///   message pass to the template, and so do the record's `tools`, `documents` and the entries of
+    ///   `chat_template_kwargs`;
+    /// - `{"prompt": "…", "completion": "…"}`;
+    /// - `{"prompt": [messages], "completion": [messages]}`, of which the assistant's in `completion` are learnt.
+    ///
+    /// # Errors
+    /// [`ChatError::Json`]; [`ChatError::Record`] with the field and the rule that it breaks.
+    pub fn from_json(json: &str) -> Result<Self, ChatError> {
+        let record: Value = serde_json::from_str(json).map_err(|error| ChatError::Json {
+            reason: error.to_string(),
+        })?;
+        if record.kind() != ValueKind::Map {
+            return Err(ChatError::record("record", "must be an object"));
+        }
+        let messages = field(&record, "messages");
+        let (prompt, completion) = (field(&record, "prompt"), field(&record, "completion"));
+        let messages = match (messages, prompt, completion) {
+            (Some(messages), ..) => read_messages(&messages, "messages", true)?,
+            (None, Some(prompt), Some(completion)) => {
+                if let (Some(prompt), Some(completion)) = (prompt.as_str(), completion.as_str()) {
+                    return Ok(Self::Text {
+                        prompt: prompt.to_owned(),
+                        completion: completion.to_owned(),
+                    });
+                }
+                let mut messages = read_messages(&prompt, "prompt", false)?;
+                messages.extend(read_messages(&completion, "completion", true)?);
+                messages
+            }
+            (None, None, None) => {
+                let reason = "is missing, and so are `prompt` and `completion`";
+                return Err(ChatError::record("messages", reason));
+            }
+            (None, None, Some(_)) => return Err(ChatError::record("prompt", "is missing")),
+            (None, Some(_), None) => return Err(ChatError::record("completion", "is missing")),
+        };
+        Ok(Self::Conversation(Conversation {
+            messages,
+            variables: read_variables(&record)?,
+        }))
+    }
+}
+
+impl Conversation {
+    /// A conversation of one message, which nobody is to learn.
+    pub(crate) fn of_user(fields: Value) -> Self {
+        let message = Message {
+            role: "user".to_owned(),
+            fields,
+            learnt: false,
+        };
+        Self {
+            messages: vec![message],
+            variables: Vec::new(),
+        }
+    }
+
+    /// The conversation with contents that are texts, for a template that does not read lists of parts itself.
+    pub(crate) fn for_template(&self, reads_parts: bool) -> Self {
+        let mut conversation = self.clone();
+        if !reads_parts {
+            conversation
+                .messages
+                .iter_mut()
+                .for_each(Message::join_parts);
+        }
+        conversation
+    }
+}
+
+impl Message {
+    fn join_parts(&mut self) {
+        let Some(parts) =
+            field(&self.fields, "content").filter(|content| content.kind() == ValueKind::Seq)
+        else {
+            return;
+        };
+        let parts = parts.try_iter().into_iter().flatten();
+        let texts = parts.filter_map(|part| field(&part, "text"));
+        let content: String = texts.map(|text| text.to_string()).collect();
+        self.fields = with_field(&self.fields, "content", Value::from(content));
+    }
+}
+
+/// A field that is there and not null.
+fn field(map: &Value, name: &str) -> Option<Value> {
+    let value = map.get_attr(name).ok()?;
+    (!value.is_undefined() && !value.is_none()).then_some(value)
+}
+
+/// `map` with `name` set, at its place if it was there.
+pub(crate) fn with_field(map: &Value, name: &str, value: Value) -> Value {
+    let mut pairs = pairs(map);
+    match pairs.iter_mut().find(|(key, _)| key.as_str() == Some(name)) {
+        Some((_, old)) => *old = value,
+        None => pairs.push((Value::from(name), value)),
+    }
+    Value::from_pairs(pairs)
+}
+
+/// A map's keys and values that are not null, in their order.
+fn pairs(map: &Value) -> Vec<(Value, Value)> {
+    let keys = map.try_iter().into_iter().flatten();
+    let pairs = keys.map(|key| {
+        let value = map.get_item(&key).unwrap_or_default();
+        (key, value)
+    });
+    pairs.filter(|(_, value)| !value.is_none()).collect()
+}
+
+/// Reads a list of messages at `path`; `learnt` is whether the assistant's are to be learnt.
+fn read_messages(list: &Value, path: &str, learnt: bool) -> Result<Vec<Message>, ChatError> {
+    if list.kind() != ValueKind::Seq {
+        let rule = match path {
+            "messages" => "must be a list of messages",
+            _ => {
+                "must be a text or a list of messages, and `prompt` and `completion` the same of them"
+            }
+        };
+        return Err(ChatError::record(path, rule));
+    }
+    let items = list.try_iter().into_iter().flatten();
+    let messages = items.enumerate();
+    let messages =
+        messages.map(|(rank, message)| read_message(&message, &format!("{path}[{rank}]"), learnt));
+    let messages: Vec<Message> = messages.collect::<Result<_, _>>()?;
+    match messages.is_empty() {
+        true => Err(ChatError::record(path, "must hold at least one message")),
+        false => Ok(messages),
+    }
+}
+
+fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, ChatError> {
+    if message.kind() != ValueKind::Map {
+        return Err(ChatError::record(
+            path,
+            "must be an object with `role` and `content`",
+        ));
+    }
+    let at = |name: &str| format!("{path}.{name}");
+    let role = field(message, "role");
+    let role = role
+        .as_ref()
+        .and_then(Value::as_str)
+        .filter(|role| !role.is_empty());
+    let role =
+        role.ok_or_else(|| ChatError::record(at("role"), "must be a text that is not empty"))?;
+    match field(message, "content") {
+        Some(content) if content.as_str().is_some() => {}
+        Some(content) if content.kind() == ValueKind::Seq => check_parts(&content, &at("content"))?,
+        Some(_) => {
+            let rule = "must be a text or a list of {\"type\": \"text\", \"text\": …}";
+            return Err(ChatError::record(at("content"), rule));
+        }
+        None if field(message, "tool_calls")
+            .or_else(|| field(message, "function_call"))
+            .is_some() => {}
+        None => return Err(ChatError::record(at("content"), "is missing")),
+    }
+    let weight = match field(message, "weight") {
+        None => true,
+        Some(weight) if weight == Value::from(0) => false,
+        Some(weight) if weight == Value::from(1) => true,
+        Some(_) => return Err(ChatError::record(at("weight"), "must be 0 or 1")),
+    };
+    // As `transformers` has it: templates see no nulls, and the reasoning under the names that they ask for.
+    let mut fields = Value::from_pairs(pairs(message));
+    if let Some(reasoning) = REASONING.iter().find_map(|name| field(message, name)) {
+        if field(&fields, "thinking").is_none() {
+            fields = with_field(&fields, "thinking", reasoning.clone());
+        }
+        fields = with_field(&fields, "reasoning_content", reasoning);
+    }
+    Ok(Message {
+        learnt: learnt && weight && role == "assistant",
+        role: role.to_owned(),
+        fields,
+    })
+}
+
+/// Checks a content that is a list: of texts alone.
+fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
+    for (rank, part) in parts.try_iter().into_iter().flatten().enumerate() {
+        let path = format!("{path}[{rank}]");
+        let text = |name: &str| field(&part, name).and_then(|value| value.to_str());
+        match text("type").as_deref() {
+            Some("text") if text("text").is_some() => {}
+            Some("text") => {
+                return Err(ChatError::record(format!("{path}.text"), "must be a text"));
+            }
+            Some(other) => {
+                let reason = format!("is {other:?}, but only \"text\" can be learnt");
+                return Err(ChatError::record(format!("{path}.type"), reason));
+            }
+            None => {
+                return Err(ChatError::record(
+                    format!("{path}.type"),
+                    "must be \"text\"",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_variables(record: &Value) -> Result<Vec<(String, Value)>, ChatError> {
+    let named = ["tools", "documents"].into_iter();
+    let named = named.filter_map(|name| Some((name.to_owned(), field(record, name)?)));
+    let mut variables: Vec<(String, Value)> = named.collect();
+    match field(record, "chat_template_kwargs") {
+        Some(given) if given.kind() == ValueKind::Map => {
+            let given = pairs(&given).into_iter();
+            variables.extend(given.map(|(name, value)| (name.to_string(), value)));
+        }
+        Some(_) => {
+            return Err(ChatError::record(
+                "chat_template_kwargs",
+                "must be an object",
+            ));
+        }
+        None => {}
+    }
+    Ok(variables)
+}

@@ -1,0 +1,104 @@
+//! `{% generation %}…{% endgeneration %}`, with which a template says what the assistant has written.
+//!
+//! It is `transformers`' own addition to Jinja: there it is a call block around a function that notes where in the
+//! output its body comes. So it is here: the tags are rewritten to `{% call … %}`, which keeps lines and white space control,
+//! and the function puts a mark on either side of the body.
+
+use minijinja::value::Kwargs;
+use minijinja::{Environment, Error, State, Value};
+
+use super::marks::Marks;
+
+/// The function that the tags become a call of.
+const FUNCTION: &str = "__emberlm_generation";
+/// The variable that says which marks are put.
+const MARKS: &str = "__emberlm_marks";
+
+/// `source` with its tags rewritten, and whether there were any.
+pub(crate) fn rewrite(source: &str) -> (String, bool) {
+    let mut rewritten = String::with_capacity(source.len());
+    let mut found = false;
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at);
+        rewritten.push_str(before);
+        match read_tag(tag) {
+            Some((tag, after)) => {
+                found = true;
+                rewritten.push_str(&tag);
+                rest = after;
+            }
+            None => {
+                rewritten.push_str("{%");
+                rest = &tag[2..];
+            }
+        }
+    }
+    rewritten.push_str(rest);
+    (rewritten, found)
+}
+
+/// The tag at the beginning of `text`, rewritten, and the text after it; none where it is another tag.
+fn read_tag(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix("{%")?;
+    let (inner, after) = inner.split_once("%}")?;
+    let word = inner.strip_prefix(['-', '+']).unwrap_or(inner);
+    let word = word.strip_suffix(['-', '+']).unwrap_or(word);
+    let name = word.trim();
+    let new = match name {
+        "generation" => format!("call {FUNCTION}()"),
+        "endgeneration" => "endcall".to_owned(),
+        _ => return None,
+    };
+    // Only the word is exchanged: line breaks within the tag stay, so that lines keep their numbers.
+    Some((format!("{{%{}%}}", inner.replacen(name, &new, 1)), after))
+}
+
+/// Makes the function known.
+pub(crate) fn install(env: &mut Environment<'static>) {
+    env.add_function(FUNCTION, |state: &mut State, kwargs: Kwargs| {
+        let caller: Value = kwargs.get("caller")?;
+        let body = caller.call(state, &[])?;
+        let marks = state.lookup(MARKS).unwrap_or_default();
+        let marks: Vec<char> = marks.as_str().unwrap_or_default().chars().collect();
+        Ok::<_, Error>(match marks[..] {
+            [begin, end] => format!("{begin}{body}{end}"),
+            _ => body.to_string(),
+        })
+    });
+}
+
+/// The variable with which a template marks what the assistant has written.
+pub(crate) fn variable(marks: &Marks) -> (&'static str, Value) {
+    let text: String = [marks.begin, marks.end].iter().collect();
+    (MARKS, Value::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_rewritten_and_keep_their_white_space_control_and_lines() {
+        let (text, found) = rewrite(
+            "a {%- generation -%} b {% endgeneration %}\n{%\ngeneration+%}{%+endgeneration%}",
+        );
+        assert!(found);
+        let expected = "a {%- call __emberlm_generation() -%} b {% endcall %}\n\
+                        {%\ncall __emberlm_generation()+%}{%+endcall%}";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn all_else_stays_as_it_is() {
+        for text in [
+            "",
+            "{% if generation %}x{% endif %}",
+            "generation endgeneration {{ generation }}",
+            "{% generations %}{%",
+            "{% for x in y %}{% endfor %} {% generation",
+        ] {
+            assert_eq!(rewrite(text), (text.to_owned(), false));
+        }
+    }
+}

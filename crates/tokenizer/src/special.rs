@@ -1,0 +1,51 @@
+//! Special tokens by name.
+
+use crate::file::FileVocab;
+use crate::tokenizer::Vocab;
+use crate::{Tokenizer, byte, export};
+
+impl Tokenizer {
+    /// The special tokens with their ids, by id. What the end of a text is called where it has no name of its own is
+    /// `<|endoftext|>`.
+    pub fn special_tokens(&self) -> Vec<(String, u32)> {
+        match self.vocab() {
+            Vocab::Bpe(bpe) => bpe.special_tokens(),
+            Vocab::Char(_) => Vec::new(),
+            Vocab::Byte => vec![(export::END_OF_TEXT.to_owned(), byte::END_OF_TEXT)],
+            Vocab::File(file) => file_specials(file),
+        }
+    }
+
+    /// The id of the special token `name`.
+    pub fn special_id(&self, name: &str) -> Option<u32> {
+        let mut specials = self.special_tokens().into_iter();
+        let found = specials.find(|(special, _)| special == name);
+        found.map(|(_, id)| id)
+    }
+
+    /// Whether `name` is a special token, or one that was added to a file's vocabulary and is read from text as a whole.
+    pub(crate) fn has_token(&self, name: &str) -> bool {
+        match self.vocab() {
+            Vocab::File(file) => file.token_id(name).is_some(),
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => self.special_id(name).is_some(),
+        }
+    }
+}
+
+/// The special tokens of a file: those that it says are, and the one that ends a text.
+fn file_specials(file: &FileVocab) -> Vec<(String, u32)> {
+    let added = file
+        .inner()
+        .get_added_vocabulary()
+        .get_added_tokens_decoder();
+    let special = added
+        .iter()
+        .filter(|(_, token)| token.special)
+        .map(|(&id, _)| id);
+    let mut ids: Vec<u32> = special.chain(file.special()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter()
+        .filter_map(|id| Some((file.token(id)?, id)))
+        .collect()
+}

@@ -1,0 +1,313 @@
+//! Chat templates and examples against `transformers`: `fixtures/make_chat.py` wrote what it makes of conversations.
+
+#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use emberlm_tokenizer::chat::{ChatEncoder, ChatExample, ChatTemplate};
+use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Golden {
+    tokens: BTreeMap<String, BTreeMap<String, String>>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    tokenizer: String,
+    hostile: bool,
+    record: String,
+    text: String,
+    prompted: String,
+    ids: Vec<u32>,
+    mask: String,
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("fixtures/chat.json")).unwrap()
+}
+
+fn tokenizer(name: &str) -> Tokenizer {
+    let path = match name {
+        "gpt2" => return Tokenizer::builtin(TokenizerKind::Gpt2).unwrap(),
+        "llama" => fixtures().join("files/llama.json"),
+        _ => fixtures().join("chat").join(format!("{name}.json")),
+    };
+    Tokenizer::from_file(&path).unwrap()
+}
+
+fn template(name: &str, golden: &Golden) -> ChatTemplate {
+    let path = fixtures()
+        .join("chat/templates")
+        .join(format!("{name}.jinja"));
+    let template = match path.is_file() {
+        true => ChatTemplate::from_path(&path, None),
+        false => name.parse(),
+    };
+    template.unwrap().with_tokens(golden.tokens[name].clone())
+}
+
+fn encoders(golden: &Golden) -> BTreeMap<(String, String), ChatEncoder> {
+    let mut encoders = BTreeMap::new();
+    for case in &golden.cases {
+        let key = (case.template.clone(), case.tokenizer.clone());
+        encoders.entry(key).or_insert_with(|| {
+            ChatEncoder::new(
+                template(&case.template, golden),
+                &tokenizer(&case.tokenizer),
+            )
+        });
+    }
+    encoders
+}
+
+#[test]
+fn texts_are_rendered_as_transformers_does() {
+    let golden = golden();
+    assert!(golden.cases.len() > 90);
+    for case in &golden.cases {
+        let template = template(&case.template, &golden);
+        let ChatExample::Conversation(conversation) = ChatExample::from_json(&case.record).unwrap()
+        else {
+            panic!("{} is a conversation", case.record);
+        };
+        let about = format!("{}: {}", case.template, case.record);
+        assert_eq!(
+            template.render(&conversation, false).unwrap(),
+            case.text,
+            "{about}"
+        );
+        assert_eq!(
+            template.render(&conversation, true).unwrap(),
+            case.prompted,
+            "{about}"
+        );
+    }
+}
+
+#[test]
+fn ids_and_masks_are_those_of_transformers() {
+    let golden = golden();
+    let encoders = encoders(&golden);
+    for case in &golden.cases {
+        let encoder = &encoders[&(case.template.clone(), case.tokenizer.clone())];
+        let tokens = encoder.encode(&case.record).unwrap();
+        let about = format!("{} with {}: {}", case.template, case.tokenizer, case.record);
+        assert_eq!(tokens.ids, case.ids, "{about}");
+        let mask: String = tokens
+            .learnt
+            .iter()
+            .map(|&learnt| if learnt { '1' } else { '0' })
+            .collect();
+        assert_eq!(mask, case.mask, "{about}");
+    }
+}
+
+/// The names are in the text, and the ids are the template's and no more.
+#[test]
+fn special_names_in_contents_stay_text() {
+    let golden = golden();
+    let hostile: Vec<&Case> = golden.cases.iter().filter(|case| case.hostile).collect();
+    assert!(hostile.len() >= 9);
+    for case in hostile {
+        let tokenizer = tokenizer(&case.tokenizer);
+        let special: Vec<u32> = tokenizer
+            .special_tokens()
+            .into_iter()
+            .map(|(_, id)| id)
+            .collect();
+        let found = case.ids.iter().filter(|id| special.contains(id)).count();
+        let in_text = tokenizer.encode_with_special(&case.text).unwrap();
+        let in_text = in_text.iter().filter(|id| special.contains(id)).count();
+        assert!(found < in_text, "{}: {found} of {in_text}", case.record);
+    }
+}
+
+#[test]
+fn one_encoder_serves_many_threads() {
+    let golden = golden();
+    let case = &golden.cases[0];
+    let encoder = ChatEncoder::new(
+        template(&case.template, &golden),
+        &tokenizer(&case.tokenizer),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(encoder.encode(&case.record).unwrap().ids, case.ids));
+        }
+    });
+}
+
+#[test]
+fn special_tokens_are_found_by_name_and_never_by_plain_encoding() {
+    let tokenizer = tokenizer("tokenizer");
+    let end = tokenizer.special_id("<|im_end|>").unwrap();
+    assert_eq!(tokenizer.special_id("<think>"), None);
+    assert_eq!(tokenizer.special_tokens().len(), 14);
+    let plain = tokenizer.encode("a<|im_end|>").unwrap();
+    assert!(!plain.contains(&end));
+    let found = tokenizer
+        .encode_with_special("a<|im_end|><|im_end|")
+        .unwrap();
+    assert_eq!(found[..2], [tokenizer.encode("a").unwrap()[0], end]);
+    assert_eq!(found[2..], tokenizer.encode("<|im_end|").unwrap());
+
+    let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+    assert_eq!(
+        gpt2.special_tokens(),
+        [("<|endoftext|>".to_owned(), 50_256)]
+    );
+    assert_eq!(
+        gpt2.encode_with_special("Hello<|endoftext|> world")
+            .unwrap(),
+        [15_496, 50_256, 995]
+    );
+    let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+    assert_eq!(
+        bytes.encode_with_special("é<|endoftext|>").unwrap(),
+        [195, 169, 256]
+    );
+    let chars = Tokenizer::char_from_alphabet("ab<|>".chars()).unwrap();
+    assert_eq!(chars.encode_with_special("<a|b>").unwrap(), [0, 2, 4, 3, 1]);
+}
+
+#[test]
+fn what_a_tokenizer_lacks_is_told() {
+    let missing = |name: &str, tokenizer_name: &str| {
+        let golden = golden();
+        ChatEncoder::new(template(name, &golden), &tokenizer(tokenizer_name))
+            .missing()
+            .to_vec()
+    };
+    assert_eq!(missing("chatml", "gpt2"), ["<|im_end|>", "<|im_start|>"]);
+    assert!(missing("chatml", "tokenizer").is_empty());
+    assert!(missing("mistral", "llama").is_empty());
+    assert_eq!(missing("mistral", "gpt2"), ["</s>", "<s>"]);
+    assert!(missing("headings", "gpt2").is_empty());
+}
+
+/// GPT-2's ids of `Hello world` are 15496 and 995: `tiktoken`'s.
+#[test]
+fn a_completion_and_its_end_are_learnt() {
+    let encoder = ChatEncoder::new(ChatTemplate::chatml().unwrap(), &tokenizer("gpt2"));
+    let encode = |prompt: &str, completion: &str| {
+        let record = serde_json::json!({"prompt": prompt, "completion": completion});
+        let tokens = encoder.encode(&record.to_string()).unwrap();
+        tokens
+            .ids
+            .into_iter()
+            .zip(tokens.learnt)
+            .collect::<Vec<_>>()
+    };
+    let expected = [(15_496, false), (995, true), (50_256, true)];
+    assert_eq!(encode("Hello", " world"), expected);
+    assert_eq!(
+        encode("Hello wor", "ld"),
+        expected,
+        "a token that is partly the completion's"
+    );
+    assert_eq!(
+        encode("Hello world", ""),
+        [(15_496, false), (995, false), (50_256, true)]
+    );
+    assert_eq!(
+        encode("", "Hello world"),
+        [(15_496, true), (995, true), (50_256, true)]
+    );
+    assert!(
+        encode("", "<|endoftext|>").len() > 2,
+        "the name of a special token is text"
+    );
+}
+
+fn learnt_text(template: &str, record: serde_json::Value) -> Result<String, String> {
+    let tokenizer = tokenizer("tokenizer");
+    let encoder = ChatEncoder::new(ChatTemplate::parse("test", template).unwrap(), &tokenizer);
+    let tokens = encoder
+        .encode(&record.to_string())
+        .map_err(|error| error.to_string())?;
+    let learnt = tokens
+        .ids
+        .iter()
+        .zip(&tokens.learnt)
+        .filter(|(_, learnt)| **learnt);
+    let ids: Vec<u32> = learnt.map(|(&id, _)| id).collect();
+    Ok(tokenizer.decode(&ids).unwrap())
+}
+
+const MARKED: &str = "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }};\
+                      {% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}";
+const UNMARKED: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}\
+                        {% if add_generation_prompt %}assistant:{% endif %}";
+
+#[test]
+fn answers_of_weight_0_and_those_of_a_prompt_are_not_learnt() {
+    let message = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
+    let messages = [
+        message("user", "a"),
+        message("assistant", "b"),
+        message("user", "c"),
+        message("assistant", "d"),
+    ];
+    for template in [MARKED, UNMARKED] {
+        let learnt = |record| learnt_text(template, record).unwrap();
+        assert_eq!(learnt(serde_json::json!({"messages": messages})), "b;d;");
+        let mut weighed = messages.clone();
+        weighed[1]["weight"] = 0.into();
+        weighed[3]["weight"] = 1.into();
+        assert_eq!(learnt(serde_json::json!({"messages": weighed})), "d;");
+        let split = serde_json::json!({"prompt": messages[..3], "completion": messages[3..]});
+        assert_eq!(learnt(split), "d;");
+    }
+    let twice = MARKED.replace(
+        "{{ m.content }};{% endgeneration %}",
+        "{% endgeneration %}{% generation %}x{% endgeneration %}",
+    );
+    let mut weighed = messages;
+    weighed[1]["weight"] = 0.into();
+    let message = learnt_text(&twice, serde_json::json!({"messages": weighed})).unwrap_err();
+    assert!(
+        message.contains("hold 2 of the assistant's, not all to be learnt"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_ends_an_answer_is_learnt_and_the_line_break_after_it_is_not() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                    {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let record = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#;
+    let learnt = learnt_text(template, serde_json::from_str(record).unwrap()).unwrap();
+    assert_eq!(learnt, "b<|im_end|>");
+}
+
+/// Parts are joined for a template that would print them as a list.
+#[test]
+fn contents_in_parts_are_read_by_every_template() {
+    let parts = serde_json::json!([{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]);
+    let record = serde_json::json!({"messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": parts}]});
+    assert_eq!(learnt_text(MARKED, record).unwrap(), "bc;");
+}
+
+/// `now` of a template is one time for all conversations.
+#[test]
+fn a_template_sees_the_time_that_it_is_given() {
+    let template =
+        ChatTemplate::with_time("test", "{{ strftime_now('%d %b %Y') }}", 1_700_000_000).unwrap();
+    let record = r#"{"messages": [{"role": "user", "content": "a"}]}"#;
+    let ChatExample::Conversation(conversation) = ChatExample::from_json(record).unwrap() else {
+        panic!("a conversation");
+    };
+    assert_eq!(
+        template.render(&conversation, false).unwrap(),
+        "14 Nov 2023"
+    );
+}
