@@ -28,7 +28,13 @@ fn invalid(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();
     let what = message.strip_suffix(&place).unwrap_or(&message);
-    format!("invalid JSON at byte {}: {what}", error.column())
+    // As in a file of one array, or of objects over many lines.
+    let goes_on = if error.is_eof() {
+        "; a record is one line"
+    } else {
+        ""
+    };
+    format!("invalid JSON at byte {}: {what}{goes_on}", error.column())
 }
 
 /// The names that an object has, for a message.
@@ -221,7 +227,7 @@ mod tests {
             (r#""x""#, "it is a string, not an object"),
             (
                 r#"{"m": 1"#,
-                "invalid JSON at byte 7: EOF while parsing an object",
+                "invalid JSON at byte 7: EOF while parsing an object; a record is one line",
             ),
             (r#"{"m": NaN}"#, "invalid JSON at byte 7: expected value"),
             (
@@ -233,15 +239,21 @@ mod tests {
         }
         // Half a character is no text; in a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
-        let reason = "invalid JSON at byte 13: unexpected end of hex escape";
+        let reason = "invalid JSON at byte 14: unexpected end of hex escape";
         assert_eq!(text(half, "a"), Err(reason.to_owned()));
         assert_eq!(text(half, "b").as_deref(), Ok("x"));
-        // Deep nesting ends in a refusal, not in a full stack.
+        // Nesting of any depth fills no stack.
         let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(
+            text(&deep, "x"),
+            Err("`x` is an array, not a string".to_owned())
+        );
+        let deep = format!("{}1{}", "{\"x\": ".repeat(100_000), "}".repeat(100_000));
+        let path = ["x"; 1000].join(".");
         assert!(
-            text(&deep, "m.text")
+            text(&deep, &path)
                 .unwrap_err()
-                .contains("recursion limit")
+                .contains("recursion limit exceeded")
         );
     }
 }
