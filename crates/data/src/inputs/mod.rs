@@ -5,13 +5,31 @@ use std::path::{Path, PathBuf};
 use emberlm_tokenizer::Tokenizer;
 
 use crate::DataError;
+use crate::corpus;
 use crate::text_blocks::{BLOCK_BYTES, TextBlocks};
+
+/// What stands for standard input among paths.
+pub const STANDARD_INPUT: &str = "-";
 
 /// How a file holds its documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// UTF-8 text: the file is one document.
     Text,
+}
+
+impl Format {
+    /// Whether a file holds many documents.
+    pub const fn has_records(self) -> bool {
+        !matches!(self, Self::Text)
+    }
+
+    /// The format's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+        }
+    }
 }
 
 /// What is done about a record that cannot be read.
@@ -25,10 +43,79 @@ pub enum OnError {
 }
 
 /// How inputs are to be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputOptions {
+    /// How every file holds its documents; without it, each as its name says.
+    pub format: Option<Format>,
+    /// Where a record has its text.
+    pub field: String,
+    /// Whether a JSON line's piece is the line as it is.
+    pub raw_records: bool,
     /// What to do about broken records.
     pub on_error: OnError,
+}
+
+impl Default for InputOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            field: "text".to_owned(),
+            raw_records: false,
+            on_error: OnError::Stop,
+        }
+    }
+}
+
+/// What has been left out, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    broken: u64,
+    empty: u64,
+    first: Vec<String>,
+}
+
+impl LeftOut {
+    /// How many records were broken.
+    pub fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// How many records have an empty text.
+    pub fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    /// What was wrong with the first broken ones.
+    pub fn first(&self) -> &[String] {
+        &self.first
+    }
+
+    /// Takes another input's into account.
+    pub fn add(&mut self, other: &Self) {
+        self.broken += other.broken;
+        self.empty += other.empty;
+        self.first.extend(other.first.iter().cloned());
+    }
+}
+
+/// The inputs that `paths` stand for.
+///
+/// # Errors
+/// As [`corpus::expand`].
+pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, DataError> {
+    if let [path] = paths
+        && path == Path::new(STANDARD_INPUT)
+    {
+        return Ok(vec![Input {
+            path: path.clone(),
+            name: PathBuf::from("standard input"),
+            bytes: 0,
+            format: Format::Text,
+        }]);
+    }
+    let documents = corpus::expand(paths)?;
+    let input = |document: corpus::Document| Input::detect(&document.path, &document.path, options);
+    documents.into_iter().map(input).collect()
 }
 
 /// One file of the corpus.
@@ -36,6 +123,8 @@ pub struct InputOptions {
 pub struct Input {
     /// The file.
     pub path: PathBuf,
+    /// What it is called where something is said of it.
+    pub name: PathBuf,
     /// Its length on the disk, in bytes: compressed, where it is.
     pub bytes: u64,
     /// How it holds its documents.
@@ -61,11 +150,33 @@ pub(crate) trait Documents: Send {
     /// How many bytes of the file have been read, for a progress bar.
     fn bytes_read(&self) -> u64;
 
-    /// How many records have been left out.
-    fn skipped(&self) -> u64;
+    /// The records that were no documents.
+    fn left_out(&self) -> &LeftOut;
 }
 
 impl Input {
+    /// The file at `path`; `name` is what it is called.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is empty.
+    pub fn detect(
+        path: &Path,
+        name: impl Into<PathBuf>,
+        _options: &InputOptions,
+    ) -> Result<Self, DataError> {
+        let metadata = std::fs::metadata(path).map_err(DataError::io("read", path))?;
+        let name = name.into();
+        if metadata.len() == 0 {
+            return Err(DataError::EmptyFile { path: name });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            name,
+            bytes: metadata.len(),
+            format: Format::Text,
+        })
+    }
+
     /// Begins to read the input. A text is cut where `tokenizer` makes the same tokens of its parts; without one,
     /// between any two characters.
     pub(crate) fn open<'a>(
@@ -77,6 +188,7 @@ impl Input {
             Format::Text => Ok(Box::new(Text {
                 blocks: TextBlocks::open(&self.path, tokenizer, BLOCK_BYTES)?,
                 read: 0,
+                left_out: LeftOut::default(),
             })),
         }
     }
@@ -91,6 +203,7 @@ impl Input {
 struct Text<'a> {
     blocks: TextBlocks<'a>,
     read: u64,
+    left_out: LeftOut,
 }
 
 impl Documents for Text<'_> {
@@ -111,7 +224,7 @@ impl Documents for Text<'_> {
         self.read
     }
 
-    fn skipped(&self) -> u64 {
-        0
+    fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 }
