@@ -65,7 +65,9 @@ impl Staging {
             resumes: false,
             committed: false,
         };
-        this.restore_replaced()?;
+        if this.restore_replaced()? {
+            check_output(&this.out, force)?;
+        }
         let begun = this.keeps() && this.data.is_dir();
         if begun && unfinished == Unfinished::Refuse {
             return Err(DataError::UnfinishedExists {
@@ -151,13 +153,14 @@ impl Staging {
         self.partial.join("replaced")
     }
 
-    /// Puts the dataset back that had made room for another which did not come.
-    fn restore_replaced(&self) -> Result<(), DataError> {
+    /// Puts the dataset back that had made room for another which did not come; whether there was one.
+    fn restore_replaced(&self) -> Result<bool, DataError> {
         let replaced = self.replaced();
-        if replaced.exists() && fs::symlink_metadata(&self.out).is_err() {
+        let alone = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
+        if alone {
             fs::rename(&replaced, &self.out).map_err(DataError::io("restore", &self.out))?;
         }
-        Ok(())
+        Ok(alone)
     }
 
     /// Removes what an earlier process left, but for its lock, which is ours, and, if wanted, its standard input.

@@ -19,6 +19,9 @@ pub enum Format {
 }
 
 impl Format {
+    /// All formats.
+    pub const ALL: [Self; 1] = [Self::Text];
+
     /// Whether a file holds many documents.
     pub const fn has_records(self) -> bool {
         !matches!(self, Self::Text)
