@@ -1,13 +1,9 @@
 //! Which documents are for validation, which are left out, and what is warned of.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
-mod common;
-
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use common::{Place, options, run, tokens};
+use crate::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
@@ -210,8 +206,8 @@ fn the_rules_make_the_same_bytes_whatever_the_threads() {
                 split: Some(split),
                 dedup,
                 threads: NonZero::new(threads),
-                shard_tokens: 1000,
-                journal_bytes: 700,
+                shard_tokens: 9000,
+                journal_bytes: 2000,
                 ..options(Byte, 0.2)
             };
             let out = place.path(&format!("{split}-{threads}"));
