@@ -123,11 +123,12 @@ fn standard_input_is_an_input() {
     let sandbox = Sandbox::new();
     let line = "prepare - --out d --tokenizer byte --val-fraction 0.5";
     let mut command = sandbox.command(line.split_whitespace());
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all("from elsewhere".as_bytes()).unwrap();
     drop(stdin);
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait_with_output().unwrap().status.success());
     let dataset = Dataset::open(&sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("from el"));
     assert!(text(&dataset, Split::Val).starts_with("sewhere"));
@@ -210,8 +211,8 @@ fn ctrl_c_is_told_of_and_can_be_gone_on_from() {
     sandbox.write("text.txt", "some text");
     let file = std::fs::File::open(sandbox.path("text.txt")).unwrap();
     let mut command = sandbox.command(words);
-    let status = command.arg("--continue").stdin(file).status().unwrap();
-    assert!(status.success());
+    let output = command.arg("--continue").stdin(file).output().unwrap();
+    assert!(output.status.success());
     let dataset = Dataset::open(&sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("some tex"));
     assert_eq!(

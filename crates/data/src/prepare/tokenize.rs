@@ -16,9 +16,11 @@ use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
 use super::{Encoding, Phase, PrepareOptions, Progress};
 use crate::staging::Staging;
-use crate::text_blocks::BLOCK_BYTES;
 use crate::writer::{Shards, SplitWriter};
 use crate::{DataError, LeftOut, Split, Splits, TokenWidth};
+
+/// How long the parts of a long text are. Pieces of text files are about as long already.
+const PART_BYTES: usize = 256 << 10;
 
 /// What the second pass makes.
 pub(super) struct Tokenized {
@@ -209,9 +211,8 @@ fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
     let mut parts = Vec::new();
     let mut rest = part.text;
     let mut begins = part.begins;
-    // Blocks of a long text are about as long already.
-    while rest.len() > 2 * BLOCK_BYTES {
-        let window = &rest[..rest.floor_char_boundary(BLOCK_BYTES)];
+    while rest.len() > 2 * PART_BYTES {
+        let window = &rest[..rest.floor_char_boundary(PART_BYTES)];
         let Some(at) = tokenizer.last_cut(window) else {
             break;
         };
