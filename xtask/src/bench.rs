@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
 //!
-//! Map: `train` and `load` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
+//! Map: `train`, `load` and `prepare` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
 
 mod load;
 mod measurement;
+mod prepare;
 mod report;
 mod train;
 
@@ -24,6 +25,8 @@ enum Subject {
     Train(train::TrainArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
+    /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
+    Prepare(prepare::PrepareArgs),
 }
 
 /// Runs the benchmark.
@@ -31,6 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     match &args.subject {
         Subject::Train(args) => train::run(args)?,
         Subject::Load(args) => load::run(args)?,
+        Subject::Prepare(args) => prepare::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

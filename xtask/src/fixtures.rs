@@ -194,7 +194,7 @@ fn install(python: &Path, requirements: &[PathBuf]) -> Command {
 
 /// The folder of the vocabularies that the tokenizer crate is compiled with. Dependencies must be resolved for it, which
 /// the other tasks spare themselves.
-fn vocabularies() -> Result<OsString, Error> {
+pub(crate) fn vocabularies() -> Result<OsString, Error> {
     let metadata = MetadataCommand::new().exec()?;
     let package = metadata
         .packages

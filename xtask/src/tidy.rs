@@ -90,7 +90,7 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |source| Error::Read {
         path: folder.to_owned(),
         source,

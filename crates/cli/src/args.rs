@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use emberlm_data::DEFAULT_SHARD_TOKENS;
 use emberlm_model::weights::Element;
-use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
+use crate::commands::bench_prepare::BenchPrepareArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::plot::PlotArgs;
+use crate::commands::prepare::PrepareArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::tokenizer::TokenizerArgs;
@@ -35,7 +35,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a dataset of text files
+    /// Make a dataset of texts and records
     Prepare(PrepareArgs),
     /// Look at datasets, check them, take them from elsewhere
     Data(DataArgs),
@@ -74,32 +74,9 @@ pub enum Command {
     /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
     #[command(hide = true)]
     BenchLoad(BenchLoadArgs),
-}
-
-/// Arguments of `prepare`.
-#[derive(Debug, Args)]
-pub struct PrepareArgs {
-    /// UTF-8 text files, or folders of them: each file is a document
-    #[arg(value_name = "FILE", required = true)]
-    pub inputs: Vec<PathBuf>,
-    /// The dataset's folder
-    #[arg(long, value_name = "DATASET")]
-    pub out: PathBuf,
-    /// How text becomes tokens: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
-    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
-    pub tokenizer: TokenizerChoice,
-    /// The part kept for validation, at the end of the text
-    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true)]
-    pub val_fraction: f64,
-    /// The most tokens in one file
-    #[arg(
-        long, value_name = "N", default_value_t = DEFAULT_SHARD_TOKENS,
-        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64),
-    )]
-    pub shard_tokens: u64,
-    /// Replace an existing dataset
-    #[arg(long)]
-    pub force: bool,
+    /// Measure the speed and memory of preparing (what `cargo xtask bench prepare` runs)
+    #[command(hide = true)]
+    BenchPrepare(BenchPrepareArgs),
 }
 
 /// Arguments of `generate`.

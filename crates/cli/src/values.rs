@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use emberlm_data::{Format, OnError, SplitRule};
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -14,13 +15,34 @@ pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
 
 /// A type of numbers by name.
 pub fn element_parser() -> impl TypedValueParser<Value = Element> {
-    let named = |name: String| {
-        Element::ALL
-            .into_iter()
-            .find(|element| element.name() == name)
-    };
-    PossibleValuesParser::new(Element::ALL.map(Element::name))
-        .try_map(move |name| named(name).ok_or("unknown type"))
+    one_of(Element::ALL, Element::name)
+}
+
+/// A file's format by name.
+pub fn format_parser() -> impl TypedValueParser<Value = Format> {
+    one_of(Format::ALL, Format::name)
+}
+
+/// A way to split by name.
+pub fn split_parser() -> impl TypedValueParser<Value = SplitRule> {
+    one_of(SplitRule::ALL, SplitRule::name)
+}
+
+/// What is done about broken records.
+pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
+    one_of([OnError::Stop, OnError::Skip], |on_error| match on_error {
+        OnError::Stop => "stop",
+        OnError::Skip => "skip",
+    })
+}
+
+/// One of a closed list, by name.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let named = move |given: String| all.into_iter().find(|&one| name(one) == given);
+    PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
 }
 
 /// A part that leaves something.

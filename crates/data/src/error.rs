@@ -127,6 +127,12 @@ pub enum DataError {
         /// The fraction asked for.
         val_fraction: f64,
     },
+    /// A split by documents left nothing for training.
+    #[error("the train split would be empty: each of the {documents} documents is for validation")]
+    NoTrainDocuments {
+        /// How many documents there are.
+        documents: u64,
+    },
     /// A text could not be tokenized.
     #[error("{}: {source}", path.display())]
     Tokenize {
@@ -140,6 +146,38 @@ pub enum DataError {
     OutputExists {
         /// The output.
         path: PathBuf,
+    },
+    /// Another process writes the output.
+    #[error("{} is being written by another process", path.display())]
+    OutputBusy {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output was begun and broken off, and it was not said what is to be done with that.
+    #[error("{} was begun and is not finished", path.display())]
+    UnfinishedExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The unfinished output was begun with other inputs, options or another tokenizer.
+    #[error("cannot go on with {}: {reason}", path.display())]
+    CannotContinue {
+        /// The output.
+        path: PathBuf,
+        /// What is different, as it was and as it is.
+        reason: String,
+    },
+    /// Something ended the work, of which as much as is done has been kept.
+    #[error("{source}")]
+    Kept {
+        /// What ended it.
+        source: Box<DataError>,
+    },
+    /// Two settings cannot be together.
+    #[error("{reason}")]
+    Contradiction {
+        /// Which two, and why.
+        reason: &'static str,
     },
     /// The output may be replaced, but is not a dataset of this program, so it is left alone.
     #[error("{} is not replaced, since it is not an emberlm dataset: {reason}", path.display())]
@@ -209,6 +247,12 @@ pub enum DataError {
     /// A split is asked for that does not exist.
     #[error("unknown split `{name}`: choose train or val")]
     UnknownSplit {
+        /// The name as given.
+        name: String,
+    },
+    /// A way to split is asked for that does not exist.
+    #[error("unknown split `{name}`: choose position, hash or file")]
+    UnknownSplitRule {
         /// The name as given.
         name: String,
     },

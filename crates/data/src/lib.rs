@@ -5,11 +5,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
-//! | `scan` | the first pass: is it UTF-8, how long is it |
-//! | `prepare` | [`prepare`]: text files to a dataset, in parallel |
+//! | `prepare` | [`prepare()`]: inputs to a dataset, in parallel, restartable |
 //! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
 //! | `writer` | one split's shards, filled one after the other |
-//! | `staging` | a dataset directory that is whole or absent |
+//! | `staging` | a dataset directory that is whole or absent, and can be gone on with |
+//! | `file_hash` | BLAKE3 of a file |
 //!
 //! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `split` ([`Split`]).
 //!
@@ -27,12 +27,12 @@
 mod batch;
 mod dataset;
 mod error;
+mod file_hash;
 mod inputs;
 mod loader;
 mod manifest;
 mod order;
 mod prepare;
-mod scan;
 mod shard;
 mod split;
 mod staging;
@@ -48,7 +48,10 @@ pub use inputs::{
 pub use loader::{EvalBatches, TrainBatches, eval_batches};
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use order::WindowOrder;
-pub use prepare::{Phase, PrepareOptions, Progress, prepare};
+pub use prepare::{
+    DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
+    prepare,
+};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};

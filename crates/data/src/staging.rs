@@ -1,61 +1,129 @@
-//! A dataset directory that is whole or absent.
+//! A dataset directory that is whole or absent, and can be gone on with where its writing was broken off.
 //!
-//! Everything is written into a hidden folder beside the output, synced, and renamed. What goes wrong before leaves the
-//! output as it was, and the hidden folder is removed.
+//! Beside the output `NAME` lies `.NAME.partial` while it is written:
+//!
+//! | in it | what it is |
+//! |---|---|
+//! | `data` | the dataset: synced, and renamed to `NAME` when it is whole |
+//! | `plan.json`, `progress.json` | what it is made of, and how far it is ([`crate::prepare()`]'s) |
+//! | `stdin` | what came from standard input |
+//! | `replaced` | the dataset that was there before, for the moment of the exchange |
+//! | `lock` | held by the process that writes; the system lets go of it when that ends, however it does |
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 
 use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 
-/// A directory being written; dropping it without [`Staging::commit`] removes it.
+/// In the partial folder: how far the dataset is. While it is there the dataset can be gone on with.
+pub(crate) const PROGRESS_FILE: &str = "progress.json";
+
+/// What is done about a dataset whose writing was broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// It is an error that there is one.
+    Refuse,
+    /// It is begun anew.
+    Discard,
+    /// It is gone on with.
+    Continue,
+}
+
+/// A directory being written; dropping it without [`Staging::commit`] removes it, unless it can be gone on with.
 pub(crate) struct Staging {
     out: PathBuf,
     parent: PathBuf,
-    folder: PathBuf,
+    partial: PathBuf,
+    data: PathBuf,
+    lock: Option<File>,
+    resumes: bool,
     committed: bool,
 }
 
 impl Staging {
-    /// Begins the directory `out`. Where it exists, `force` must say that it may be replaced, and it must be a dataset
-    /// with nothing else in it, or empty.
-    pub(crate) fn begin(out: &Path, force: bool) -> Result<Self, DataError> {
+    /// Begins the directory `out`, or goes on with it. Where it exists, `force` must say that it may be replaced, and
+    /// it must be a dataset with nothing else in it, or empty.
+    pub(crate) fn begin(
+        out: &Path,
+        force: bool,
+        unfinished: Unfinished,
+    ) -> Result<Self, DataError> {
         let out = check_output(out, force)?;
-        let bad_name = || DataError::Value {
-            field: "out",
-            value: out.display().to_string(),
-            rule: "it must end in a folder's name",
-        };
-        let name = out.file_name().ok_or_else(bad_name)?;
-        let parent = match out.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let (parent, partial) = partial_folder(&out)?;
         fs::create_dir_all(&parent).map_err(DataError::io("create", &parent))?;
-        let folder = hidden_sibling(&parent, name, "partial");
-        fs::create_dir(&folder).map_err(DataError::io("create", &folder))?;
-        Ok(Self {
+        let lock = lock(&out, &partial)?;
+        let mut this = Self {
+            data: partial.join("data"),
             out,
             parent,
-            folder,
+            partial,
+            lock: Some(lock),
+            resumes: false,
             committed: false,
-        })
+        };
+        if this.restore_replaced()? {
+            check_output(&this.out, force)?;
+        }
+        let begun = this.keeps() && this.data.is_dir();
+        if begun && unfinished == Unfinished::Refuse {
+            return Err(DataError::UnfinishedExists {
+                path: this.out.clone(),
+            });
+        }
+        this.resumes = begun && unfinished == Unfinished::Continue;
+        if !this.resumes {
+            this.clear(unfinished == Unfinished::Continue)?;
+            fs::create_dir(&this.data).map_err(DataError::io("create", &this.data))?;
+        }
+        Ok(this)
+    }
+
+    /// The manifest of `out`, if it was made whole by `command` before the process that made it could say so.
+    pub(crate) fn finished(out: &Path, command: &str) -> Result<Option<Manifest>, DataError> {
+        let Ok(manifest) = Manifest::read(out) else {
+            return Ok(None);
+        };
+        let (_, partial) = partial_folder(out)?;
+        if manifest.command != command || partial.join("data").exists() {
+            return Ok(None);
+        }
+        remove_folder(&partial)?;
+        Ok(Some(manifest))
     }
 
     /// Where the files belong until they are committed.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        &self.data
+    }
+
+    /// Where notes belong that are no part of the dataset.
+    pub(crate) fn notes(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Whether there is something to go on with.
+    pub(crate) fn resumes(&self) -> bool {
+        self.resumes
+    }
+
+    /// Whether there is something that an error must not take away.
+    pub(crate) fn keeps(&self) -> bool {
+        self.partial.join(PROGRESS_FILE).exists()
+    }
+
+    /// The output.
+    pub(crate) fn out(&self) -> &Path {
+        &self.out
     }
 
     /// Writes the tokenizer's own file, if it has one.
     pub(crate) fn save_tokenizer(&self, tokenizer: &Tokenizer) -> Result<(), DataError> {
-        if tokenizer.save(&self.folder)? {
-            let path = self.folder.join(TOKENIZER_FILE);
+        if tokenizer.save(&self.data)? {
+            let path = self.data.join(TOKENIZER_FILE);
             let sync = || File::open(&path)?.sync_all();
             sync().map_err(DataError::io("write", &path))?;
         }
@@ -64,36 +132,90 @@ impl Staging {
 
     /// Writes the manifest, then puts the directory in its place.
     pub(crate) fn commit(mut self, manifest: &Manifest) -> Result<(), DataError> {
-        manifest.write(&self.folder)?;
-        sync_folder(&self.folder)?;
+        manifest.write(&self.data)?;
+        sync_folder(&self.data)?;
         // A directory cannot be renamed onto a full one: the old one makes room first, and comes back on an error.
-        let old = fs::symlink_metadata(&self.out).is_ok().then(|| {
-            let name = self.out.file_name().unwrap_or_default();
-            hidden_sibling(&self.parent, name, "replaced")
-        });
-        if let Some(old) = &old {
-            fs::rename(&self.out, old).map_err(DataError::io("replace", &self.out))?;
+        let replaced = self.replaced();
+        if fs::symlink_metadata(&self.out).is_ok() {
+            fs::rename(&self.out, &replaced).map_err(DataError::io("replace", &self.out))?;
         }
-        if let Err(source) = fs::rename(&self.folder, &self.out) {
-            if let Some(old) = &old {
-                fs::rename(old, &self.out).map_err(DataError::io("restore", &self.out))?;
-            }
+        if let Err(source) = fs::rename(&self.data, &self.out) {
+            self.restore_replaced()?;
             return Err(DataError::io("create", &self.out)(source));
         }
+        sync_folder(&self.parent)?;
+        // What is left of the partial folder goes with this.
         self.committed = true;
-        if let Some(old) = &old {
-            fs::remove_dir_all(old).map_err(DataError::io("remove", old))?;
+        Ok(())
+    }
+
+    fn replaced(&self) -> PathBuf {
+        self.partial.join("replaced")
+    }
+
+    /// Puts the dataset back that had made room for another which did not come; whether there was one.
+    fn restore_replaced(&self) -> Result<bool, DataError> {
+        let replaced = self.replaced();
+        let alone = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
+        if alone {
+            fs::rename(&replaced, &self.out).map_err(DataError::io("restore", &self.out))?;
         }
-        sync_folder(&self.parent)
+        Ok(alone)
+    }
+
+    /// Removes what an earlier process left, but for its lock, which is ours, and, if wanted, its standard input.
+    fn clear(&self, keep_input: bool) -> Result<(), DataError> {
+        for entry in fs::read_dir(&self.partial).map_err(DataError::io("read", &self.partial))? {
+            let path = entry.map_err(DataError::io("read", &self.partial))?.path();
+            if path.ends_with(LOCK_FILE) || keep_input && path.ends_with(INPUT_FILE) {
+                continue;
+            }
+            match path.is_dir() {
+                true => remove_folder(&path)?,
+                false => fs::remove_file(&path).map_err(DataError::io("remove", &path))?,
+            }
+        }
+        Ok(())
     }
 }
 
+/// In the partial folder: what came from standard input, whole.
+pub(crate) const INPUT_FILE: &str = "stdin";
+
+const LOCK_FILE: &str = "lock";
+
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.committed {
+        // Some systems do not remove files that are open.
+        self.lock = None;
+        if self.committed || !self.keeps() {
             // The error that led here is the one to be told.
-            let _ = fs::remove_dir_all(&self.folder);
+            let _ = fs::remove_dir_all(&self.partial);
         }
+    }
+}
+
+/// Makes the folder `partial` where it is not there, and holds it for this process.
+fn lock(out: &Path, partial: &Path) -> Result<File, DataError> {
+    match fs::create_dir(partial) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(DataError::io("create", partial)(error));
+        }
+        _ => {}
+    }
+    let path = partial.join(LOCK_FILE);
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(DataError::io("create", &path))?;
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(DataError::OutputBusy {
+            path: out.to_owned(),
+        }),
+        // A file system without locks: it is the user's care then.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
     }
 }
 
@@ -151,18 +273,36 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     Ok(foreign.map(|name| format!("it holds `{}`", name.display())))
 }
 
-/// A path in `parent` that nobody else uses: hidden, so that no command takes it for an input.
-fn hidden_sibling(parent: &Path, name: &std::ffi::OsStr, purpose: &str) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{purpose}-{}-{count}", process::id()));
-    parent.join(hidden)
+/// The hidden folder beside `out` that it is written in: the same each time, so that it is found again.
+fn partial_folder(out: &Path) -> Result<(PathBuf, PathBuf), DataError> {
+    let bad_name = || DataError::Value {
+        field: "out",
+        value: out.display().to_string(),
+        rule: "it must end in a folder's name",
+    };
+    let mut name = OsString::from(".");
+    name.push(out.file_name().ok_or_else(bad_name)?);
+    name.push(".partial");
+    let parent = match out.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let partial = parent.join(name);
+    Ok((parent, partial))
+}
+
+/// Removes a folder and all in it, if it is there.
+fn remove_folder(folder: &Path) -> Result<(), DataError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DataError::io("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Waits until a folder's entries are on the disk.
-fn sync_folder(folder: &Path) -> Result<(), DataError> {
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), DataError> {
     if cfg!(unix) {
         let sync = || File::open(folder)?.sync_all();
         sync().map_err(DataError::io("write", folder))?;

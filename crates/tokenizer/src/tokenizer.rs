@@ -100,6 +100,14 @@ impl Tokenizer {
         }
     }
 
+    /// The id that stands for what the vocabulary does not have, where there is one.
+    pub fn unknown_token(&self) -> Option<u32> {
+        match &self.inner.vocab {
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => None,
+            Vocab::File(file) => file.unknown(),
+        }
+    }
+
     /// The ids of `text`. Special tokens are never read from text: `<|endoftext|>` in it is thirteen plain characters.
     ///
     /// # Errors

@@ -1,41 +1,82 @@
-//! `emberlm prepare`: text files to a dataset.
+//! `emberlm prepare`: texts and records to a dataset.
 
-use std::path::Path;
+mod args;
+mod summary;
 
-use emberlm_data::{Manifest, Phase, PrepareOptions, Progress, Split, SplitManifest, prepare};
-use emberlm_tokenizer::TokenizerKind;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use std::process;
 
-use crate::args::PrepareArgs;
+use emberlm_data::{InputOptions, Phase, PrepareOptions, Progress, prepare};
+use indicatif::{ProgressBar, ProgressStyle};
+
 use crate::error::CliError;
-use crate::output::{Align, Table, print, shell_word};
+use crate::output::{print, shell_word};
+
+pub use args::PrepareArgs;
 
 /// Makes the dataset and says what it is.
+///
+/// # Errors
+/// Whatever keeps it from its end.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
-    let options = PrepareOptions {
-        tokenizer: args.tokenizer,
-        val_fraction: args.val_fraction,
-        shard_tokens: args.shard_tokens,
-        force: args.force,
-        command: command(),
-    };
     let bar = progress_bar();
-    let manifest = prepare(&args.inputs, &args.out, &options, &|progress| {
+    listen(bar.clone())?;
+    let options = options(&args);
+    let prepared = prepare(&args.inputs, &args.out, &options, &|progress| {
         show(&bar, progress)
     });
     bar.finish_and_clear();
-    print(&summary(&args.out, &manifest?))
+    print(&summary::summary(&args.out, &prepared?))
 }
 
-/// The command as it was given.
+/// The library's options.
+pub fn options(args: &PrepareArgs) -> PrepareOptions {
+    PrepareOptions {
+        tokenizer: args.tokenizer.clone(),
+        input: InputOptions {
+            format: args.format,
+            field: args.field.clone(),
+            on_error: args.on_error,
+            ..InputOptions::default()
+        },
+        split: args.split,
+        val_fraction: args.val_fraction,
+        val: args.val.clone(),
+        dedup: args.dedup,
+        shard_tokens: args.shard_tokens,
+        threads: args.threads,
+        force: args.force,
+        resume: args.resume,
+        command: command(),
+        ..PrepareOptions::default()
+    }
+}
+
+/// The command as it was given, but for `--continue`: the dataset is that of the command without it.
 fn command() -> String {
     let given = std::env::args_os().skip(1);
+    let given = given.filter(|word| word != "--continue");
     let words = given.map(|word| shell_word(&word.to_string_lossy()));
     ["emberlm".to_owned()]
         .into_iter()
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Ends the process by Ctrl-C or SIGTERM at once: what it has noted is enough to go on from.
+fn listen(bar: ProgressBar) -> Result<(), CliError> {
+    /// As a shell says it of a process that Ctrl-C has ended.
+    const INTERRUPTED: i32 = 130;
+    let stop = move || {
+        bar.finish_and_clear();
+        let error = CliError::new("stopped before its end");
+        error
+            .hint("what is done is kept: go on with the same command and --continue")
+            .report();
+        process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(stop)
+        .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))
 }
 
 /// A bar in bytes on stderr; none where that is no terminal.
@@ -59,57 +100,4 @@ fn show(bar: &ProgressBar, progress: Progress) {
         }
         Progress::Advance { bytes } => bar.inc(bytes),
     }
-}
-
-fn summary(out: &Path, manifest: &Manifest) -> String {
-    let tokenizer = &manifest.tokenizer;
-    let ids = HumanCount(tokenizer.vocab_size as u64);
-    let name = match tokenizer.kind {
-        TokenizerKind::File => format!("a {}", tokenizer.kind),
-        kind => format!("the {kind} tokenizer"),
-    };
-    let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Right]);
-    for split in Split::ALL {
-        let part = manifest.split(split);
-        table.row([
-            split.name().to_owned(),
-            counted(part.tokens, "token"),
-            counted(part.documents, "document"),
-            counted(part.shards.len() as u64, "shard"),
-        ]);
-    }
-    let sum = |count: fn(&SplitManifest) -> u64| -> u64 {
-        Split::ALL
-            .iter()
-            .map(|&split| count(manifest.split(split)))
-            .sum()
-    };
-    let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
-    format!(
-        "Prepared {} with {name} ({ids} ids)\n{}  {:.2} bytes per token\nNext: {}\n",
-        out.display(),
-        table.render(),
-        bytes as f64 / tokens.max(1) as f64,
-        next_command(out, tokenizer.kind),
-    )
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", HumanCount(count))
-}
-
-/// A training that fits the vocabulary.
-fn next_command(out: &Path, kind: TokenizerKind) -> String {
-    let preset = match kind {
-        TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
-        TokenizerKind::Gpt2 => "--preset pocket",
-        TokenizerKind::Cl100k | TokenizerKind::O200k | TokenizerKind::File => {
-            "--preset pocket --set model.vocab_size=0"
-        }
-    };
-    let name = out.file_name().unwrap_or(out.as_os_str());
-    let run = Path::new("runs").join(name);
-    let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
-    format!("emberlm train --data {data} {preset} --out {run}")
 }

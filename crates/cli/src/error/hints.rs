@@ -13,8 +13,16 @@ use super::CliError;
 
 impl From<DataError> for CliError {
     fn from(error: DataError) -> Self {
-        let hints = data(&error);
-        with(&error, hints)
+        match error {
+            DataError::Contradiction { reason } => Self::usage(reason),
+            DataError::Kept { source } => {
+                Self::from(*source).hint("what is done is kept: go on with --continue")
+            }
+            error => {
+                let hints = data(&error);
+                with(&error, hints)
+            }
+        }
     }
 }
 
@@ -195,6 +203,8 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::OutOfBounds { .. }
         | DataError::UnknownFormat { .. }
         | DataError::UnknownSplit { .. }
+        | DataError::UnknownSplitRule { .. }
+        | DataError::Contradiction { .. }
         | DataError::NotATale { .. } => return None,
         DataError::NoMatch { .. } => {
             "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
@@ -218,6 +228,15 @@ fn data(error: &DataError) -> Option<String> {
             split: Split::Train,
             ..
         } => "give more text, or a lower --val-fraction",
+        DataError::NoTrainDocuments { .. } => "give more documents, or a lower --val-fraction",
+        DataError::OutputBusy { .. } => "wait until it ends, or choose another --out",
+        DataError::UnfinishedExists { .. } => {
+            "go on with the same command and --continue, or begin anew with --force"
+        }
+        DataError::CannotContinue { .. } => {
+            "give what it was begun with, or begin anew with --force"
+        }
+        DataError::Kept { source } => return data(source),
         DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
         DataError::OutputNotADataset { .. } => {
             "choose another --out, or move the folder away yourself"

@@ -31,7 +31,8 @@ fn each_command_tells_its_options() {
     for (command, options) in [
         (
             "prepare",
-            "<FILE>... --out --tokenizer --val-fraction --shard-tokens --force",
+            "<FILE>... --out --tokenizer --format --field --column --on-error --split --val-fraction --val --dedup \
+             --shard-tokens --threads --continue --force",
         ),
         (
             "generate",
@@ -85,6 +86,12 @@ fn wrong_usage_exits_with_2() {
         "prepare a.txt --out d --tokenizer word",
         "prepare a.txt --out d --tokenizer byte --val-fraction 1",
         "prepare a.txt --out d --tokenizer byte --shard-tokens 0",
+        "prepare a.txt --out d --tokenizer byte --split file",
+        "prepare a.txt --out d --tokenizer byte --split random",
+        "prepare a.txt --out d --tokenizer byte --val b.txt --val-fraction 0.2",
+        "prepare a.txt --out d --tokenizer byte --threads 0",
+        "prepare a.txt --out d --tokenizer byte --on-error ignore",
+        "prepare a.txt --out d --tokenizer byte --format xml",
         "generate m --prompt a --tokens 1",
         "generate m --tokens 1,x",
         "generate m --temperature -1",

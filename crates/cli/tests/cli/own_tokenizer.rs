@@ -31,6 +31,7 @@ fn a_file_or_its_folder_is_given_by_its_path() {
       train  343 tokens  1 document  1 shard
       val     39 tokens  1 document  1 shard
       0.99 bytes per token
+    Warning: the validation split has 39 tokens only: losses on it will say little
     Next: emberlm train --data folder --preset pocket --set model.vocab_size=0 --out runs/folder
     ");
     sandbox

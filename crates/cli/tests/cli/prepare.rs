@@ -1,5 +1,8 @@
 //! `emberlm prepare`, when it goes well.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use emberlm_data::{Dataset, Split};
 
 use super::support::Sandbox;
@@ -22,6 +25,7 @@ fn a_char_dataset() {
       train  171 tokens  1 document  1 shard
       val     19 tokens  1 document  1 shard
       1.00 bytes per token
+    Warning: the validation split has 19 tokens only: losses on it will say little
     Next: emberlm train --data data/be --preset char-nano --out runs/be
     ");
     let dataset = Dataset::open(&sandbox.path("data/be")).unwrap();
@@ -112,4 +116,108 @@ fn force_replaces_a_dataset() {
     let dataset = Dataset::open(&sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("second"));
     assert_eq!(sandbox.names(), ["a.txt", "b.txt", "d"]);
+}
+
+#[test]
+fn standard_input_is_an_input() {
+    let sandbox = Sandbox::new();
+    let line = "prepare - --out d --tokenizer byte --val-fraction 0.5";
+    let mut command = sandbox.command(line.split_whitespace());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all("from elsewhere".as_bytes()).unwrap();
+    drop(stdin);
+    assert!(child.wait_with_output().unwrap().status.success());
+    let dataset = Dataset::open(&sandbox.path("d")).unwrap();
+    assert!(text(&dataset, Split::Train).starts_with("from el"));
+    assert!(text(&dataset, Split::Val).starts_with("sewhere"));
+    assert_eq!(sandbox.names(), ["d"]);
+}
+
+#[test]
+fn files_of_the_validation_split() {
+    let sandbox = Sandbox::new();
+    sandbox.write("train/a.txt", "for training");
+    sandbox.write("val/b.txt", "for validation");
+    let line = "prepare train --out d --tokenizer byte --val val --threads 1";
+    insta::assert_snapshot!(sandbox.words(line), @r"
+    exit 0
+    --- stdout
+    Prepared d with the byte tokenizer (257 ids)
+      train  13 tokens  1 document  1 shard
+      val    15 tokens  1 document  1 shard
+      0.93 bytes per token
+    Warning: the validation split has 15 tokens only: losses on it will say little
+    Next: emberlm train --data d --preset char-nano --out runs/d
+    ");
+}
+
+#[test]
+fn duplicates_are_warned_of_or_left_out() {
+    let sandbox = Sandbox::new();
+    let text = "The same words again and again.\n".repeat(30);
+    for name in ["a", "b", "c"] {
+        sandbox.write(&format!("texts/{name}.txt"), &text);
+    }
+    let line = "prepare texts --out d --tokenizer byte --val-fraction 0.3";
+    let summary = sandbox.words(line).ok();
+    let warning =
+        "Warning: 2 of 3 documents are equal to an earlier one: --dedup leaves them out\n";
+    assert!(summary.contains(warning), "{summary}");
+    let summary = sandbox.words(&format!("{line} --dedup --force")).ok();
+    assert!(summary.contains("Left out: 2 duplicates\n"), "{summary}");
+    assert!(!summary.contains("Warning"), "{summary}");
+}
+
+#[test]
+#[cfg(unix)]
+fn inputs_are_only_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new();
+    sandbox.write("texts/a.txt", "some text");
+    let mode = |path: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(sandbox.path(path), permissions).unwrap();
+    };
+    mode("texts/a.txt", 0o444);
+    mode("texts", 0o555);
+    sandbox.words("prepare texts --out d --tokenizer byte").ok();
+    mode("texts", 0o755);
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_is_told_of_and_can_be_gone_on_from() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = Sandbox::new();
+    let words = ["prepare", "-", "--out", "d", "--tokenizer", "byte"];
+    let mut command = sandbox.command(words);
+    // It waits for its input.
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let input = child.stdin.take();
+    while !sandbox.path(".d.partial/stdin.part").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(output.status.code(), Some(130));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
+    error: stopped before its end
+    hint: what is done is kept: go on with the same command and --continue
+    ");
+    sandbox.write("text.txt", "some text");
+    let file = std::fs::File::open(sandbox.path("text.txt")).unwrap();
+    let mut command = sandbox.command(words);
+    let output = command.arg("--continue").stdin(file).output().unwrap();
+    assert!(output.status.success());
+    let dataset = Dataset::open(&sandbox.path("d")).unwrap();
+    assert!(text(&dataset, Split::Train).starts_with("some tex"));
+    assert_eq!(
+        dataset.manifest().command,
+        "emberlm prepare - --out d --tokenizer byte"
+    );
+    assert_eq!(sandbox.names(), ["d", "text.txt"]);
 }

@@ -89,3 +89,35 @@ fn force_leaves_what_is_no_dataset_alone() {
     ");
     assert!(sandbox.path("photos/1.jpg").exists());
 }
+
+#[test]
+fn an_unfinished_dataset() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.txt", "some text");
+    sandbox.write(".d.partial/progress.json", "{}");
+    sandbox.write(".d.partial/data/train_00000.bin", "");
+    insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @r"
+    exit 1
+    --- stderr
+    error: d was begun and is not finished
+    hint: go on with the same command and --continue, or begin anew with --force
+    ");
+    // Damaged notes are nothing to go on from.
+    let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    sandbox
+        .words("prepare a.txt --out d --tokenizer byte --force")
+        .ok();
+    assert_eq!(sandbox.names(), ["a.txt", "d"]);
+}
+
+#[test]
+fn a_split_that_contradicts_itself() {
+    let sandbox = Sandbox::new();
+    let line = "prepare a.txt --out d --tokenizer byte --split hash --val b.txt";
+    insta::assert_snapshot!(sandbox.words(line), @r"
+    exit 2
+    --- stderr
+    error: inputs for validation are named, but the split is not by file
+    ");
+}

@@ -10,12 +10,14 @@
 //! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
 
 mod mask;
+mod mask_write;
 mod read;
 mod write;
 
 use serde::{Deserialize, Serialize};
 
 pub use mask::Mask;
+pub(crate) use mask_write::MaskWriter;
 pub use read::Shard;
 pub use write::ShardWriter;
 

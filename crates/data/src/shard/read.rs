@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mmap_io::{MemoryMappedFile, MmapIoError};
 
 use super::{HEADER_BYTES, ShardLayout, TokenWidth, check_header};
-use crate::DataError;
+use crate::{DataError, file_hash};
 
 /// A memory-mapped shard, whose header and length have been checked.
 ///
@@ -108,18 +108,12 @@ impl Shard {
         Ok(())
     }
 
-    /// BLAKE3 of the whole file, in hexadecimal; reads all of it, with all threads.
+    /// BLAKE3 of the whole file, in hexadecimal; reads all of it.
     ///
     /// # Errors
-    /// Where the mapping refuses.
+    /// Where it cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
-        let bytes = self
-            .map
-            .as_slice_bytes(0, self.map.len())
-            .map_err(|error| map_error(&self.path, error))?;
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_rayon(bytes);
-        Ok(hasher.finalize().to_hex().to_string())
+        file_hash::blake3(&self.path)
     }
 }
 

@@ -4,7 +4,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::{MAX_SHARD_TOKENS, TokenWidth, header};
+use super::{HEADER_BYTES, MAX_SHARD_TOKENS, TokenWidth, header};
+
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// How many ids are turned into bytes at a time.
+const IDS_AT_ONCE: usize = 1024;
 
 /// Writes a shard: a header without a count, tokens, and at the end the count.
 pub struct ShardWriter<W: Write + Seek> {
@@ -20,6 +25,32 @@ impl ShardWriter<File> {
     /// What the operating system says.
     pub fn create(path: &Path, width: TokenWidth) -> io::Result<Self> {
         Self::new(File::create(path)?, width)
+    }
+
+    /// Goes on with the shard `path`, which was begun with [`ShardWriter::create`], after its first `tokens` tokens:
+    /// what stands behind them is cut off.
+    ///
+    /// # Errors
+    /// What the operating system says; `UnexpectedEof` where there are not as many tokens.
+    pub fn resume(path: &Path, width: TokenWidth, tokens: u64) -> io::Result<Self> {
+        let mut file = File::options().read(true).write(true).open(path)?;
+        let bytes = HEADER_BYTES + tokens * width.bytes();
+        if file.metadata()?.len() < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(Self { out, width, tokens })
+    }
+
+    /// Waits until what has been written is on the disk; the header's count is not yet.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.out.get_ref().sync_data()
     }
 
     /// Ends the shard and waits until it is on the disk; returns how many tokens it holds.
@@ -39,7 +70,7 @@ impl<W: Write + Seek> ShardWriter<W> {
     /// # Errors
     /// What `out` says.
     pub fn new(out: W, width: TokenWidth) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 18, out);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
         // A count that no shard has, so that one whose writing was broken off is refused.
         out.write_all(&header(width, -1))?;
         let tokens = 0;
@@ -59,14 +90,25 @@ impl<W: Write + Seek> ShardWriter<W> {
                 "too many tokens for one shard",
             ));
         }
-        for &id in ids {
+        // Some at a time: a call per token would take longer than the disk.
+        for ids in ids.chunks(IDS_AT_ONCE) {
             match self.width {
                 TokenWidth::U16 => {
-                    let id = u16::try_from(id)
-                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-                    self.out.write_all(&id.to_le_bytes())?;
+                    let mut bytes = [0; IDS_AT_ONCE * 2];
+                    for (slot, &id) in bytes.as_chunks_mut().0.iter_mut().zip(ids) {
+                        let id = u16::try_from(id)
+                            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                        *slot = id.to_le_bytes();
+                    }
+                    self.out.write_all(&bytes[..ids.len() * 2])?;
                 }
-                TokenWidth::U32 => self.out.write_all(&id.to_le_bytes())?,
+                TokenWidth::U32 => {
+                    let mut bytes = [0; IDS_AT_ONCE * 4];
+                    for (slot, &id) in bytes.as_chunks_mut().0.iter_mut().zip(ids) {
+                        *slot = id.to_le_bytes();
+                    }
+                    self.out.write_all(&bytes[..ids.len() * 4])?;
+                }
             }
         }
         Ok(())
@@ -152,6 +194,27 @@ pub(super) mod tests {
             writer.write(&[65_536]).unwrap_err().kind(),
             io::ErrorKind::InvalidData
         );
+    }
+
+    #[test]
+    fn a_shard_gone_on_with_is_the_shard_written_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard.bin");
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let ids: Vec<u32> = (0..5000).map(|i| i * 13).collect();
+            let mut writer = ShardWriter::create(&path, width).unwrap();
+            writer.write(&ids[..3000]).unwrap();
+            writer.sync().unwrap();
+            // Written after the last note of where it stands.
+            writer.write(&[9; 100]).unwrap();
+            drop(writer);
+            let mut writer = ShardWriter::resume(&path, width, 3000).unwrap();
+            writer.write(&ids[3000..]).unwrap();
+            assert_eq!(writer.finish().unwrap(), 5000);
+            assert!(std::fs::read(&path).unwrap() == shard_bytes(width, &ids));
+            let error = ShardWriter::resume(&path, width, 5001).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 
     #[test]

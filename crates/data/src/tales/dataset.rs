@@ -5,8 +5,8 @@ use std::path::Path;
 use emberlm_tokenizer::Tokenizer;
 
 use super::{TalesConfig, alphabet, nll_nats, tale};
-use crate::staging::Staging;
-use crate::writer::SplitWriter;
+use crate::staging::{Staging, Unfinished};
+use crate::writer::{Shards, SplitWriter};
 use crate::{
     DEFAULT_SHARD_TOKENS, DataError, Floor, MANIFEST_FILE, Manifest, Split, SplitManifest, Splits,
     TokenWidth,
@@ -34,7 +34,7 @@ pub fn write_tales_dataset(
             rule: "it must be at least 2, one of them for validation",
         });
     }
-    let staging = Staging::begin(out, force)?;
+    let staging = Staging::begin(out, force, Unfinished::Discard)?;
     let tokenizer = Tokenizer::char_from_alphabet(alphabet()).map_err(|source| {
         let path = out.join(MANIFEST_FILE);
         DataError::ManifestTokenizer { path, source }
@@ -60,8 +60,12 @@ fn write_split(
     seed: u64,
     indices: std::ops::Range<u64>,
 ) -> Result<SplitManifest, DataError> {
-    let width = TokenWidth::for_vocab(tokenizer.vocab_size());
-    let mut writer = SplitWriter::new(folder, split, width, DEFAULT_SHARD_TOKENS);
+    let shards = Shards {
+        width: TokenWidth::for_vocab(tokenizer.vocab_size()),
+        tokens: DEFAULT_SHARD_TOKENS,
+        masked: false,
+    };
+    let mut writer = SplitWriter::new(folder, split, shards);
     let mut nats = 0.0;
     for index in indices {
         let text = tale(seed, index);
@@ -72,7 +76,7 @@ fn write_split(
                 path: folder.to_owned(),
                 source,
             })?;
-        writer.write(&ids, text.len() as u64, true)?;
+        writer.write(&ids, None, text.len() as u64, true)?;
     }
     let mut manifest = writer.finish()?;
     manifest.floor = Some(Floor {

@@ -54,7 +54,7 @@ pub fn run(
     out: &Path,
     options: &PrepareOptions,
 ) -> Result<Manifest, DataError> {
-    prepare(inputs, out, options, &|_| {})
+    prepare(inputs, out, options, &|_| {}).map(|prepared| prepared.manifest)
 }
 
 pub fn tokens(dataset: &Dataset, split: Split) -> Vec<u32> {

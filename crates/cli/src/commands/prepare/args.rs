@@ -1,0 +1,67 @@
+//! The command line of `emberlm prepare`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::Args;
+use emberlm_data::{DEFAULT_SHARD_TOKENS, Format, OnError, SplitRule};
+use emberlm_tokenizer::TokenizerChoice;
+
+use crate::values;
+
+/// Arguments of `prepare`.
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// Files, folders of them, patterns such as 'data/*.jsonl.gz', or - for standard input. A text file is a document,
+    /// and so is each record of a JSONL, CSV, TSV or Parquet file; each may be compressed by gzip or zstd
+    #[arg(value_name = "FILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// The dataset's folder
+    #[arg(long, value_name = "DATASET")]
+    pub out: PathBuf,
+    /// How text becomes tokens: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
+    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
+    pub tokenizer: TokenizerChoice,
+    /// How all files hold their documents [default: each as its name says, else text]
+    #[arg(long, value_name = "FORMAT", value_parser = values::format_parser())]
+    pub format: Option<Format>,
+    /// The field or column of a record that is its text; dots lead into nested ones
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "text",
+        visible_alias = "column"
+    )]
+    pub field: String,
+    /// What to do about a broken record: stop at the first, or skip and count them
+    #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, value_parser = values::on_error_parser())]
+    pub on_error: OnError,
+    /// What is for validation: the end of the text (position), documents by their hash (hash), or the files of --val
+    /// (file) [default: position for texts, hash for records]
+    #[arg(long, value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser())]
+    pub split: Option<SplitRule>,
+    /// The part kept for validation
+    #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true)]
+    pub val_fraction: f64,
+    /// The files of the validation split, named as the others are
+    #[arg(long, value_name = "FILE", num_args = 1.., required_if_eq("split", "file"), conflicts_with = "val_fraction")]
+    pub val: Vec<PathBuf>,
+    /// Leave out documents that are equal to an earlier one
+    #[arg(long)]
+    pub dedup: bool,
+    /// The most tokens in one file
+    #[arg(
+        long, value_name = "N", default_value_t = DEFAULT_SHARD_TOKENS,
+        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64),
+    )]
+    pub shard_tokens: u64,
+    /// How many threads tokenize; the dataset is the same [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+    /// Go on with a dataset that was not finished
+    #[arg(long = "continue")]
+    pub resume: bool,
+    /// Replace an existing dataset, or begin an unfinished one anew
+    #[arg(long)]
+    pub force: bool,
+}

@@ -1,0 +1,90 @@
+//! What is said of a dataset that has been made.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use emberlm_data::{Prepared, Split, SplitManifest};
+use emberlm_tokenizer::TokenizerKind;
+use indicatif::HumanCount;
+
+use crate::output::{Align, Table, shell_word};
+
+/// What the dataset is, what is not in it, what may be wrong with it, and what to do next.
+pub fn summary(out: &Path, prepared: &Prepared) -> String {
+    let manifest = &prepared.manifest;
+    let tokenizer = &manifest.tokenizer;
+    let ids = HumanCount(tokenizer.vocab_size as u64);
+    let name = match tokenizer.kind {
+        TokenizerKind::File => format!("a {}", tokenizer.kind),
+        kind => format!("the {kind} tokenizer"),
+    };
+    let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Right]);
+    for split in Split::ALL {
+        let part = manifest.split(split);
+        table.row([
+            split.name().to_owned(),
+            counted(part.tokens, "token"),
+            counted(part.documents, "document"),
+            counted(part.shards.len() as u64, "shard"),
+        ]);
+    }
+    let sum = |count: fn(&SplitManifest) -> u64| -> u64 {
+        Split::ALL
+            .iter()
+            .map(|&split| count(manifest.split(split)))
+            .sum()
+    };
+    let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
+    format!(
+        "Prepared {} with {name} ({ids} ids)\n{}  {:.2} bytes per token\n{}Next: {}\n",
+        out.display(),
+        table.render(),
+        bytes as f64 / tokens.max(1) as f64,
+        findings(prepared),
+        next_command(out, tokenizer.kind),
+    )
+}
+
+/// What was left out, and what may not be as it was meant: a line each.
+fn findings(prepared: &Prepared) -> String {
+    let left_out = &prepared.left_out;
+    let counts = [
+        (left_out.broken(), "broken record"),
+        (left_out.empty(), "record without text"),
+        (prepared.duplicates, "duplicate"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| counted(count, what)).collect();
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    if !counts.is_empty() {
+        let _ = writeln!(text, "Left out: {}", counts.join(", "));
+    }
+    for reason in left_out.first() {
+        let _ = writeln!(text, "  {reason}");
+    }
+    for warning in &prepared.warnings {
+        let _ = writeln!(text, "Warning: {warning}");
+    }
+    text
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", HumanCount(count))
+}
+
+/// A training that fits the vocabulary.
+fn next_command(out: &Path, kind: TokenizerKind) -> String {
+    let preset = match kind {
+        TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
+        TokenizerKind::Gpt2 => "--preset pocket",
+        TokenizerKind::Cl100k | TokenizerKind::O200k | TokenizerKind::File => {
+            "--preset pocket --set model.vocab_size=0"
+        }
+    };
+    let name = out.file_name().unwrap_or(out.as_os_str());
+    let run = Path::new("runs").join(name);
+    let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
+    format!("emberlm train --data {data} {preset} --out {run}")
+}

@@ -1,0 +1,226 @@
+//! Which split each document is for, and whether it is left out.
+
+use rayon::prelude::*;
+
+use super::corpus::Corpus;
+use super::documents::{Counts, Documents, Hash};
+use super::scan::{Length, Scan};
+use super::waves::Located;
+use super::{PrepareOptions, SplitRule};
+use crate::{DataError, Split};
+
+/// Text that is for one split.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'w> {
+    /// The split.
+    pub(super) split: Split,
+    /// Whether a document begins with it in this split.
+    pub(super) begins: bool,
+    /// The text.
+    pub(super) text: &'w str,
+    /// The piece of the wave that it is from.
+    pub(super) piece: usize,
+}
+
+/// Goes through the documents in their order. What it says of one depends on those before it alone.
+pub(super) struct Assigner<'a> {
+    corpus: &'a Corpus,
+    scan: &'a Scan,
+    rule: Rule,
+    documents: Documents,
+    /// Whether a document may be cut at the border.
+    can_be_cut: bool,
+    /// The input that is being read, and how much of it has been.
+    input: Option<(usize, Length)>,
+    /// Whether the document that is being read is left out.
+    left_out: bool,
+    /// The split that its last part was for: a document begins in each split it reaches.
+    last: Option<Split>,
+}
+
+#[derive(Clone, Copy)]
+enum Rule {
+    /// How many characters are still for training.
+    Position {
+        train_left: u64,
+    },
+    /// For validation are documents whose hash begins with less.
+    Hash {
+        below: u64,
+    },
+    File,
+}
+
+impl<'a> Assigner<'a> {
+    /// At the first document.
+    ///
+    /// # Errors
+    /// [`DataError::EmptySplit`] where a border by characters leaves a split empty that should not be.
+    pub(super) fn new(
+        corpus: &'a Corpus,
+        scan: &'a Scan,
+        options: &PrepareOptions,
+    ) -> Result<Self, DataError> {
+        let rule = match corpus.rule {
+            SplitRule::Position => Rule::Position {
+                train_left: border(scan.characters, options.val_fraction)?,
+            },
+            SplitRule::Hash => Rule::Hash {
+                below: (options.val_fraction * 2f64.powi(64)) as u64,
+            },
+            SplitRule::File => Rule::File,
+        };
+        Ok(Self {
+            corpus,
+            scan,
+            rule,
+            documents: Documents::new(options.dedup),
+            can_be_cut: options.encoding.can_be_cut(),
+            input: None,
+            left_out: false,
+            last: None,
+        })
+    }
+
+    /// What has been counted.
+    pub(super) fn counts(&self) -> Counts {
+        self.documents.counts()
+    }
+
+    /// The parts of the next pieces, in their order.
+    ///
+    /// # Errors
+    /// [`DataError::FileChanged`] where an input is not what the first pass found.
+    pub(super) fn assign<'w>(&mut self, pieces: &'w [Located]) -> Result<Vec<Part<'w>>, DataError> {
+        let hashes = self.hashes(pieces);
+        let mut parts = Vec::with_capacity(pieces.len());
+        for (at, (located, hash)) in pieces.iter().zip(&hashes).enumerate() {
+            let text = located.piece.text.as_str();
+            let length = Length::of(text);
+            self.add_length(located.input, length)?;
+            if located.piece.begins {
+                let split = self.split_at_begin(located.input, hash.as_ref());
+                self.left_out = self.documents.meet(hash.as_ref(), split);
+                self.last = None;
+            }
+            if self.left_out {
+                continue;
+            }
+            for (split, text) in self.divide(located.input, text, length, hash.as_ref()) {
+                if text.is_empty() {
+                    continue;
+                }
+                parts.push(Part {
+                    split,
+                    begins: self.last.replace(split) != Some(split),
+                    text,
+                    piece: at,
+                });
+            }
+        }
+        Ok(parts)
+    }
+
+    /// After the last piece.
+    ///
+    /// # Errors
+    /// As [`Assigner::assign`].
+    pub(super) fn finish(&mut self) -> Result<(), DataError> {
+        match self.input.take() {
+            Some((input, length)) => self.check_length(input, length),
+            None => Ok(()),
+        }
+    }
+
+    /// The hash of each piece's document, where it is of use.
+    fn hashes(&self, pieces: &[Located]) -> Vec<Option<Hash>> {
+        let wanted = self.documents.compares() || matches!(self.rule, Rule::Hash { .. });
+        let hash = |located: &Located| match self.corpus.inputs[located.input].format.has_records()
+        {
+            true => wanted.then(|| blake3::hash(located.piece.text.as_bytes())),
+            false => self.scan.inputs[located.input].and_then(|scanned| scanned.hash),
+        };
+        pieces.par_iter().map(hash).collect()
+    }
+
+    fn add_length(&mut self, input: usize, length: Length) -> Result<(), DataError> {
+        match &mut self.input {
+            Some((present, sum)) if *present == input => sum.add(length),
+            _ => {
+                self.finish()?;
+                self.input = Some((input, length));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, input: usize, found: Length) -> Result<(), DataError> {
+        match self.scan.inputs[input] {
+            Some(scanned) if scanned.length != found => Err(DataError::FileChanged {
+                path: self.corpus.inputs[input].name.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The split that a document begins in.
+    fn split_at_begin(&self, input: usize, hash: Option<&Hash>) -> Split {
+        let val = match self.rule {
+            Rule::Position { train_left } => train_left == 0,
+            Rule::Hash { below } => hash.is_some_and(|hash| first_64_bits(hash) < below),
+            Rule::File => self.corpus.split_of(input) == Some(Split::Val),
+        };
+        match val {
+            true => Split::Val,
+            false => Split::Train,
+        }
+    }
+
+    /// The parts of a piece's text by split: what is for training, then what is for validation.
+    fn divide<'w>(
+        &mut self,
+        input: usize,
+        text: &'w str,
+        length: Length,
+        hash: Option<&Hash>,
+    ) -> [(Split, &'w str); 2] {
+        let split = self.split_at_begin(input, hash);
+        let whole = match split {
+            Split::Train => [(Split::Train, text), (Split::Val, "")],
+            Split::Val => [(Split::Train, ""), (Split::Val, text)],
+        };
+        let Rule::Position { train_left } = &mut self.rule else {
+            return whole;
+        };
+        let left = *train_left;
+        *train_left = left.saturating_sub(length.characters);
+        if left >= length.characters || !self.can_be_cut {
+            return whole;
+        }
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let at = text.char_indices().nth(left);
+        let (train, val) = text.split_at(at.map_or(text.len(), |(at, _)| at));
+        [(Split::Train, train), (Split::Val, val)]
+    }
+}
+
+fn first_64_bits(hash: &Hash) -> u64 {
+    let (words, _) = hash.as_bytes().as_chunks::<8>();
+    u64::from_be_bytes(words[0])
+}
+
+/// How many characters are for training, as nanoGPT counts them.
+fn border(characters: u64, val_fraction: f64) -> Result<u64, DataError> {
+    let train = (characters as f64 * (1.0 - val_fraction)) as u64;
+    let train = train.min(characters);
+    let empty = |split| DataError::EmptySplit {
+        split,
+        characters,
+        val_fraction,
+    };
+    match train {
+        0 => Err(empty(Split::Train)),
+        train if train == characters && val_fraction > 0.0 => Err(empty(Split::Val)),
+        train => Ok(train),
+    }
+}

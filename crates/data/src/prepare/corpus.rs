@@ -1,0 +1,107 @@
+//! What is prepared: the inputs of both splits, standard input among them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{PrepareOptions, SplitRule};
+use crate::staging::{INPUT_FILE, sync_folder};
+use crate::{DataError, Input, InputOptions, STANDARD_INPUT, Split, expand};
+
+/// The inputs in their order, those of the validation split last.
+pub(super) struct Corpus {
+    /// All of them.
+    pub(super) inputs: Vec<Input>,
+    /// From which on they are for validation, if that is decided by file.
+    val_from: usize,
+    /// How the validation split is chosen.
+    pub(super) rule: SplitRule,
+}
+
+impl Corpus {
+    /// Expands files, folders and patterns.
+    pub(super) fn expand(paths: &[PathBuf], options: &PrepareOptions) -> Result<Self, DataError> {
+        let mut inputs = expand(paths, &options.input)?;
+        let val_from = inputs.len();
+        if !options.val.is_empty() {
+            inputs.extend(expand(&options.val, &options.input)?);
+        }
+        if inputs
+            .iter()
+            .filter(|input| is_standard_input(input))
+            .count()
+            > 1
+        {
+            let reason = "standard input can be read once only";
+            return Err(DataError::Contradiction { reason });
+        }
+        let rule = options.split.unwrap_or({
+            if !options.val.is_empty() {
+                SplitRule::File
+            } else if inputs.iter().any(|input| input.format.has_records()) {
+                SplitRule::Hash
+            } else {
+                SplitRule::Position
+            }
+        });
+        Ok(Self {
+            inputs,
+            val_from,
+            rule,
+        })
+    }
+
+    /// Which split an input is for, if that is decided by file.
+    pub(super) fn split_of(&self, input: usize) -> Option<Split> {
+        (self.rule == SplitRule::File).then_some(match input < self.val_from {
+            true => Split::Train,
+            false => Split::Val,
+        })
+    }
+
+    /// How many bytes the inputs' files have.
+    pub(super) fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|input| input.bytes).sum()
+    }
+
+    /// Copies standard input into `folder`, where it is among the inputs: it cannot be read twice. What an earlier
+    /// process copied whole stands for it.
+    pub(super) fn spool(&mut self, folder: &Path, options: &InputOptions) -> Result<(), DataError> {
+        let Some(input) = self
+            .inputs
+            .iter_mut()
+            .find(|input| is_standard_input(input))
+        else {
+            return Ok(());
+        };
+        let path = folder.join(INPUT_FILE);
+        if !path.exists() {
+            let part = folder.join("stdin.part");
+            let mut file = File::create(&part).map_err(DataError::io("write", &part))?;
+            copy(&mut io::stdin().lock(), &mut file, &part)?;
+            let done = || file.sync_all().and_then(|()| fs::rename(&part, &path));
+            done().map_err(DataError::io("write", &path))?;
+            sync_folder(folder)?;
+        }
+        *input = Input::detect(&path, input.name.clone(), options)?;
+        Ok(())
+    }
+}
+
+fn is_standard_input(input: &Input) -> bool {
+    input.path == Path::new(STANDARD_INPUT)
+}
+
+/// Copies all of `from` to `to`; an error says on which side it was.
+fn copy(from: &mut impl io::Read, to: &mut File, path: &Path) -> Result<(), DataError> {
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(DataError::io("read", Path::new("standard input"))(error)),
+        };
+        io::Write::write_all(to, &buffer[..count]).map_err(DataError::io("write", path))?;
+    }
+}

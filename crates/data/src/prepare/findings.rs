@@ -1,0 +1,140 @@
+//! What is said of a dataset when it is made.
+
+use std::fmt;
+
+use super::documents::Counts;
+use super::tally::{FEW_TOKENS, Tally};
+use crate::{LeftOut, Manifest, Split, SplitManifest};
+
+/// A validation split of fewer tokens gives no figure to rely on: it has not one window of a small model.
+const FEW_VAL_TOKENS: u64 = 256;
+
+/// The part of all tokens that may be unknown ones.
+const MOST_UNKNOWN: f64 = 0.001;
+
+/// What [`crate::prepare()`] made, and what is to be said of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    /// What the dataset consists of.
+    pub manifest: Manifest,
+    /// The records that were no documents.
+    pub left_out: LeftOut,
+    /// How many documents were left out since they are equal to an earlier one.
+    pub duplicates: u64,
+    /// What may not be as it was meant.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something about a dataset that may not be as it was meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The tokenizer lacks much of what is in the text.
+    UnknownTokens {
+        /// How many tokens stand for what the vocabulary does not have.
+        unknown: u64,
+        /// How many tokens there are.
+        tokens: u64,
+    },
+    /// There is a validation split, but hardly anything in it.
+    ShortVal {
+        /// How many tokens it has.
+        tokens: u64,
+    },
+    /// Most documents have hardly any tokens.
+    ShortDocuments {
+        /// How many.
+        short: u64,
+        /// Of how many.
+        documents: u64,
+    },
+    /// Documents are there more than once.
+    Duplicates {
+        /// How many are equal to an earlier one.
+        duplicates: u64,
+        /// Of how many that were compared.
+        compared: u64,
+    },
+    /// Documents of the validation split are in the training split too.
+    Leaked {
+        /// How many.
+        leaked: u64,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: u64, of: u64| part as f64 / of.max(1) as f64 * 100.0;
+        match *self {
+            Self::UnknownTokens { unknown, tokens } => write!(
+                f,
+                "{unknown} of {tokens} tokens ({:.2}%) are unknown ones: the tokenizer was not made for this text",
+                percent(unknown, tokens)
+            ),
+            Self::ShortVal { tokens: 0 } => {
+                write!(
+                    f,
+                    "the validation split is empty: there are too few documents to choose from"
+                )
+            }
+            Self::ShortVal { tokens } => write!(
+                f,
+                "the validation split has {tokens} tokens only: losses on it will say little"
+            ),
+            Self::ShortDocuments { short, documents } => write!(
+                f,
+                "{short} of {documents} documents have fewer than {FEW_TOKENS} tokens: is each line or record really a document of its own?"
+            ),
+            Self::Duplicates {
+                duplicates,
+                compared,
+            } => write!(
+                f,
+                "{duplicates} of {compared} documents are equal to an earlier one: --dedup leaves them out"
+            ),
+            Self::Leaked { leaked } => write!(
+                f,
+                "{leaked} documents of the validation split are in the training split too"
+            ),
+        }
+    }
+}
+
+/// What there is to be warned of.
+pub(super) fn warnings(
+    manifest: &Manifest,
+    tally: &Tally,
+    counts: &Counts,
+    dedup: bool,
+    val_wanted: bool,
+) -> Vec<Warning> {
+    let sum = |count: fn(&SplitManifest) -> u64| -> u64 {
+        Split::ALL
+            .map(|split| count(manifest.split(split)))
+            .iter()
+            .sum()
+    };
+    let (tokens, val) = (sum(|split| split.tokens), manifest.splits.val.tokens);
+    let unknown = tally.unknown;
+    let (short, documents) = (tally.short, tally.documents);
+    let &Counts {
+        duplicates,
+        leaked,
+        compared,
+        ..
+    } = counts;
+    let warnings = [
+        (unknown as f64 > tokens as f64 * MOST_UNKNOWN)
+            .then_some(Warning::UnknownTokens { unknown, tokens }),
+        (val_wanted && val < FEW_VAL_TOKENS).then_some(Warning::ShortVal { tokens: val }),
+        // One or two short documents are somebody's try.
+        (documents >= 10 && short * 2 > documents)
+            .then_some(Warning::ShortDocuments { short, documents }),
+        (duplicates > 0 && !dedup).then_some(Warning::Duplicates {
+            duplicates,
+            compared,
+        }),
+        (leaked > 0 && !dedup).then_some(Warning::Leaked { leaked }),
+    ];
+    warnings.into_iter().flatten().collect()
+}

@@ -1,0 +1,208 @@
+//! What an unfinished dataset is made of, and how far it is, so that it can be gone on with.
+//!
+//! `plan.json` is written once. `progress.json` is written again and again, each time whole: beside its place, synced,
+//! renamed. What it says of the shards is on the disk before it is.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::corpus::Corpus;
+use super::tally::Tally;
+use super::{PrepareOptions, SplitRule};
+use crate::staging::{PROGRESS_FILE, sync_folder};
+use crate::writer::SplitState;
+use crate::{DataError, Format, Input, Split};
+
+/// A note is made at least as often.
+const MOST_TIME: Duration = Duration::from_secs(3);
+
+const PLAN_FILE: &str = "plan.json";
+
+/// What a dataset is made of, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    /// The command that began it, which the manifest tells.
+    pub(super) command: String,
+    /// The settings that decide about its bytes: name and value.
+    settings: Vec<(String, String)>,
+    /// The inputs in their order.
+    inputs: Vec<PlannedInput>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedInput {
+    name: String,
+    bytes: u64,
+    /// When it was last written to, in seconds since 1970.
+    modified: String,
+}
+
+/// How far a dataset is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Note {
+    /// What has been written.
+    pub(super) tally: Tally,
+    /// The training split's shards.
+    pub(super) train: SplitState,
+    /// The validation split's shards.
+    pub(super) val: SplitState,
+}
+
+impl Plan {
+    /// What is to be made; `tokenizer` names the tokenizer and its vocabulary's hash.
+    pub(super) fn new(
+        corpus: &Corpus,
+        options: &PrepareOptions,
+        tokenizer: String,
+    ) -> Result<Self, DataError> {
+        let format = options.input.format;
+        let settings = [
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("tokenizer", tokenizer),
+            ("encoding", options.encoding.name().to_owned()),
+            ("format", format.map_or("by name", Format::name).to_owned()),
+            ("field", options.input.field.clone()),
+            ("split", corpus.rule.to_string()),
+            (
+                "val_fraction",
+                match corpus.rule {
+                    SplitRule::File => "by file".to_owned(),
+                    _ => options.val_fraction.to_string(),
+                },
+            ),
+            ("dedup", options.dedup.to_string()),
+            ("shard_tokens", options.shard_tokens.to_string()),
+        ];
+        let inputs = corpus.inputs.iter().enumerate();
+        let inputs = inputs.map(|(number, input)| planned(input, corpus.split_of(number)));
+        Ok(Self {
+            command: options.command.clone(),
+            settings: settings
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            inputs: inputs.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Reads the plan of the unfinished dataset in `folder`.
+    pub(super) fn read(folder: &Path) -> Result<Self, DataError> {
+        read(&folder.join(PLAN_FILE))
+    }
+
+    /// Writes it into `folder`.
+    pub(super) fn write(&self, folder: &Path) -> Result<(), DataError> {
+        write_whole(folder, PLAN_FILE, self)
+    }
+
+    /// Whether `now` makes the same dataset; the first difference, as it was and as it is.
+    pub(super) fn compare(&self, now: &Self) -> Result<(), String> {
+        for ((name, was), (_, is)) in self.settings.iter().zip(&now.settings) {
+            if was != is {
+                return Err(format!("`{name}` was {was} and is {is}"));
+            }
+        }
+        for (was, is) in self.inputs.iter().zip(&now.inputs) {
+            if was.name != is.name {
+                return Err(format!("the input {} is now {}", was.name, is.name));
+            }
+            if was != is {
+                let shown = |input: &PlannedInput| {
+                    format!("{} bytes written to at {}", input.bytes, input.modified)
+                };
+                let (name, was, is) = (&is.name, shown(was), shown(is));
+                return Err(format!("{name} had {was}, and has {is}"));
+            }
+        }
+        let (was, is) = (self.inputs.len(), now.inputs.len());
+        match was == is && self.settings.len() == now.settings.len() {
+            true => Ok(()),
+            false => Err(format!("there were {was} inputs and are {is}")),
+        }
+    }
+}
+
+impl Note {
+    /// Reads how far the unfinished dataset in `folder` is.
+    pub(super) fn read(folder: &Path) -> Result<Self, DataError> {
+        read(&folder.join(PROGRESS_FILE))
+    }
+}
+
+/// Writes notes, not too often.
+pub(super) struct Journal<'a> {
+    folder: &'a Path,
+    interval: u64,
+    bytes: u64,
+    last: Instant,
+}
+
+impl<'a> Journal<'a> {
+    /// Notes in `folder`, after `interval` bytes of text each.
+    pub(super) fn new(folder: &'a Path, interval: u64) -> Self {
+        Self {
+            folder,
+            interval,
+            bytes: 0,
+            last: Instant::now(),
+        }
+    }
+
+    /// Whether a note is due after `bytes` more bytes of text.
+    pub(super) fn is_due(&mut self, bytes: u64) -> bool {
+        self.bytes += bytes;
+        self.bytes >= self.interval || self.last.elapsed() >= MOST_TIME
+    }
+
+    /// Makes a note.
+    pub(super) fn write(&mut self, note: &Note) -> Result<(), DataError> {
+        write_whole(self.folder, PROGRESS_FILE, note)?;
+        self.bytes = 0;
+        self.last = Instant::now();
+        Ok(())
+    }
+}
+
+fn planned(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataError> {
+    let modified = || fs::metadata(&input.path)?.modified();
+    let modified = modified().map_err(DataError::io("read", &input.name))?;
+    // Before 1970 is a clock that was never set.
+    let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = input.name.display();
+    Ok(PlannedInput {
+        name: match split {
+            Some(split) => format!("{name} ({split})"),
+            None => name.to_string(),
+        },
+        bytes: input.bytes,
+        modified: format!("{}.{:09}", modified.as_secs(), modified.subsec_nanos()),
+    })
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, DataError> {
+    let text = fs::read_to_string(path).map_err(DataError::io("read", path))?;
+    serde_json::from_str(&text).map_err(|error| DataError::Manifest {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Writes a file that is whole or as it was.
+fn write_whole(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), DataError> {
+    let (path, part) = (folder.join(name), folder.join(format!("{name}.part")));
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.sync_all()?;
+        fs::rename(&part, &path)
+    };
+    write().map_err(DataError::io("write", &path))?;
+    sync_folder(folder)
+}

@@ -1,0 +1,189 @@
+//! Inputs to a dataset.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `options` | [`PrepareOptions`], [`SplitRule`] |
+//! | `progress` | [`Progress`]: how far it is |
+//! | `corpus` | the inputs of both splits, standard input among them |
+//! | `waves` | documents read ahead, some at a time |
+//! | `scan` | the first pass: is it UTF-8, how long is it |
+//! | `assign` | which split a document is for, and whether it is left out |
+//! | `documents` | which documents are equal |
+//! | `encoding` | [`Encoding`]: what a document becomes |
+//! | `tokenize` | the second pass: tokenize and write |
+//! | `journal` | what an unfinished dataset is made of, and how far it is |
+//! | `tally`, `findings` | what is counted, and [`Warning`]s |
+//!
+//! A thread reads waves of documents ahead; all threads tokenize one while the one before is written. The output does
+//! not depend on the number of threads: texts are cut where the tokens stay the same, and written in their order.
+//!
+//! What is done is noted every few seconds, so that a process that was killed can be gone on for: the documents it has
+//! done are read again, but not tokenized, and everything else is a function of the documents' order alone.
+
+mod assign;
+mod corpus;
+mod documents;
+mod encoding;
+mod findings;
+mod journal;
+mod options;
+mod progress;
+mod scan;
+mod tally;
+mod tokenize;
+mod waves;
+
+use std::path::{Path, PathBuf};
+
+use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
+
+use self::assign::Assigner;
+use self::corpus::Corpus;
+use self::journal::{Note, Plan};
+use self::scan::scan;
+use self::tokenize::{Tokenized, tokenize};
+use crate::staging::{Staging, Unfinished};
+use crate::{DataError, LeftOut, Manifest};
+
+pub use encoding::Encoding;
+pub use findings::{Prepared, Warning};
+pub use options::{DEFAULT_JOURNAL_BYTES, PrepareOptions, SplitRule};
+pub use progress::{Phase, Progress};
+
+/// Makes the dataset directory `out` of `inputs`: files, folders, patterns, or standard input (see [`crate::expand`]).
+///
+/// Each document begins with the end-of-text token where the tokenizer has one. A tokenizer that is not built in lies in
+/// the directory as `tokenizer.json`. The directory appears whole or not at all; where the work ends early, be it by a
+/// kill, [`PrepareOptions::resume`] goes on with it, and the bytes are those of a dataset that was made at once.
+///
+/// # Errors
+/// Where an option is out of range or contradicts another; where a tokenizer's file cannot be read or used; where an
+/// input is missing, empty, damaged or not UTF-8; where a split would be empty although it should not; where the output
+/// exists and may not be replaced, is not a dataset, is unfinished, or is being written by another process; where an
+/// unfinished one was begun otherwise; and where a file cannot be read or written, as on a full disk. The output is then
+/// as it was.
+pub fn prepare(
+    inputs: &[PathBuf],
+    out: &Path,
+    options: &PrepareOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Prepared, DataError> {
+    options.check()?;
+    let Some(threads) = options.threads else {
+        return in_pool(inputs, out, options, progress);
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
+    let failed = |error| DataError::io("start threads for", out)(std::io::Error::other(error));
+    let pool = pool.build().map_err(failed)?;
+    pool.install(|| in_pool(inputs, out, options, progress))
+}
+
+fn in_pool(
+    inputs: &[PathBuf],
+    out: &Path,
+    options: &PrepareOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Prepared, DataError> {
+    if options.resume
+        && let Some(manifest) = Staging::finished(out, &options.command)?
+    {
+        return Ok(Prepared {
+            manifest,
+            left_out: LeftOut::default(),
+            duplicates: 0,
+            warnings: Vec::new(),
+        });
+    }
+    let corpus = Corpus::expand(inputs, options)?;
+    let known = match &options.tokenizer {
+        TokenizerChoice::Named(TokenizerKind::Char) => None,
+        TokenizerChoice::Named(kind) => Some(Tokenizer::builtin(*kind)?),
+        TokenizerChoice::File(path) => Some(Tokenizer::from_file(path)?),
+    };
+    // Before the long work, not after it.
+    let unfinished = match (options.resume, options.force) {
+        (true, _) => Unfinished::Continue,
+        (false, true) => Unfinished::Discard,
+        (false, false) => Unfinished::Refuse,
+    };
+    let staging = Staging::begin(out, options.force, unfinished)?;
+    let made = make(&staging, corpus, known, options, progress);
+    let prepared = made.map_err(|error| match error {
+        error @ DataError::CannotContinue { .. } => error,
+        error if staging.keeps() => DataError::Kept {
+            source: Box::new(error),
+        },
+        error => error,
+    })?;
+    staging.commit(&prepared.manifest)?;
+    Ok(prepared)
+}
+
+/// Fills the folder of `staging`, but for the manifest.
+fn make(
+    staging: &Staging,
+    mut corpus: Corpus,
+    known: Option<Tokenizer>,
+    options: &PrepareOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Prepared, DataError> {
+    corpus.spool(staging.notes(), &options.input)?;
+    let (command, note) = begin(staging, &corpus, known.as_ref(), options)?;
+    let scan = scan(&corpus, options, known.is_none(), progress)?;
+    let assigner = Assigner::new(&corpus, &scan, options)?;
+    let tokenizer = match known {
+        Some(tokenizer) => tokenizer,
+        None => Tokenizer::char_from_alphabet(scan.alphabet.iter().copied())?,
+    };
+    let Tokenized {
+        splits,
+        tally,
+        counts,
+        left_out,
+    } = tokenize(
+        &corpus, &tokenizer, assigner, staging, note, options, progress,
+    )?;
+    if splits.train.tokens == 0 {
+        let documents = counts.documents;
+        return Err(DataError::NoTrainDocuments { documents });
+    }
+    staging.save_tokenizer(&tokenizer)?;
+    let manifest = Manifest::new(command, tokenizer.spec(), splits);
+    let val_wanted = corpus.rule == SplitRule::File || options.val_fraction > 0.0;
+    Ok(Prepared {
+        warnings: findings::warnings(&manifest, &tally, &counts, options.dedup, val_wanted),
+        duplicates: match options.dedup {
+            true => counts.duplicates,
+            false => 0,
+        },
+        manifest,
+        left_out,
+    })
+}
+
+/// The command that began the dataset, and how far it is.
+fn begin(
+    staging: &Staging,
+    corpus: &Corpus,
+    tokenizer: Option<&Tokenizer>,
+    options: &PrepareOptions,
+) -> Result<(String, Note), DataError> {
+    // An alphabet follows from the inputs.
+    let tokenizer = match tokenizer.map(Tokenizer::spec) {
+        Some(spec) => format!("{} {}", spec.kind, spec.hash),
+        None => TokenizerKind::Char.to_string(),
+    };
+    let plan = Plan::new(corpus, options, tokenizer)?;
+    if !staging.resumes() {
+        plan.write(staging.notes())?;
+        return Ok((plan.command, Note::default()));
+    }
+    let begun = Plan::read(staging.notes())?;
+    begun
+        .compare(&plan)
+        .map_err(|reason| DataError::CannotContinue {
+            path: staging.out().to_owned(),
+            reason,
+        })?;
+    Ok((begun.command, Note::read(staging.notes())?))
+}

@@ -1,0 +1,287 @@
+//! The second pass: documents to tokens to shards.
+//!
+//! While one wave is tokenized by all threads, the one before it is written by one of them.
+
+use std::path::Path;
+
+use emberlm_tokenizer::{Tokenizer, TokenizerError};
+use rayon::prelude::*;
+
+use super::assign::{Assigner, Part};
+use super::corpus::Corpus;
+use super::documents::Counts;
+use super::encoding::Encoded;
+use super::journal::{Journal, Note};
+use super::tally::Tally;
+use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
+use super::{Encoding, Phase, PrepareOptions, Progress};
+use crate::staging::Staging;
+use crate::writer::{Shards, SplitWriter};
+use crate::{DataError, LeftOut, Split, Splits, TokenWidth};
+
+/// How long the parts of a long text are. Pieces of text files are about as long already.
+const PART_BYTES: usize = 256 << 10;
+
+/// What the second pass makes.
+pub(super) struct Tokenized {
+    pub(super) splits: Splits,
+    pub(super) tally: Tally,
+    pub(super) counts: Counts,
+    pub(super) left_out: LeftOut,
+}
+
+/// Tokenizes all of `corpus`, but for what `note` says has been done.
+pub(super) fn tokenize(
+    corpus: &Corpus,
+    tokenizer: &Tokenizer,
+    assigner: Assigner,
+    staging: &Staging,
+    note: Note,
+    options: &PrepareOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Tokenized, DataError> {
+    let shards = Shards {
+        width: TokenWidth::for_vocab(tokenizer.vocab_size()),
+        tokens: options.shard_tokens,
+        masked: options.encoding.is_masked(),
+    };
+    let writer = |split, state| SplitWriter::resume(staging.folder(), split, shards, state);
+    let mut pass = Pass {
+        out: staging.out(),
+        corpus,
+        tokenizer,
+        encoding: &options.encoding,
+        unknown: tokenizer.unknown_token(),
+        assigner,
+        done: Done {
+            pieces: note.tally.pieces,
+            bytes: note.tally.bytes,
+        },
+        pending: None,
+        left_out: LeftOut::default(),
+        output: Output {
+            train: writer(Split::Train, note.train)?,
+            val: writer(Split::Val, note.val)?,
+            tally: note.tally,
+            journal: Journal::new(staging.notes(), options.journal_bytes),
+            progress,
+        },
+    };
+    let bytes = corpus.bytes();
+    let phase = Phase::Tokenize;
+    progress(Progress::Start { phase, bytes });
+    let reading = Reading {
+        inputs: corpus.inputs.iter().enumerate().collect(),
+        options: &options.input,
+        tokenizer: options.encoding.can_be_cut().then_some(tokenizer),
+        wave_bytes: wave_bytes(options.journal_bytes),
+    };
+    for_each_wave(&reading, |wave| pass.take(wave))?;
+    pass.finish()
+}
+
+/// What an earlier process has done, and is now read without being tokenized.
+struct Done {
+    pieces: u64,
+    bytes: u64,
+}
+
+struct Pass<'a> {
+    out: &'a Path,
+    corpus: &'a Corpus,
+    tokenizer: &'a Tokenizer,
+    encoding: &'a Encoding,
+    unknown: Option<u32>,
+    assigner: Assigner<'a>,
+    done: Done,
+    /// What is tokenized, but not written.
+    pending: Option<EncodedWave>,
+    left_out: LeftOut,
+    output: Output<'a>,
+}
+
+struct EncodedWave {
+    parts: Vec<EncodedPart>,
+    /// How many pieces it is of, and their bytes.
+    pieces: u64,
+    bytes: u64,
+    /// How many bytes of the inputs' files.
+    read: u64,
+}
+
+struct EncodedPart {
+    split: Split,
+    begins: bool,
+    bytes: u64,
+    unknown: u64,
+    encoded: Encoded,
+}
+
+impl Pass<'_> {
+    fn take(&mut self, wave: Wave) -> Result<(), DataError> {
+        let done = self.skip(&wave)?;
+        let parts = self.assigner.assign(&wave.pieces)?;
+        let parts = parts.into_iter().filter(|part| part.piece >= done);
+        let parts: Vec<Part> = match self.encoding.can_be_cut() {
+            true => parts.flat_map(|part| cut(part, self.tokenizer)).collect(),
+            false => parts.collect(),
+        };
+        let pending = self.pending.take();
+        let encode = |part: &Part| encode(part, self.encoding, self.tokenizer, self.unknown);
+        let (written, encoded) = rayon::join(
+            || pending.map_or(Ok(()), |wave| self.output.write(&wave)),
+            || parts.par_iter().map(encode).collect::<Vec<_>>(),
+        );
+        written?;
+        // Looked at in their order, so that the first bad document is told of, not the first one found.
+        let encoded = parts.iter().zip(encoded).map(|(part, encoded)| {
+            encoded.map_err(|source| DataError::Tokenize {
+                path: self.corpus.inputs[wave.pieces[part.piece].input]
+                    .name
+                    .clone(),
+                source,
+            })
+        });
+        let encoded = encoded.collect::<Result<Vec<_>, _>>()?;
+        let new = &wave.pieces[done..];
+        self.pending = Some(EncodedWave {
+            parts: encoded,
+            pieces: new.len() as u64,
+            bytes: new
+                .iter()
+                .map(|located| located.piece.text.len() as u64)
+                .sum(),
+            read: wave.read,
+        });
+        self.left_out.add(&wave.left_out);
+        Ok(())
+    }
+
+    /// How many pieces of the wave an earlier process has done.
+    fn skip(&mut self, wave: &Wave) -> Result<usize, DataError> {
+        let pieces = usize::try_from(self.done.pieces).unwrap_or(usize::MAX);
+        let pieces = pieces.min(wave.pieces.len());
+        let done = &wave.pieces[..pieces];
+        let bytes: u64 = done
+            .iter()
+            .map(|located| located.piece.text.len() as u64)
+            .sum();
+        self.done.pieces -= pieces as u64;
+        self.done.bytes = self.done.bytes.saturating_sub(bytes);
+        match self.done {
+            Done {
+                pieces: 0,
+                bytes: 1..,
+            } => Err(self.other_documents()),
+            _ => Ok(pieces),
+        }
+    }
+
+    fn other_documents(&self) -> DataError {
+        DataError::CannotContinue {
+            path: self.out.to_owned(),
+            reason: "the inputs do not give the documents that have been done".to_owned(),
+        }
+    }
+
+    fn finish(mut self) -> Result<Tokenized, DataError> {
+        self.assigner.finish()?;
+        if self.done.pieces > 0 {
+            return Err(self.other_documents());
+        }
+        if let Some(wave) = self.pending.take() {
+            self.output.write(&wave)?;
+        }
+        let mut tally = self.output.tally;
+        tally.end_document();
+        Ok(Tokenized {
+            splits: Splits {
+                train: self.output.train.finish()?,
+                val: self.output.val.finish()?,
+            },
+            tally,
+            counts: self.assigner.counts(),
+            left_out: self.left_out,
+        })
+    }
+}
+
+/// A long text in parts that can be tokenized apart, so that no thread has more to do than others.
+fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
+    let mut parts = Vec::new();
+    let mut rest = part.text;
+    let mut begins = part.begins;
+    while rest.len() > 2 * PART_BYTES {
+        let window = &rest[..rest.floor_char_boundary(PART_BYTES)];
+        let Some(at) = tokenizer.last_cut(window) else {
+            break;
+        };
+        let (text, after) = rest.split_at(at);
+        parts.push(Part {
+            text,
+            begins,
+            ..part
+        });
+        (rest, begins) = (after, false);
+    }
+    parts.push(Part {
+        text: rest,
+        begins,
+        ..part
+    });
+    parts
+}
+
+fn encode(
+    part: &Part,
+    encoding: &Encoding,
+    tokenizer: &Tokenizer,
+    unknown: Option<u32>,
+) -> Result<EncodedPart, TokenizerError> {
+    let encoded = encoding.encode(tokenizer, part.text, part.begins)?;
+    let unknown = unknown.map_or(0, |unknown| {
+        encoded.ids.iter().filter(|&&id| id == unknown).count() as u64
+    });
+    Ok(EncodedPart {
+        split: part.split,
+        begins: part.begins,
+        bytes: part.text.len() as u64,
+        unknown,
+        encoded,
+    })
+}
+
+/// Where tokens go.
+struct Output<'a> {
+    train: SplitWriter<'a>,
+    val: SplitWriter<'a>,
+    tally: Tally,
+    journal: Journal<'a>,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl Output<'_> {
+    fn write(&mut self, wave: &EncodedWave) -> Result<(), DataError> {
+        for part in &wave.parts {
+            let Encoded { ids, learnt } = &part.encoded;
+            let writer = match part.split {
+                Split::Train => &mut self.train,
+                Split::Val => &mut self.val,
+            };
+            writer.write(ids, learnt.as_deref(), part.bytes, part.begins)?;
+            self.tally.add(ids.len() as u64, part.unknown, part.begins);
+        }
+        self.tally.pieces += wave.pieces;
+        self.tally.bytes += wave.bytes;
+        (self.progress)(Progress::Advance { bytes: wave.read });
+        if self.journal.is_due(wave.bytes) {
+            let note = Note {
+                tally: self.tally,
+                train: self.train.state()?,
+                val: self.val.state()?,
+            };
+            self.journal.write(&note)?;
+        }
+        Ok(())
+    }
+}

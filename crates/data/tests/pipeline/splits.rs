@@ -1,0 +1,219 @@
+//! Which documents are for validation, which are left out, and what is warned of.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use crate::common::{Place, options, run, tokens};
+use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
+use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
+
+const END: u32 = 256;
+
+/// The documents of a split of a byte dataset.
+fn documents(place: &Place, split: Split) -> Vec<String> {
+    let dataset = Dataset::open(&place.out()).unwrap();
+    let ids = tokens(&dataset, split);
+    let documents = ids.split(|&id| id == END).skip(1);
+    let text = |ids: &[u32]| ids.iter().map(|&id| id as u8).collect();
+    documents
+        .map(|ids| String::from_utf8(text(ids)).unwrap())
+        .collect()
+}
+
+/// Files of these texts, in their order.
+fn files(place: &Place, texts: &[&str]) -> Vec<PathBuf> {
+    let write = |(at, text): (usize, &&str)| place.file(&format!("{at:03}"), text);
+    texts.iter().enumerate().map(write).collect()
+}
+
+fn prepared(place: &Place, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
+    prepare(inputs, &place.out(), options, &|_| {}).unwrap()
+}
+
+/// Whether a document is for validation, by the definition: the first 64 bits of its BLAKE3 below the fraction.
+fn by_hash(text: &str, val_fraction: f64) -> bool {
+    let hex = blake3::hash(text.as_bytes()).to_hex();
+    let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
+    (bits as f64) < val_fraction * 18_446_744_073_709_551_616.0
+}
+
+#[test]
+fn the_hash_of_a_known_text_is_blake3s() {
+    // The published test vector of BLAKE3 for no input begins af1349b9f5f9a1a6: 0.6838.
+    assert!(by_hash("", 0.684) && !by_hash("", 0.683));
+}
+
+#[test]
+fn a_document_stays_in_its_split_when_the_corpus_grows() {
+    let texts: Vec<String> = (0..200).map(|i| format!("document {i}")).collect();
+    let all: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let options = PrepareOptions {
+        split: Some(SplitRule::Hash),
+        ..options(Byte, 0.2)
+    };
+    for texts in [&all[50..150], &all] {
+        let place = Place::new();
+        run(&files(&place, texts), &place.out(), &options).unwrap();
+        let expected = |val| -> Vec<&str> {
+            let texts = texts.iter().copied();
+            texts.filter(|text| by_hash(text, 0.2) == val).collect()
+        };
+        assert_eq!(documents(&place, Split::Val), expected(true));
+        assert_eq!(documents(&place, Split::Train), expected(false));
+    }
+}
+
+#[test]
+fn a_split_by_file_takes_the_named_files() {
+    let place = Place::new();
+    let train = files(&place, &["first", "second"]);
+    let val = place.file("val.txt", "third");
+    let options = PrepareOptions {
+        val: vec![val],
+        ..options(Byte, 0.1)
+    };
+    run(&train, &place.out(), &options).unwrap();
+    assert_eq!(documents(&place, Split::Train), ["first", "second"]);
+    assert_eq!(documents(&place, Split::Val), ["third"]);
+}
+
+#[test]
+fn splits_that_contradict_themselves_are_refused() {
+    let place = Place::new();
+    let inputs = files(&place, &["text"]);
+    let refused = |split, val: &[PathBuf]| {
+        let options = PrepareOptions {
+            split: Some(split),
+            val: val.to_vec(),
+            ..options(Byte, 0.1)
+        };
+        run(&inputs, &place.out(), &options)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(SplitRule::File, &[]).contains("needs the inputs"));
+    assert!(refused(SplitRule::Hash, &inputs).contains("the split is not by file"));
+    assert_eq!(
+        "random".parse::<SplitRule>().unwrap_err().to_string(),
+        "unknown split `random`: choose position, hash or file"
+    );
+}
+
+#[test]
+fn where_all_are_for_validation_nothing_is_left_to_train_on() {
+    let place = Place::new();
+    let text = "document 7";
+    let options = PrepareOptions {
+        split: Some(SplitRule::Hash),
+        ..options(Byte, 0.999_999)
+    };
+    assert!(by_hash(text, 0.999_999));
+    let error = run(&files(&place, &[text]), &place.out(), &options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the train split would be empty: each of the 1 documents is for validation"
+    );
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn later_duplicates_are_left_out_before_the_border_is_counted() {
+    let place = Place::new();
+    let inputs = files(&place, &["abcd", "abcd", "efgh", "abcd", "ij"]);
+    let options = PrepareOptions {
+        dedup: true,
+        ..options(Byte, 0.3)
+    };
+    let prepared = prepared(&place, &inputs, &options);
+    // Of 10 characters that are left, 7 are for training.
+    assert_eq!(documents(&place, Split::Train), ["abcd", "efg"]);
+    assert_eq!(documents(&place, Split::Val), ["h", "ij"]);
+    assert_eq!(prepared.duplicates, 2);
+    assert!(
+        !prepared
+            .warnings
+            .iter()
+            .any(|warning| matches!(warning, Warning::Duplicates { .. } | Warning::Leaked { .. }))
+    );
+}
+
+#[test]
+fn a_duplicate_in_the_validation_files_is_left_out_there() {
+    let place = Place::new();
+    let train = files(&place, &["abcd", "efgh"]);
+    let options = PrepareOptions {
+        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        dedup: true,
+        ..options(Byte, 0.1)
+    };
+    run(&train, &place.out(), &options).unwrap();
+    assert_eq!(documents(&place, Split::Val), ["ijkl"]);
+}
+
+#[test]
+fn duplicates_and_leaks_are_warned_of() {
+    let place = Place::new();
+    let train = files(&place, &["abcd", "efgh", "abcd"]);
+    let options = PrepareOptions {
+        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        ..options(Byte, 0.1)
+    };
+    let warnings = prepared(&place, &train, &options).warnings;
+    assert_eq!(
+        warnings,
+        [
+            Warning::ShortVal { tokens: 10 },
+            Warning::Duplicates {
+                duplicates: 2,
+                compared: 5
+            },
+            Warning::Leaked { leaked: 1 },
+        ]
+    );
+}
+
+#[test]
+fn short_documents_are_warned_of() {
+    let place = Place::new();
+    let mut texts = vec!["one two three four five six seven eight nine ten"; 4];
+    texts.extend(["a word"; 6]);
+    let options = PrepareOptions {
+        dedup: false,
+        ..options(Gpt2, 0.0)
+    };
+    let warnings = prepared(&place, &files(&place, &texts), &options).warnings;
+    assert!(warnings.contains(&Warning::ShortDocuments {
+        short: 6,
+        documents: 10
+    }));
+    let shown = warnings[0].to_string();
+    assert!(
+        shown.starts_with("6 of 10 documents have fewer than 8 tokens"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_rules_make_the_same_bytes_whatever_the_threads() {
+    let place = Place::new();
+    let text = |i: usize| format!("Text {} says: {}\n", i % 40, "lorem ipsum ".repeat(i % 40));
+    let texts: Vec<String> = (0..300).map(text).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let inputs = files(&place, &texts);
+    for (split, dedup) in [(SplitRule::Position, true), (SplitRule::Hash, false)] {
+        let made = [1, 3].map(|threads| {
+            let options = PrepareOptions {
+                split: Some(split),
+                dedup,
+                threads: NonZero::new(threads),
+                shard_tokens: 9000,
+                journal_bytes: 2000,
+                ..options(Byte, 0.2)
+            };
+            let out = place.path(&format!("{split}-{threads}"));
+            run(&inputs, &out, &options).unwrap()
+        });
+        // The shards' hashes among the rest.
+        assert_eq!(made[0], made[1], "{split}");
+    }
+}

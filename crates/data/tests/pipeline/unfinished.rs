@@ -1,0 +1,318 @@
+//! Datasets whose making was broken off at any moment, and gone on with: the same bytes as at once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::common::{Place, options};
+use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
+use emberlm_tokenizer::TokenizerKind;
+
+/// What the process that is killed is to do.
+const PLACE: &str = "EMBERLM_TEST_PLACE";
+const CASE: &str = "EMBERLM_TEST_CASE";
+const THREADS: &str = "EMBERLM_TEST_THREADS";
+/// After so many steps it aborts: the same moment on every machine.
+const STEPS: &str = "EMBERLM_TEST_STEPS";
+
+/// The options of a case, and its inputs.
+fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
+    let base = PrepareOptions {
+        shard_tokens: 60_000,
+        // A note after every wave, which are as small.
+        journal_bytes: 24_000,
+        resume: true,
+        ..options(TokenizerKind::Byte, 0.2)
+    };
+    let (inputs, val) = (vec![folder.join("in")], vec![folder.join("val")]);
+    let options = match name {
+        "position" => base,
+        "char" => PrepareOptions {
+            tokenizer: TokenizerKind::Char.into(),
+            ..base
+        },
+        "hash-dedup" => PrepareOptions {
+            split: Some(SplitRule::Hash),
+            dedup: true,
+            ..base
+        },
+        "position-dedup" => PrepareOptions {
+            dedup: true,
+            ..base
+        },
+        _ => PrepareOptions { val, ..base },
+    };
+    (inputs, options)
+}
+
+/// Some hundred small documents, a seventh of them twice, and two of several blocks.
+fn corpus() -> Place {
+    let place = Place::new();
+    let text = |i: usize| format!("Document {i}, größer als eins.\n").repeat(20 + i * 37 % 90);
+    for i in 0..300 {
+        let same = if i % 7 == 3 { i / 2 } else { i };
+        place.file(&format!("{i:03}.txt"), text(same));
+    }
+    for (name, i) in [("100-long.txt", 1), ("zz-long.txt", 2)] {
+        place.file(name, text(i).repeat(350));
+    }
+    fs::create_dir(place.path("val")).unwrap();
+    for i in 0..50 {
+        fs::write(place.path(&format!("val/{i}.txt")), text(i * 3)).unwrap();
+    }
+    place
+}
+
+/// Does nothing but in the processes that the tests below start.
+#[test]
+fn the_process_that_is_killed() {
+    let Some(folder) = std::env::var_os(PLACE).map(PathBuf::from) else {
+        return;
+    };
+    let number = |name| std::env::var(name).unwrap().parse::<usize>().unwrap();
+    let (inputs, mut options) = case(&std::env::var(CASE).unwrap(), &folder);
+    options.threads = NonZero::new(number(THREADS));
+    let left = AtomicUsize::new(number(STEPS));
+    let abort = |_| {
+        if left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            std::process::abort();
+        }
+    };
+    prepare(&inputs, &folder.join("out"), &options, &abort).unwrap();
+}
+
+fn start(place: &Place, case: &str, threads: usize, steps: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "unfinished::the_process_that_is_killed"])
+        .env(PLACE, place.path(""))
+        .env(CASE, case)
+        .env(THREADS, threads.to_string())
+        .env(STEPS, steps.to_string());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+fn read_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read(entry.path()).unwrap())
+    };
+    entries.map(read).collect()
+}
+
+/// What the case gives when it is left alone.
+fn alone(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let (inputs, options) = case(name, &place.path(""));
+    let out = place.path("alone");
+    prepare(&inputs, &out, &options, &|_| {}).unwrap();
+    let files = read_files(&out);
+    assert!(files.len() > 20, "{:?}", files.keys());
+    fs::remove_dir_all(out).unwrap();
+    files
+}
+
+fn check(place: &Place, expected: &BTreeMap<String, Vec<u8>>) {
+    let found = read_files(&place.out());
+    assert_eq!(
+        found.keys().collect::<Vec<_>>(),
+        expected.keys().collect::<Vec<_>>()
+    );
+    for (name, bytes) in &found {
+        assert!(*bytes == expected[name], "{name} differs");
+    }
+    let mut left = place.left();
+    left.sort();
+    assert_eq!(left, ["out", "val"]);
+}
+
+/// When the first shard was written, if another has been begun.
+fn first_shard(place: &Place) -> Option<SystemTime> {
+    let data = place.path(".out.partial/data");
+    let noted = place.path(".out.partial/progress.json").exists();
+    let full = noted && data.join("train_00002.bin").exists();
+    full.then(|| modified(&data.join("train_00000.bin")))
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
+    for name in ["position", "hash-dedup", "position-dedup", "file", "char"] {
+        let place = corpus();
+        let expected = alone(&place, name);
+        let (mut kills, mut first) = (0, None);
+        loop {
+            let mut child = start(&place, name, 1 + kills % 2, 10 + 7 * kills);
+            if child.wait().unwrap().success() {
+                break;
+            }
+            kills += 1;
+            first = first.or_else(|| first_shard(&place));
+            assert!(kills < 100, "{name} does not come to its end");
+        }
+        assert!(kills >= 3, "{name}: {kills} kills");
+        check(&place, &expected);
+        // It was gone on with, not begun anew.
+        let shard = place.out().join("train_00000.bin");
+        assert_eq!(first, Some(modified(&shard)), "{name}");
+    }
+}
+
+#[test]
+fn after_kills_at_any_moment_the_bytes_are_the_same() {
+    let place = corpus();
+    let expected = alone(&place, "hash-dedup");
+    for step in [3, 11, 29] {
+        let mut delay = Duration::from_millis(step);
+        loop {
+            let mut child = start(&place, "hash-dedup", 2, usize::MAX);
+            let started = Instant::now();
+            while started.elapsed() < delay && child.try_wait().unwrap().is_none() {
+                thread::sleep(Duration::from_micros(300));
+            }
+            // SIGKILL, where there is such a thing.
+            let _ = child.kill();
+            if child.wait().unwrap().success() {
+                break;
+            }
+            delay += Duration::from_millis(step);
+        }
+        check(&place, &expected);
+        fs::remove_dir_all(place.out()).unwrap();
+    }
+}
+
+/// A corpus with an unfinished dataset.
+fn unfinished() -> (Place, Vec<PathBuf>, PrepareOptions) {
+    let place = corpus();
+    let status = start(&place, "position", 1, 20).wait().unwrap();
+    assert!(!status.success());
+    assert!(place.path(".out.partial/progress.json").exists());
+    let (inputs, options) = case("position", &place.path(""));
+    (place, inputs, options)
+}
+
+#[test]
+fn what_is_different_is_named_as_it_was_and_as_it_is() {
+    let (place, inputs, options) = unfinished();
+    let refused = |inputs: &[PathBuf], options: &PrepareOptions| {
+        let error = prepare(inputs, &place.out(), options, &|_| {}).unwrap_err();
+        assert!(matches!(error, DataError::CannotContinue { .. }), "{error}");
+        error.to_string()
+    };
+    let mut other = options.clone();
+    other.shard_tokens = 7;
+    assert!(
+        refused(&inputs, &other).ends_with("out: `shard_tokens` was 60000 and is 7"),
+        "{}",
+        refused(&inputs, &other)
+    );
+    let mut other = options.clone();
+    other.tokenizer = TokenizerKind::Char.into();
+    let message = refused(&inputs, &other);
+    assert!(message.contains("`tokenizer` was byte "), "{message}");
+    assert!(message.ends_with(" and is char"), "{message}");
+    let mut other = options.clone();
+    other.dedup = true;
+    assert!(refused(&inputs, &other).ends_with("`dedup` was false and is true"));
+    let one = [place.path("in/000.txt")];
+    assert!(refused(&one, &options).ends_with("there were 302 inputs and are 1"));
+    let changed = place.file("150.txt", "changed");
+    let message = refused(&inputs, &options);
+    let expected = format!("{} had ", changed.display());
+    assert!(message.contains(&expected), "{message}");
+    assert!(
+        message.contains(", and has 7 bytes written to at "),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
+    let (place, inputs, options) = unfinished();
+    let mut again = PrepareOptions {
+        resume: false,
+        ..options
+    };
+    let error = prepare(&inputs, &place.out(), &again, &|_| {}).unwrap_err();
+    assert!(
+        matches!(error, DataError::UnfinishedExists { .. }),
+        "{error}"
+    );
+    assert!(place.path(".out.partial/progress.json").exists());
+    // Begun anew it may be another dataset.
+    again.force = true;
+    again.shard_tokens = 90_000;
+    prepare(&inputs, &place.out(), &again, &|_| {}).unwrap();
+    let mut left = place.left();
+    left.sort();
+    assert_eq!(left, ["out", "val"]);
+}
+
+#[test]
+fn an_error_on_the_way_keeps_what_is_done_and_says_so() {
+    let place = corpus();
+    let (inputs, options) = case("position", &place.path(""));
+    let change = |progress| {
+        if matches!(progress, Progress::Start { phase, .. } if phase == emberlm_data::Phase::Tokenize)
+        {
+            place.file("zz-long.txt", "shorter");
+        }
+    };
+    let error = prepare(&inputs, &place.out(), &options, &change).unwrap_err();
+    assert!(matches!(error, DataError::Kept { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("zz-long.txt changed while it was being read")
+    );
+    assert!(place.path(".out.partial/progress.json").exists());
+}
+
+#[test]
+fn two_processes_do_not_write_one_dataset() {
+    let place = corpus();
+    let (inputs, options) = case("position", &place.path(""));
+    let second = |progress| {
+        if matches!(progress, Progress::Start { .. }) {
+            let error = prepare(&inputs, &place.out(), &options, &|_| {}).unwrap_err();
+            assert!(matches!(error, DataError::OutputBusy { .. }), "{error}");
+        }
+    };
+    prepare(&inputs, &place.out(), &options, &second).unwrap();
+}
+
+#[test]
+fn a_kill_within_the_exchange_loses_neither_dataset() {
+    let place = corpus();
+    let (inputs, options) = case("position", &place.path(""));
+    prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
+    let expected = read_files(&place.out());
+
+    // Killed after the new one was put in its place: there is nothing left to do but to clear up.
+    fs::create_dir(place.path(".out.partial")).unwrap();
+    fs::write(place.path(".out.partial/progress.json"), "{}").unwrap();
+    let again = prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
+    assert_eq!(again.manifest.command, options.command);
+    check(&place, &expected);
+
+    // Killed after the old one had made room: it comes back, and is not replaced without a word.
+    fs::create_dir_all(place.path(".out.partial/data")).unwrap();
+    fs::rename(place.out(), place.path(".out.partial/replaced")).unwrap();
+    let once = PrepareOptions {
+        resume: false,
+        ..options
+    };
+    let error = prepare(&inputs, &place.out(), &once, &|_| {}).unwrap_err();
+    assert!(matches!(error, DataError::OutputExists { .. }), "{error}");
+    check(&place, &expected);
+}
