@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use emberlm_data::ExportFormat;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -21,6 +22,16 @@ pub fn element_parser() -> impl TypedValueParser<Value = Element> {
     };
     PossibleValuesParser::new(Element::ALL.map(Element::name))
         .try_map(move |name| named(name).ok_or("unknown type"))
+}
+
+/// A format of exported datasets by name.
+pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
+    let named = |name: String| {
+        let mut all = ExportFormat::ALL.into_iter();
+        all.find(|format| format.name() == name)
+    };
+    PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::name))
+        .try_map(move |name| named(name).ok_or("unknown format"))
 }
 
 /// A part that leaves something.

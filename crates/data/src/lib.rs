@@ -15,6 +15,17 @@
 //!
 //! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `split` ([`Split`]).
 //!
+//! Whole datasets, each token once, in bounded memory:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `survey` | a pass over a shard: its hash, documents, bytes of text, ids that should not be |
+//! | `stream` | a pass over a split, for whoever wants the tokens themselves |
+//! | `adopt` | [`Adoption`]: other programs' token files as a dataset |
+//! | `export` | [`export()`]: a dataset as other programs' token files |
+//! | `verify` | [`verify()`]: whether a dataset is what its manifest says |
+//! | `inspect` | [`inspect()`]: what a dataset looks like |
+//!
 //! Reading:
 //!
 //! | file | what it holds |
@@ -26,11 +37,14 @@
 //!
 //! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
 
+mod adopt;
 mod batch;
 mod corpus;
 mod dataset;
 mod error;
+mod export;
 mod inputs;
+mod inspect;
 mod loader;
 mod manifest;
 mod order;
@@ -39,15 +53,23 @@ mod scan;
 mod shard;
 mod split;
 mod staging;
+mod stream;
+mod survey;
 pub mod tales;
 mod text_blocks;
+mod verify;
 mod writer;
 
+pub use adopt::{AdoptOptions, Adopted, Adoption};
 pub use batch::Batch;
 pub use corpus::{Document, expand};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
+pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use inputs::{Format, Input, InputOptions, OnError};
+pub use inspect::{
+    Bin, Documents, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
+};
 pub use loader::{EvalBatches, TrainBatches, eval_batches};
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use order::WindowOrder;
@@ -55,6 +77,7 @@ pub use prepare::{Phase, PrepareOptions, Progress, prepare};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+pub use verify::{FileCheck, Verification, verify};
 
 /// What a dataset's ids are read with: part of its interface.
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::corpus::expand;
 use crate::scan::{Scan, Scanned, scan};
-use crate::shard::MAX_SHARD_TOKENS;
+use crate::shard::check_shard_tokens;
 use crate::staging::Staging;
 use crate::text_blocks::{BLOCK_BYTES, TextBlocks};
 use crate::writer::SplitWriter;
@@ -143,14 +143,7 @@ fn check_options(options: &PrepareOptions) -> Result<(), DataError> {
             rule: "it must be at least 0 and below 1",
         });
     }
-    if !(1..=MAX_SHARD_TOKENS).contains(&options.shard_tokens) {
-        return Err(DataError::Value {
-            field: "shard_tokens",
-            value: options.shard_tokens.to_string(),
-            rule: "it must be between 1 and 2147483647",
-        });
-    }
-    Ok(())
+    check_shard_tokens(options.shard_tokens)
 }
 
 /// How many characters are for training, as nanoGPT counts them.

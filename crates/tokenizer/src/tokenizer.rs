@@ -100,6 +100,14 @@ impl Tokenizer {
         }
     }
 
+    /// The id that stands for text that the vocabulary lacks: only a file's may have one.
+    pub fn unknown(&self) -> Option<u32> {
+        match &self.inner.vocab {
+            Vocab::File(file) => file.unknown(),
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => None,
+        }
+    }
+
     /// The ids of `text`. Special tokens are never read from text: `<|endoftext|>` in it is thirteen plain characters.
     ///
     /// # Errors

@@ -24,11 +24,11 @@ pub fn run(args: PrepareArgs) -> Result<(), CliError> {
         show(&bar, progress)
     });
     bar.finish_and_clear();
-    print(&summary(&args.out, &manifest?))
+    print(&summary("Prepared", &args.out, &manifest?))
 }
 
 /// The command as it was given.
-fn command() -> String {
+pub(super) fn command() -> String {
     let given = std::env::args_os().skip(1);
     let words = given.map(|word| shell_word(&word.to_string_lossy()));
     ["emberlm".to_owned()]
@@ -61,7 +61,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
     }
 }
 
-fn summary(out: &Path, manifest: &Manifest) -> String {
+/// What has been `done`, and what the dataset `out` consists of.
+pub(super) fn summary(done: &str, out: &Path, manifest: &Manifest) -> String {
     let tokenizer = &manifest.tokenizer;
     let ids = HumanCount(tokenizer.vocab_size as u64);
     let name = match tokenizer.kind {
@@ -85,11 +86,18 @@ fn summary(out: &Path, manifest: &Manifest) -> String {
             .sum()
     };
     let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
+    // A dataset from elsewhere may not know its text.
+    let density = match bytes {
+        0 => String::new(),
+        _ => format!(
+            "  {:.2} bytes per token\n",
+            bytes as f64 / tokens.max(1) as f64
+        ),
+    };
     format!(
-        "Prepared {} with {name} ({ids} ids)\n{}  {:.2} bytes per token\nNext: {}\n",
+        "{done} {} with {name} ({ids} ids)\n{}{density}Next: {}\n",
         out.display(),
         table.render(),
-        bytes as f64 / tokens.max(1) as f64,
         next_command(out, tokenizer.kind),
     )
 }

@@ -1,0 +1,98 @@
+//! Every way to cut a small file short, and every change of a byte that matters.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::{Mask, Shard, ShardLayout};
+
+use super::place::fixture;
+
+/// A file `name` of these bytes.
+fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn refused(path: &Path, layout: ShardLayout) -> String {
+    let message = Shard::open_as(path, layout).err().unwrap().to_string();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    message
+}
+
+fn good() -> Vec<u8> {
+    let shard = fs::read(fixture("llmc/tiny_val_000000.bin")).unwrap();
+    assert_eq!(shard.len(), 1024 + 2 * 45);
+    shard
+}
+
+#[test]
+fn a_shard_cut_anywhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = good();
+    for len in 0..good.len() {
+        let path = file(&folder, "shard.bin", &good[..len]);
+        let message = refused(&path, ShardLayout::LlmC);
+        let told = message.contains(&format!(" {len} bytes")) || len == 0;
+        assert!(told, "{message}");
+    }
+}
+
+#[test]
+fn a_shard_with_any_other_beginning_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = good();
+    // Magic, version and count; the rest of the header means nothing to llm.c either.
+    for at in 0..1024 {
+        for change in [1u8, 0x80, 0xFF] {
+            let mut bytes = good.clone();
+            bytes[at] ^= change;
+            let path = file(&folder, "shard.bin", &bytes);
+            if at < 12 {
+                refused(&path, ShardLayout::LlmC);
+            } else {
+                assert_eq!(Shard::open(&path).unwrap().len(), 45);
+            }
+        }
+    }
+}
+
+#[test]
+fn half_a_token_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for len in 0..9 {
+        let path = file(&folder, "train.bin", &[7; 9][..len]);
+        if len % 2 == 1 {
+            let message = refused(&path, ShardLayout::Headerless);
+            assert!(message.ends_with(&format!("{len} bytes are no 16-bit tokens")));
+        } else if len > 0 {
+            let shard = Shard::open_as(&path, ShardLayout::Headerless).unwrap();
+            assert_eq!(shard.len(), len as u64 / 2);
+        }
+    }
+}
+
+#[test]
+fn a_mask_of_another_length_or_with_another_byte_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for len in 0..8 {
+        let path = file(&folder, "train.mask", &[1; 8][..len]);
+        let message = Mask::open(&path, 5).err().map(|error| error.to_string());
+        assert_eq!(message.is_none(), len == 5, "{len}");
+        assert!(message.is_none_or(|text| text.contains("train.mask")));
+    }
+    for byte in 0..=255 {
+        let path = file(&folder, "train.mask", &[0, 1, byte]);
+        let mask = Mask::open(&path, 3).unwrap();
+        let mut learnt = Vec::new();
+        let read = mask.read_into(0, 3, &mut learnt);
+        match byte {
+            0 | 1 => assert_eq!(learnt, [false, true, byte == 1]),
+            _ => {
+                let message = read.unwrap_err().to_string();
+                assert!(message.ends_with(&format!("byte {byte} at 2: only 0 and 1 are allowed")));
+                assert!(learnt.is_empty());
+            }
+        }
+    }
+}
