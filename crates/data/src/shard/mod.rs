@@ -189,4 +189,45 @@ mod tests {
         assert_eq!(TokenWidth::for_vocab(65_536), TokenWidth::U16);
         assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
     }
+
+    /// The beginning of a shard of 45 tokens, and the length of its file.
+    fn good(width: TokenWidth) -> ([u8; HEADER_BYTES as usize], u64) {
+        (header(width, 45), HEADER_BYTES + 45 * width.bytes())
+    }
+
+    #[test]
+    fn a_file_of_any_other_length_is_refused() {
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let (head, bytes) = good(width);
+            for len in 0..2 * bytes {
+                let head = &head[..head.len().min(len as usize)];
+                let placed = place(ShardLayout::LlmC, head, len);
+                assert_eq!(placed.is_ok(), len == bytes, "{len}");
+            }
+        }
+        for len in 0..9 {
+            let placed = place(ShardLayout::Headerless, &[], len);
+            assert_eq!(
+                placed.map(|p| p.tokens).ok(),
+                (len % 2 == 0).then_some(len / 2)
+            );
+        }
+    }
+
+    #[test]
+    fn any_other_magic_version_or_count_is_refused() {
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let (good, bytes) = good(width);
+            for at in 0..good.len() {
+                for byte in 0..=255 {
+                    let mut head = good;
+                    head[at] = byte;
+                    let placed = place(ShardLayout::LlmC, &head, bytes);
+                    // The rest of the header means nothing, to llm.c either.
+                    let same = at >= 12 || byte == good[at];
+                    assert_eq!(placed.is_ok(), same, "{byte} at {at}");
+                }
+            }
+        }
+    }
 }

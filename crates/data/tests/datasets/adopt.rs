@@ -1,7 +1,7 @@
 use std::fs;
 
 use emberlm_data::{AdoptOptions, DataError, Dataset, ShardLayout, Split};
-use emberlm_tokenizer::TokenizerKind::{self, Byte, Char, Gpt2};
+use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
 
 use super::place::{adopt, copy, expected, fixture, ids, names, options};
@@ -202,7 +202,7 @@ fn damaged_files_are_refused_by_name() {
     evaluation[..4].copy_from_slice(&20_240_522i32.to_le_bytes());
     assert!(message(&evaluation).contains("begins with 20240522, not with 20240520"));
     // Without its first number it is no longer known from a headerless file, but its ids give it away.
-    assert!(message(&good[1..]).contains("275 bytes are no 16-bit tokens"));
+    assert!(message(&good[1..]).contains("1299 bytes are no 16-bit tokens"));
     assert!(message(&good[2..]).contains("is not one of the 257 ids of byte"));
 }
 
@@ -228,6 +228,6 @@ fn an_existing_manifest_is_replaced_by_force_alone() {
 
 #[test]
 fn a_folder_that_is_not_there_is_an_error_with_its_path() {
-    let error = adopt("no/such".as_ref(), &options(TokenizerKind::Byte)).unwrap_err();
+    let error = adopt("no/such".as_ref(), &options(Byte)).unwrap_err();
     assert!(error.to_string().starts_with("cannot read no/such: "));
 }

@@ -1,4 +1,5 @@
-//! Every way to cut a small file short, and every change of a byte that matters.
+//! Files that are cut short or changed; every length and every byte of a header are tried beside the check itself, in
+//! `shard/mod.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,10 @@ fn good() -> Vec<u8> {
 }
 
 #[test]
-fn a_shard_cut_anywhere_is_refused() {
+fn a_shard_that_is_cut_short_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let good = good();
-    for len in 0..good.len() {
+    for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
         let path = file(&folder, "shard.bin", &good[..len]);
         let message = refused(&path, ShardLayout::LlmC);
         let told = message.contains(&format!(" {len} bytes")) || len == 0;
@@ -39,21 +40,12 @@ fn a_shard_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_shard_with_any_other_beginning_is_refused() {
+fn a_shard_with_another_beginning_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let good = good();
-    // Magic, version and count; the rest of the header means nothing to llm.c either.
-    for at in 0..1024 {
-        for change in [1u8, 0x80, 0xFF] {
-            let mut bytes = good.clone();
-            bytes[at] ^= change;
-            let path = file(&folder, "shard.bin", &bytes);
-            if at < 12 {
-                refused(&path, ShardLayout::LlmC);
-            } else {
-                assert_eq!(Shard::open(&path).unwrap().len(), 45);
-            }
-        }
+    for at in 0..12 {
+        let mut bytes = good();
+        bytes[at] ^= 0x80;
+        refused(&file(&folder, "shard.bin", &bytes), ShardLayout::LlmC);
     }
 }
 
@@ -81,7 +73,7 @@ fn a_mask_of_another_length_or_with_another_byte_is_refused() {
         assert_eq!(message.is_none(), len == 5, "{len}");
         assert!(message.is_none_or(|text| text.contains("train.mask")));
     }
-    for byte in 0..=255 {
+    for byte in [0, 1, 2, 3, 48, 127, 128, 254, 255] {
         let path = file(&folder, "train.mask", &[0, 1, byte]);
         let mask = Mask::open(&path, 3).unwrap();
         let mut learnt = Vec::new();

@@ -6,6 +6,7 @@
 mod adopt;
 mod damage;
 mod export;
+mod fuzzed;
 mod inspect;
 mod place;
 mod verify;
