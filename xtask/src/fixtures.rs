@@ -21,7 +21,8 @@ const REQUIREMENTS: [&str; 2] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 6] = [
+const SCRIPTS: [Script; 7] = [
+    Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
@@ -37,7 +38,8 @@ const SCRIPTS: [Script; 6] = [
 ];
 
 /// Where the scripts write, and what lies there besides that no script wrote.
-const FIXTURES: [&str; 6] = [
+const FIXTURES: [&str; 7] = [
+    "crates/data/tests/fixtures/datasets",
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
     "crates/tokenizer/tests/fixtures",

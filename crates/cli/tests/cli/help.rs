@@ -7,6 +7,7 @@ fn every_command_is_listed() {
     let help = Sandbox::new().words("--help").ok();
     for command in [
         "prepare",
+        "data",
         "train",
         "sweep",
         "plot",
@@ -33,6 +34,16 @@ fn each_command_tells_its_options() {
             "prepare",
             "<FILE>... --out --tokenizer --val-fraction --shard-tokens --force",
         ),
+        (
+            "data adopt",
+            "<DIR> --tokenizer --alphabet --train --val --out --force",
+        ),
+        (
+            "data export",
+            "<DATASET> --format --out --name --shard-tokens --force",
+        ),
+        ("data inspect", "<DATASET> --excerpts --seed --json"),
+        ("data verify", "<DATASET> --json"),
         (
             "generate",
             "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
@@ -85,6 +96,10 @@ fn wrong_usage_exits_with_2() {
         "prepare a.txt --out d --tokenizer word",
         "prepare a.txt --out d --tokenizer byte --val-fraction 1",
         "prepare a.txt --out d --tokenizer byte --shard-tokens 0",
+        "data",
+        "data adopt d",
+        "data export d --out e --format parquet",
+        "data export d --out e --format llmc --shard-tokens 0",
         "generate m --prompt a --tokens 1",
         "generate m --tokens 1,x",
         "generate m --temperature -1",

@@ -1,5 +1,5 @@
 //! Whole datasets: adopted, exported, verified, inspected, damaged; with files that numpy and Python's struct wrote
-//! (`fixtures/make.py`).
+//! (`fixtures/datasets/make.py`).
 
 #![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
 

@@ -19,7 +19,7 @@ pub struct Expected {
 }
 
 pub fn fixture(name: &str) -> PathBuf {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
     fixtures.join(name)
 }
 
