@@ -183,7 +183,7 @@ pub enum DataError {
     #[error(
         "{}: token {id} at position {position} is not one of the {vocab_size} ids of {kind}{}",
         path.display(),
-        match count { 1 => String::new(), _ => format!(", nor are {} more", count - 1) }
+        match count { 1 => String::new(), 2 => ", nor is 1 more".to_owned(), _ => format!(", nor are {} more", count - 1) }
     )]
     OtherVocabulary {
         /// The file.

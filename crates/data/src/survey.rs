@@ -159,3 +159,47 @@ impl Sums {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ShardWriter, TokenWidth};
+
+    /// More tokens than are read at a time, which several threads share.
+    #[test]
+    fn blocks_and_threads_make_no_difference() {
+        const TOKENS: usize = 2_200_000;
+        let tokenizer = Tokenizer::char_from_alphabet("aé漢".chars()).unwrap();
+        let mut ids: Vec<u32> = (0..TOKENS as u32).map(|i| i % 3).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard.bin");
+        let survey = |ids: &[u32]| {
+            let mut writer = ShardWriter::create(&path, TokenWidth::U16).unwrap();
+            writer.write(ids).unwrap();
+            writer.finish().unwrap();
+            let mut previous = None;
+            let found = Vocabulary::of(&tokenizer)
+                .survey(&path, ShardLayout::LlmC, &mut previous, &|_| {})
+                .unwrap();
+            assert_eq!(previous, ids.last().copied());
+            assert_eq!(found.tokens, ids.len() as u64);
+            let file = std::fs::read(&path).unwrap();
+            assert_eq!(found.blake3, blake3::hash(&file).to_hex().to_string());
+            found
+        };
+        let found = survey(&ids);
+        // One, two and three bytes, and the first character once more.
+        assert_eq!(found.bytes, Some((TOKENS as u64 / 3) * 6 + 1));
+        assert_eq!((found.outside, found.largest), (None, Some(2)));
+        for at in [2_199_999, 2_100_000, 70_000] {
+            ids[at] = 3 + at as u32 % 7;
+        }
+        let found = survey(&ids);
+        let first = Outside {
+            count: 3,
+            position: 70_000,
+            id: 3,
+        };
+        assert_eq!((found.outside, found.bytes), (Some(first), None));
+    }
+}

@@ -1,5 +1,6 @@
 //! `emberlm prepare`: text files to a dataset.
 
+use std::fs;
 use std::path::Path;
 
 use emberlm_data::{Manifest, Phase, PrepareOptions, Progress, Split, SplitManifest, prepare};
@@ -116,7 +117,9 @@ fn next_command(out: &Path, kind: TokenizerKind) -> String {
             "--preset pocket --set model.vocab_size=0"
         }
     };
-    let name = out.file_name().unwrap_or(out.as_os_str());
+    // What `.` is called.
+    let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
+    let name = real.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);
     let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
     format!("emberlm train --data {data} {preset} --out {run}")

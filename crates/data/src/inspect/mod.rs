@@ -27,8 +27,8 @@ use crate::{DataError, Dataset, Split};
 /// How many of the most frequent tokens are told.
 const FREQUENT: usize = 20;
 
-/// How many tokens of a document are shown.
-const EXCERPT_TOKENS: u64 = 48;
+/// How many tokens of a document are shown at most.
+const EXCERPT_TOKENS: u64 = 200;
 
 /// What a dataset looks like.
 #[derive(Clone, Debug, PartialEq, Serialize)]

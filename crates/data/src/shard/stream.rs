@@ -47,11 +47,6 @@ impl ShardStream {
         self.placed.width
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// The next tokens; none at the end.
     pub(crate) fn next(&mut self) -> Result<&[u32], DataError> {
         self.ids.clear();

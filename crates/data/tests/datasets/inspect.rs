@@ -60,7 +60,7 @@ fn frequent_and_never_used_tokens() {
 #[test]
 fn excerpts_are_beginnings_chosen_by_the_seed() {
     let documents: Vec<String> = (0..20)
-        .map(|i| format!("document {i}. {}", "x".repeat(i * 4)))
+        .map(|i| format!("document {i}. {}", "x".repeat(i * 20)))
         .collect();
     let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
     let (_source, dataset) = prepared(&documents, Byte, 0.0);

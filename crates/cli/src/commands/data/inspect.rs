@@ -157,18 +157,22 @@ fn frequent(split: &SplitInspection) -> String {
 
 fn excerpt(shown: &Excerpt) -> String {
     let (number, tokens) = (HumanCount(shown.document), HumanCount(shown.tokens));
-    let mut text = format!("  {}, document {number} of {tokens} tokens\n", shown.split);
+    let mut text = format!("  {}, document {number} of {tokens} tokens", shown.split);
     // In quotes, what cannot be seen escaped: a terminal obeys some of it.
-    let escaped = format!("{:?}{}", shown.text, if shown.whole { "" } else { "…" });
+    let escaped = format!("{:?}", shown.text);
     let mut rest = escaped.as_str();
     for _ in 0..EXCERPT_LINES {
-        let line = fitting(rest, COLUMNS - 4);
+        // Room for the mark at the end.
+        let line = fitting(rest, COLUMNS - 5);
         if !line.is_empty() {
-            text += &format!("    {line}\n");
+            text += &format!("\n    {line}");
         }
         rest = &rest[line.len()..];
     }
-    text
+    if !shown.whole || !rest.is_empty() {
+        text.push('…');
+    }
+    text + "\n"
 }
 
 /// As much of the beginning of `text` as has room.
