@@ -186,10 +186,10 @@ fn a_page_of_a_dataset() {
         .words("prepare texts --out d --tokenizer byte --val-fraction 0.13")
         .ok();
     let page = sandbox.words("data inspect d --excerpts 3").ok();
-    // From Hangul on a character may take two columns.
+    // The Chinese characters take two columns.
     let columns = |line: &str| {
         line.chars()
-            .map(|c| if c < '\u{1100}' { 1 } else { 2 })
+            .map(|c| if c < '\u{3000}' { 1 } else { 2 })
             .sum::<usize>()
     };
     assert!(page.lines().all(|line| columns(line) <= 80), "{page}");
