@@ -22,7 +22,8 @@ const REQUIREMENTS: [&str; 3] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 8] = [
+const SCRIPTS: [Script; 9] = [
+    Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),

@@ -16,8 +16,23 @@ pub struct NewFolder {
 
 impl NewFolder {
     /// Begins the folder `out`, which is not there yet or is empty. With `force` it may be a model, which is replaced.
-    pub fn begin(out: &Path, force: bool) -> Result<Self, CliError> {
-        check(out, force)?;
+    pub fn for_model(out: &Path, force: bool) -> Result<Self, CliError> {
+        let is_model = |folder: &Path| {
+            let mut names = ["config.json", "model.json"].iter();
+            names.any(|name| folder.join(name).exists())
+        };
+        Self::begin(out, force, "model", is_model)
+    }
+
+    /// Begins the folder `out`, which is not there yet or is empty. With `force` it may hold a `what`, as `is_one` tells,
+    /// which is replaced.
+    pub fn begin(
+        out: &Path,
+        force: bool,
+        what: &str,
+        is_one: impl Fn(&Path) -> bool,
+    ) -> Result<Self, CliError> {
+        check(out, force, what, is_one)?;
         let parent = match out.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -64,30 +79,29 @@ fn allow_reading(_folder: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn check(out: &Path, force: bool) -> Result<(), CliError> {
+fn check(
+    out: &Path,
+    force: bool,
+    what: &str,
+    is_one: impl Fn(&Path) -> bool,
+) -> Result<(), CliError> {
+    let shown = out.display();
     let Ok(mut entries) = fs::read_dir(out) else {
         return match out.exists() {
-            true => {
-                Err(CliError::new(format!("{} is a file", out.display()))
-                    .hint("choose another --out"))
-            }
+            true => Err(CliError::new(format!("{shown} is a file")).hint("choose another --out")),
             false => Ok(()),
         };
     };
     if entries.next().is_none() {
         return Ok(());
     }
-    let is_model = ["config.json", "model.json"]
-        .iter()
-        .any(|name| out.join(name).exists());
-    match (is_model, force) {
+    match (is_one(out), force) {
         (true, true) => Ok(()),
-        (true, false) => Err(CliError::new(format!("{} is there already", out.display()))
+        (true, false) => Err(CliError::new(format!("{shown} is there already"))
             .hint("choose another --out, or replace it with --force")),
-        (false, _) => Err(CliError::new(format!(
-            "{} holds something that is no model",
-            out.display()
-        ))
-        .hint("choose another --out")),
+        (false, _) => Err(
+            CliError::new(format!("{shown} holds something that is no {what}"))
+                .hint("choose another --out"),
+        ),
     }
 }

@@ -20,3 +20,15 @@ pub fn tokens(tokens: u64) -> ProgressBar {
     bar.tick();
     bar
 }
+
+/// A bar over `bytes` bytes, with what is being done, the rate and the time left; nothing is drawn where stderr is no
+/// terminal.
+pub fn bytes(doing: &'static str, bytes: u64) -> ProgressBar {
+    const TEMPLATE: &str = "{msg:>11} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(TEMPLATE);
+    // The template is a constant: what it falls back to is never seen.
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(bytes)
+        .with_style(style.progress_chars("=> "))
+        .with_message(doing)
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use emberlm_data::{Format, OnError, SplitRule};
+use emberlm_data::{ExportFormat, Format, OnError, SplitRule};
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -43,6 +43,11 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 ) -> impl TypedValueParser<Value = T> {
     let named = move |given: String| all.into_iter().find(|&one| name(one) == given);
     PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
+}
+
+/// A format of exported datasets by name.
+pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
+    one_of(ExportFormat::ALL, ExportFormat::name)
 }
 
 /// A part that leaves something.

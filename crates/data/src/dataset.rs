@@ -1,5 +1,6 @@
 //! A dataset as it is read: memory-mapped tokens behind two splits.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,28 +77,25 @@ impl Dataset {
         Ok(TokenSplit::new(shards, self.tokenizer.vocab_size()))
     }
 
-    /// Reads every shard and compares it with its hash in the manifest.
+    /// How many bytes its files have, as far as they are there.
+    pub fn bytes(&self) -> u64 {
+        let length = |file| fs::metadata(self.folder.join(file)).map_or(0, |found| found.len());
+        self.manifest.files().map(length).sum()
+    }
+
+    /// Whether every file is what the manifest says: [`crate::verify()`] in short.
     ///
     /// # Errors
-    /// As [`Dataset::split`], and where a hash differs.
+    /// [`DataError::Damaged`] with all that is wrong.
     pub fn verify(&self) -> Result<(), DataError> {
-        for split in Split::ALL {
-            let opened = self.split(split)?;
-            let entries = &self.manifest.split(split).shards;
-            for (shard, entry) in opened.inner.shards.iter().zip(entries) {
-                let found = shard.blake3()?;
-                if found != entry.blake3 {
-                    return Err(DataError::Shard {
-                        path: shard.path().to_owned(),
-                        reason: format!(
-                            "its BLAKE3 is {found}, but the manifest says {}",
-                            entry.blake3
-                        ),
-                    });
-                }
-            }
+        let problems = crate::verify(self, &|_| {})?.problems();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(DataError::Damaged {
+                folder: self.folder.clone(),
+                problems,
+            }),
         }
-        Ok(())
     }
 }
 
@@ -190,8 +188,6 @@ impl TokenSplit {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::fs;
-
     use super::*;
     use crate::{ShardWriter, TokenWidth};
 

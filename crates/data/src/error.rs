@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use emberlm_tokenizer::TokenizerError;
+use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
 use crate::Split;
 
@@ -225,6 +225,77 @@ pub enum DataError {
         id: u32,
         /// The vocabulary's size.
         vocab_size: usize,
+    },
+    /// A dataset is not what its manifest says.
+    #[error("{} is damaged: {}", folder.display(), problems.join("; "))]
+    Damaged {
+        /// The dataset.
+        folder: PathBuf,
+        /// What is wrong, each with its file.
+        problems: Vec<String>,
+    },
+    /// A token file's name does not tell its split.
+    #[error("{}: its name does not say whether it is for training or for validation", path.display())]
+    UnclearSplit {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Both splits' patterns match a token file.
+    #[error("{} is asked for in both splits", path.display())]
+    BothSplits {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder holds no token files of a split.
+    #[error(
+        "{} holds nothing for {}: no file is named like {}",
+        folder.display(),
+        match split { Split::Train => "training", Split::Val => "validation" },
+        pattern.clone().unwrap_or_else(|| format!("*{split}*.bin"))
+    )]
+    NothingToAdopt {
+        /// The folder.
+        folder: PathBuf,
+        /// The split.
+        split: Split,
+        /// The pattern that was given for its files.
+        pattern: Option<String>,
+    },
+    /// A token file holds ids that the tokenizer it is said to be made by does not have.
+    #[error(
+        "{}: token {id} at position {position} is not one of the {vocab_size} ids of {kind}{}",
+        path.display(),
+        match count { 1 => String::new(), 2 => ", nor is 1 more".to_owned(), _ => format!(", nor are {} more", count - 1) }
+    )]
+    OtherVocabulary {
+        /// The file.
+        path: PathBuf,
+        /// How many such tokens there are.
+        count: u64,
+        /// The first one's place in the file, counted from 0.
+        position: u64,
+        /// The first one.
+        id: u32,
+        /// The tokenizer's kind.
+        kind: TokenizerKind,
+        /// How many ids it has.
+        vocab_size: usize,
+    },
+    /// A folder that is to be adopted holds another tokenizer than the one that is named.
+    #[error("{} is another tokenizer than the one that is named", path.display())]
+    OtherTokenizerFile {
+        /// The folder's own.
+        path: PathBuf,
+    },
+    /// A format cannot hold what a dataset consists of.
+    #[error("{} cannot be written as {format}: {reason}", folder.display())]
+    NotExportable {
+        /// The dataset.
+        folder: PathBuf,
+        /// The format's name.
+        format: &'static str,
+        /// What does not fit.
+        reason: String,
     },
     /// A read reaches beyond the end of a split.
     #[error("tokens {start} to {} were asked for, but the split has {total}", start.saturating_add(*len))]

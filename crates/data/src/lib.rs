@@ -9,9 +9,19 @@
 //! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
 //! | `writer` | one split's shards, filled one after the other |
 //! | `staging` | a dataset directory that is whole or absent, and can be gone on with |
-//! | `file_hash` | BLAKE3 of a file |
 //!
 //! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `split` ([`Split`]).
+//!
+//! Whole datasets, each token once, in bounded memory:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `survey` | a pass over a shard: its hash, documents, bytes of text, ids that should not be |
+//! | `stream` | a pass over a split, for whoever wants the tokens themselves |
+//! | `adopt` | [`Adoption`]: other programs' token files as a dataset |
+//! | `export` | [`export()`]: a dataset as other programs' token files |
+//! | `verify` | [`verify()`]: whether a dataset is what its manifest says |
+//! | `inspect` | [`inspect()`]: what a dataset looks like |
 //!
 //! Reading:
 //!
@@ -24,11 +34,13 @@
 //!
 //! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
 
+mod adopt;
 mod batch;
 mod dataset;
 mod error;
-mod file_hash;
+mod export;
 mod inputs;
+mod inspect;
 mod loader;
 mod manifest;
 mod order;
@@ -36,14 +48,22 @@ mod prepare;
 mod shard;
 mod split;
 mod staging;
+mod stream;
+mod survey;
 pub mod tales;
+mod verify;
 mod writer;
 
+pub use adopt::{AdoptOptions, Adopted, Adoption};
 pub use batch::Batch;
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
+pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use inputs::{
     Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, STANDARD_INPUT, expand,
+};
+pub use inspect::{
+    Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
 };
 pub use loader::{EvalBatches, TrainBatches, eval_batches};
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
@@ -55,6 +75,7 @@ pub use prepare::{
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+pub use verify::{FileCheck, Verification, verify};
 
 /// What a dataset's ids are read with: part of its interface.
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

@@ -1,5 +1,6 @@
 //! `dataset.json`: what a dataset directory consists of.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Component, Path};
@@ -11,6 +12,9 @@ use crate::{DataError, ShardLayout, Split};
 
 /// The manifest's file name in a dataset directory.
 pub const MANIFEST_FILE: &str = "dataset.json";
+
+/// The name under which it is written until it is whole.
+const MANIFEST_ASIDE: &str = ".dataset.json.partial";
 
 /// The only format that this program writes and reads.
 const FORMAT: u32 = 1;
@@ -32,6 +36,13 @@ pub struct Manifest {
     pub tokenizer: TokenizerSpec,
     /// The two splits.
     pub splits: Splits,
+    /// Whether the shards were there before the dataset was: they are not this program's to remove.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub adopted: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The splits of a dataset.
@@ -120,6 +131,7 @@ impl Manifest {
             command,
             tokenizer,
             splits,
+            adopted: false,
         }
     }
 
@@ -129,6 +141,14 @@ impl Manifest {
             Split::Train => &self.splits.train,
             Split::Val => &self.splits.val,
         }
+    }
+
+    /// The files of all shards: the tokens' and the masks'.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let shards = Split::ALL
+            .into_iter()
+            .flat_map(|split| &self.split(split).shards);
+        shards.flat_map(ShardEntry::files)
     }
 
     /// Reads and checks the manifest of the dataset in `folder`.
@@ -149,20 +169,35 @@ impl Manifest {
             let check = manifest.split(split).check();
             check.map_err(|reason| refuse(format!("split `{split}`: {reason}")))?;
         }
+        let mut seen = HashSet::new();
+        if let Some(file) = manifest.files().find(|file| !seen.insert(*file)) {
+            return Err(refuse(format!("`{file}` is listed twice")));
+        }
         Ok(manifest)
     }
 
-    /// Writes the manifest into `folder` and waits until it is on the disk.
+    /// Writes the manifest into `folder` and waits until it is on the disk: it is whole, or as it was before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
-        let path = folder.join(MANIFEST_FILE);
+        let (path, aside) = (folder.join(MANIFEST_FILE), folder.join(MANIFEST_ASIDE));
         let write = || {
-            let mut file = fs::File::create(&path)?;
+            let mut file = fs::File::create(&aside)?;
             let mut text = serde_json::to_string_pretty(self)?;
             text.push('\n');
             file.write_all(text.as_bytes())?;
-            file.sync_all()
+            file.sync_all()?;
+            fs::rename(&aside, &path)
         };
         write().map_err(DataError::io("write", &path))
+    }
+
+    /// Whether a manifest can be written into `folder`, before the long work that leads to it.
+    pub(crate) fn check_writable(folder: &Path) -> Result<(), DataError> {
+        let aside = folder.join(MANIFEST_ASIDE);
+        let check = || {
+            fs::File::create(&aside)?;
+            fs::remove_file(&aside)
+        };
+        check().map_err(DataError::io("write", &folder.join(MANIFEST_FILE)))
     }
 }
 
@@ -176,6 +211,18 @@ impl SplitManifest {
                 (Some(Component::Normal(_)), None)
             ) {
                 return Err(format!("shard `{file}` is not a plain file name"));
+            }
+        }
+        for shard in &self.shards {
+            if let Some(mask) = shard
+                .mask
+                .as_ref()
+                .filter(|mask| mask.learnt > shard.tokens)
+            {
+                let (file, learnt, tokens) = (&mask.file, mask.learnt, shard.tokens);
+                return Err(format!(
+                    "mask `{file}`: `learnt` is {learnt}, of {tokens} tokens"
+                ));
             }
         }
         let sum = |count: fn(&ShardEntry) -> u64| {
@@ -291,6 +338,33 @@ mod tests {
         assert!(tokens.contains("split `val`: `tokens` is 8"), "{tokens}");
         let huge = refusal(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
         assert!(huge.contains("split `train`: `documents`"), "{huge}");
+    }
+
+    #[test]
+    fn a_file_that_is_listed_twice_is_refused() {
+        let message = refusal(|m| {
+            m["splits"]["val"]["shards"][0]["file"] = json!("train_00000.bin");
+        });
+        assert!(
+            message.contains("`train_00000.bin` is listed twice"),
+            "{message}"
+        );
+        let mask = json!({"file": "val_00000.bin", "learnt": 1, "blake3": ""});
+        let message = refusal(|m| m["splits"]["train"]["shards"][0]["mask"] = mask);
+        assert!(
+            message.contains("`val_00000.bin` is listed twice"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn more_learnt_tokens_than_tokens_are_refused() {
+        let mask = json!({"file": "val_00000.mask", "learnt": 8, "blake3": ""});
+        let message = refusal(|m| m["splits"]["val"]["shards"][0]["mask"] = mask);
+        assert!(
+            message.contains("mask `val_00000.mask`: `learnt` is 8, of 7 tokens"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -256,6 +256,9 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
         Ok(manifest) => manifest,
         Err(error) => return Ok(Some(error.to_string())),
     };
+    if manifest.adopted {
+        return Ok(Some("its shards were there before it was".to_owned()));
+    }
     let mut ours = vec![OsString::from(MANIFEST_FILE)];
     for split in Split::ALL {
         let shards = &manifest.split(split).shards;

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::shard::MaskWriter;
+use crate::shard::{MaskWriter, file_blake3};
 use crate::{
     DataError, MaskEntry, ShardEntry, ShardLayout, ShardWriter, Split, SplitManifest, TokenWidth,
-    file_hash,
 };
 
 /// How shards are to be.
@@ -233,7 +232,7 @@ impl<'a> SplitWriter<'a> {
                 Some(MaskEntry {
                     file: file_name(mask),
                     learnt: writer.learnt(),
-                    blake3: file_hash::blake3(mask)?,
+                    blake3: file_blake3(mask)?,
                 })
             }
             None => None,
@@ -245,7 +244,7 @@ impl<'a> SplitWriter<'a> {
             tokens,
             documents: shard.documents,
             // Read back rather than hashed on the way: the header, which comes first, is known last.
-            blake3: file_hash::blake3(path)?,
+            blake3: file_blake3(path)?,
             layout: ShardLayout::LlmC,
             mask,
         });

@@ -100,11 +100,11 @@ impl Tokenizer {
         }
     }
 
-    /// The id that stands for what the vocabulary does not have, where there is one.
-    pub fn unknown_token(&self) -> Option<u32> {
+    /// The id that stands for text that the vocabulary lacks: only a file's may have one.
+    pub fn unknown(&self) -> Option<u32> {
         match &self.inner.vocab {
-            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => None,
             Vocab::File(file) => file.unknown(),
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => None,
         }
     }
 

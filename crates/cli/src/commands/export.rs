@@ -36,7 +36,7 @@ const KEPT_FILES: [&str; 10] = [
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = Model::open(&args.model)?;
-    let folder = NewFolder::begin(&args.out, args.force)?;
+    let folder = NewFolder::for_model(&args.out, args.force)?;
     let tokenizer = match model.hugging_face() {
         Some(_) => None,
         None => model.tokenizer()?,

@@ -31,7 +31,7 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         return Err(CliError::usage(message).hint("give its size: --vocab-size N"));
     }
     let config = DecoderConfig::try_from(model)?;
-    let folder = NewFolder::begin(&args.out, args.force)?;
+    let folder = NewFolder::for_model(&args.out, args.force)?;
     backend.run(New {
         config: &config,
         seed: args.seed,

@@ -1,12 +1,12 @@
 //! `emberlm prepare`: texts and records to a dataset.
 
 mod args;
-mod summary;
+pub(super) mod summary;
 
 use std::process;
 
 use emberlm_data::{InputOptions, Phase, PrepareOptions, Progress, prepare};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::error::CliError;
 use crate::output::{print, shell_word};
@@ -18,14 +18,14 @@ pub use args::PrepareArgs;
 /// # Errors
 /// Whatever keeps it from its end.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
-    let bar = progress_bar();
+    let bar = progress::bytes("reading", 0);
     listen(bar.clone())?;
     let options = options(&args);
     let prepared = prepare(&args.inputs, &args.out, &options, &|progress| {
         show(&bar, progress)
     });
     bar.finish_and_clear();
-    print(&summary::summary(&args.out, &prepared?))
+    print(&summary::prepared(&args.out, &prepared?))
 }
 
 /// The library's options.
@@ -52,7 +52,7 @@ pub fn options(args: &PrepareArgs) -> PrepareOptions {
 }
 
 /// The command as it was given, but for `--continue`: the dataset is that of the command without it.
-fn command() -> String {
+pub(super) fn command() -> String {
     let given = std::env::args_os().skip(1);
     let given = given.filter(|word| word != "--continue");
     let words = given.map(|word| shell_word(&word.to_string_lossy()));
@@ -77,15 +77,6 @@ fn listen(bar: ProgressBar) -> Result<(), CliError> {
     };
     ctrlc::set_handler(stop)
         .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))
-}
-
-/// A bar in bytes on stderr; none where that is no terminal.
-fn progress_bar() -> ProgressBar {
-    const TEMPLATE: &str = "{msg:>11} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
-    let style = ProgressStyle::with_template(TEMPLATE);
-    // The template is a constant: what it falls back to is never seen.
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style.progress_chars("=> "))
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

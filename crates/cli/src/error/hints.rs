@@ -245,8 +245,24 @@ fn data(error: &DataError) -> Option<String> {
             "it was made by another version or changed since: make it again with `emberlm prepare`"
         }
         DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
-            "the dataset is damaged: make it again with `emberlm prepare --force`"
+            "it is damaged: take it again from where it came from, or make the dataset again"
         }
+        DataError::Damaged { .. } => {
+            "take the files again from where they came from, or make the dataset again"
+        }
+        DataError::UnclearSplit { .. } | DataError::BothSplits { .. } => {
+            "say which files are which, as --train '*_train_*.bin' --val '*_val_*.bin'"
+        }
+        DataError::NothingToAdopt { .. } => {
+            "name the files with --train and --val, as --train '*_train_*.bin'"
+        }
+        DataError::OtherVocabulary { .. } => {
+            "another tokenizer made the file, or it is damaged, or no file of tokens"
+        }
+        DataError::OtherTokenizerFile { .. } => {
+            "name that one, or make a folder of its own with --out"
+        }
+        DataError::NotExportable { .. } => "--format npy holds any dataset",
         DataError::TooShort { .. } => {
             "prepare more text, or train a model with a smaller `model.seq_len`"
         }
@@ -261,6 +277,9 @@ fn tokenizer(error: &TokenizerError) -> Option<String> {
     let hint = match error {
         TokenizerError::UnknownCharacter { .. } => {
             "a char tokenizer knows the characters of its corpus alone"
+        }
+        TokenizerError::NeedsAlphabet => {
+            "name the text that it was made of, as --alphabet input.txt"
         }
         TokenizerError::Split { .. } => "break the text's longest lines",
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {

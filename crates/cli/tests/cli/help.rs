@@ -7,6 +7,7 @@ fn every_command_is_listed() {
     let help = Sandbox::new().words("--help").ok();
     for command in [
         "prepare",
+        "data",
         "train",
         "sweep",
         "plot",
@@ -34,6 +35,16 @@ fn each_command_tells_its_options() {
             "<FILE>... --out --tokenizer --format --field --column --on-error --split --val-fraction --val --dedup \
              --shard-tokens --threads --continue --force",
         ),
+        (
+            "data adopt",
+            "<DIR> --tokenizer --alphabet --train --val --out --force",
+        ),
+        (
+            "data export",
+            "<DATASET> --format --out --name --shard-tokens --force",
+        ),
+        ("data inspect", "<DATASET> --excerpts --seed --json"),
+        ("data verify", "<DATASET> --json"),
         (
             "generate",
             "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
@@ -92,6 +103,10 @@ fn wrong_usage_exits_with_2() {
         "prepare a.txt --out d --tokenizer byte --threads 0",
         "prepare a.txt --out d --tokenizer byte --on-error ignore",
         "prepare a.txt --out d --tokenizer byte --format xml",
+        "data",
+        "data adopt d",
+        "data export d --out e --format parquet",
+        "data export d --out e --format llmc --shard-tokens 0",
         "generate m --prompt a --tokens 1",
         "generate m --tokens 1,x",
         "generate m --temperature -1",

@@ -8,6 +8,7 @@ mod backends;
 mod crash;
 #[cfg(unix)]
 mod dashboard;
+mod data;
 mod eval_split;
 mod eval_tasks;
 mod help;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 
 use super::Encoding;
-use crate::shard::MAX_SHARD_TOKENS;
+use crate::shard::check_shard_tokens;
 use crate::{DEFAULT_SHARD_TOKENS, DataError, InputOptions};
 
 /// How much text is tokenized between two notes of how far it is.
@@ -77,13 +77,7 @@ impl PrepareOptions {
                 rule: "it must be at least 0 and below 1",
             });
         }
-        if !(1..=MAX_SHARD_TOKENS).contains(&self.shard_tokens) {
-            return Err(DataError::Value {
-                field: "shard_tokens",
-                value: self.shard_tokens.to_string(),
-                rule: "it must be between 1 and 2147483647",
-            });
-        }
+        check_shard_tokens(self.shard_tokens)?;
         let reason = match (self.split, self.val.is_empty()) {
             (Some(SplitRule::File), true) => {
                 "a split by file needs the inputs that are for validation"

@@ -51,7 +51,7 @@ pub(super) fn tokenize(
         corpus,
         tokenizer,
         encoding: &options.encoding,
-        unknown: tokenizer.unknown_token(),
+        unknown: tokenizer.unknown(),
         assigner,
         done: Done {
             pieces: note.tally.pieces,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mmap_io::MemoryMappedFile;
 
+use super::HashedFile;
 use super::read::map_error;
 use crate::DataError;
 
@@ -59,4 +60,40 @@ impl Mask {
         out.extend(bytes.iter().map(|&byte| byte == LEARNT));
         Ok(())
     }
+}
+
+/// What a pass over a whole mask finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MaskSums {
+    /// One byte for each token.
+    pub(crate) bytes: u64,
+    /// How many tokens are to be learnt.
+    pub(crate) learnt: u64,
+    /// The first byte that is neither 0 nor 1: where, and which.
+    pub(crate) wrong: Option<(u64, u8)>,
+    /// BLAKE3 of the file, in hexadecimal.
+    pub(crate) blake3: String,
+}
+
+/// Reads the mask `path`; `progress` is told how many bytes more have been read.
+pub(crate) fn sum_mask(path: &Path, progress: &dyn Fn(u64)) -> Result<MaskSums, DataError> {
+    let mut file = HashedFile::open(path)?;
+    let (mut at, mut learnt, mut wrong) = (0, 0, None);
+    loop {
+        let bytes = file.next(u64::MAX)?;
+        if bytes.is_empty() {
+            break;
+        }
+        learnt += bytes.iter().filter(|&&byte| byte == LEARNT).count() as u64;
+        let found = bytes.iter().position(|&byte| byte > LEARNT);
+        wrong = wrong.or(found.map(|i| (at + i as u64, bytes[i])));
+        at += bytes.len() as u64;
+        progress(bytes.len() as u64);
+    }
+    Ok(MaskSums {
+        bytes: at,
+        learnt,
+        wrong,
+        blake3: file.blake3(),
+    })
 }

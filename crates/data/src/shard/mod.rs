@@ -9,25 +9,33 @@
 //!
 //! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
 
+mod hashed_file;
 mod mask;
 mod mask_write;
 mod read;
+mod stream;
 mod write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::DataError;
+
+pub(crate) use hashed_file::{HashedFile, file_blake3};
 pub use mask::Mask;
+pub(crate) use mask::{LEARNT, sum_mask};
 pub(crate) use mask_write::MaskWriter;
 pub use read::Shard;
+pub(crate) use stream::ShardStream;
 pub use write::ShardWriter;
 
 /// Tokens per shard where nothing else is asked for.
 pub const DEFAULT_SHARD_TOKENS: u64 = 100_000_000;
 
 /// The most tokens that a header can tell.
-pub(crate) const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
+const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
 
-const HEADER_BYTES: u64 = 256 * 4;
+/// How long the header is.
+pub(crate) const HEADER_BYTES: u64 = 256 * 4;
 
 /// How many bytes a token takes in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +56,18 @@ pub enum ShardLayout {
     LlmC,
     /// Little-endian `u16` tokens and nothing else: nanoGPT's files.
     Headerless,
+}
+
+/// The rule for the most tokens in a shard.
+pub(crate) fn check_shard_tokens(shard_tokens: u64) -> Result<(), DataError> {
+    match (1..=MAX_SHARD_TOKENS).contains(&shard_tokens) {
+        true => Ok(()),
+        false => Err(DataError::Value {
+            field: "shard_tokens",
+            value: shard_tokens.to_string(),
+            rule: "it must be between 1 and 2147483647",
+        }),
+    }
 }
 
 impl ShardLayout {
@@ -93,6 +113,48 @@ fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
     bytes
 }
 
+/// Where the tokens lie in a shard's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Placed {
+    width: TokenWidth,
+    /// Where the first token begins.
+    first_byte: u64,
+    tokens: u64,
+}
+
+/// Where the tokens lie in a file of `file_bytes` bytes that begins with `head`, or what is wrong with it.
+fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, String> {
+    match layout {
+        ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| Placed {
+            width,
+            first_byte: HEADER_BYTES,
+            tokens,
+        }),
+        ShardLayout::Headerless => match file_bytes % 2 {
+            0 => Ok(Placed {
+                width: TokenWidth::U16,
+                first_byte: 0,
+                tokens: file_bytes / 2,
+            }),
+            _ => Err(format!("{file_bytes} bytes are no 16-bit tokens")),
+        },
+    }
+}
+
+/// Appends the tokens that `bytes` hold to `out`.
+fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
+    match width {
+        TokenWidth::U16 => {
+            let (ids, _) = bytes.as_chunks::<2>();
+            out.extend(ids.iter().map(|&id| u32::from(u16::from_le_bytes(id))));
+        }
+        TokenWidth::U32 => {
+            let (ids, _) = bytes.as_chunks::<4>();
+            out.extend(ids.iter().map(|&id| u32::from_le_bytes(id)));
+        }
+    }
+}
+
 /// The width and the count that a header tells, if the file's length agrees.
 fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), String> {
     if (head.len() as u64) < HEADER_BYTES {
@@ -128,5 +190,46 @@ mod tests {
     fn a_vocabulary_decides_the_width() {
         assert_eq!(TokenWidth::for_vocab(65_536), TokenWidth::U16);
         assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
+    }
+
+    /// The beginning of a shard of 45 tokens, and the length of its file.
+    fn good(width: TokenWidth) -> ([u8; HEADER_BYTES as usize], u64) {
+        (header(width, 45), HEADER_BYTES + 45 * width.bytes())
+    }
+
+    #[test]
+    fn a_file_of_any_other_length_is_refused() {
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let (head, bytes) = good(width);
+            for len in 0..2 * bytes {
+                let head = &head[..head.len().min(len as usize)];
+                let placed = place(ShardLayout::LlmC, head, len);
+                assert_eq!(placed.is_ok(), len == bytes, "{len}");
+            }
+        }
+        for len in 0..9 {
+            let placed = place(ShardLayout::Headerless, &[], len);
+            assert_eq!(
+                placed.map(|p| p.tokens).ok(),
+                (len % 2 == 0).then_some(len / 2)
+            );
+        }
+    }
+
+    #[test]
+    fn any_other_magic_version_or_count_is_refused() {
+        for width in [TokenWidth::U16, TokenWidth::U32] {
+            let (good, bytes) = good(width);
+            for at in 0..good.len() {
+                for byte in 0..=255 {
+                    let mut head = good;
+                    head[at] = byte;
+                    let placed = place(ShardLayout::LlmC, &head, bytes);
+                    // The rest of the header means nothing, to llm.c either.
+                    let same = at >= 12 || byte == good[at];
+                    assert_eq!(placed.is_ok(), same, "{byte} at {at}");
+                }
+            }
+        }
     }
 }

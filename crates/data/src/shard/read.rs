@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use mmap_io::{MemoryMappedFile, MmapIoError};
 
-use super::{HEADER_BYTES, ShardLayout, TokenWidth, check_header};
-use crate::{DataError, file_hash};
+use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_blake3, place};
+use crate::DataError;
 
 /// A memory-mapped shard, whose header and length have been checked.
 ///
@@ -13,10 +13,7 @@ use crate::{DataError, file_hash};
 pub struct Shard {
     path: PathBuf,
     map: MemoryMappedFile,
-    width: TokenWidth,
-    /// Where the tokens begin in the file.
-    first_byte: u64,
-    tokens: u64,
+    placed: Placed,
 }
 
 impl Shard {
@@ -35,45 +32,29 @@ impl Shard {
     /// As [`Shard::open`]; without a header, where its length is odd.
     pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
         let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
-        let checked = match layout {
-            ShardLayout::LlmC => match map.as_slice_bytes(0, HEADER_BYTES.min(map.len())) {
-                Ok(head) => check_header(head, map.len()),
-                Err(error) => return Err(map_error(path, error)),
-            },
-            ShardLayout::Headerless => match map.len() % 2 {
-                0 => Ok((TokenWidth::U16, map.len() / 2)),
-                _ => Err(format!("{} bytes are no 16-bit tokens", map.len())),
-            },
-        };
+        let head = map.as_slice_bytes(0, HEADER_BYTES.min(map.len()));
+        let head = head.map_err(|error| map_error(path, error))?;
+        let placed = place(layout, head, map.len());
         let path = path.to_owned();
-        match checked {
-            Ok((width, tokens)) => Ok(Self {
-                path,
-                map,
-                width,
-                first_byte: match layout {
-                    ShardLayout::LlmC => HEADER_BYTES,
-                    ShardLayout::Headerless => 0,
-                },
-                tokens,
-            }),
+        match placed {
+            Ok(placed) => Ok(Self { path, map, placed }),
             Err(reason) => Err(DataError::Shard { path, reason }),
         }
     }
 
     /// How many tokens it holds.
     pub fn len(&self) -> u64 {
-        self.tokens
+        self.placed.tokens
     }
 
     /// Whether it holds no tokens.
     pub fn is_empty(&self) -> bool {
-        self.tokens == 0
+        self.placed.tokens == 0
     }
 
     /// How many bytes a token takes in it.
     pub fn width(&self) -> TokenWidth {
-        self.width
+        self.placed.width
     }
 
     /// The file.
@@ -86,25 +67,21 @@ impl Shard {
     /// # Errors
     /// [`DataError::OutOfBounds`] where there are not as many.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
-        if start.checked_add(len).is_none_or(|end| end > self.tokens) {
-            let total = self.tokens;
+        if start
+            .checked_add(len)
+            .is_none_or(|end| end > self.placed.tokens)
+        {
+            let total = self.placed.tokens;
             return Err(DataError::OutOfBounds { start, len, total });
         }
-        let width = self.width.bytes();
+        let Placed {
+            width, first_byte, ..
+        } = self.placed;
         let bytes = self
             .map
-            .as_slice_bytes(self.first_byte + start * width, len * width)
+            .as_slice_bytes(first_byte + start * width.bytes(), len * width.bytes())
             .map_err(|error| map_error(&self.path, error))?;
-        match self.width {
-            TokenWidth::U16 => {
-                let (ids, _) = bytes.as_chunks::<2>();
-                out.extend(ids.iter().map(|&id| u32::from(u16::from_le_bytes(id))));
-            }
-            TokenWidth::U32 => {
-                let (ids, _) = bytes.as_chunks::<4>();
-                out.extend(ids.iter().map(|&id| u32::from_le_bytes(id)));
-            }
-        }
+        decode(width, bytes, out);
         Ok(())
     }
 
@@ -113,7 +90,7 @@ impl Shard {
     /// # Errors
     /// Where it cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
-        file_hash::blake3(&self.path)
+        file_blake3(&self.path)
     }
 }
 

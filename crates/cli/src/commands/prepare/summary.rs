@@ -1,17 +1,23 @@
 //! What is said of a dataset that has been made.
 
 use std::fmt::Write;
+use std::fs;
 use std::path::Path;
 
-use emberlm_data::{Prepared, Split, SplitManifest};
+use emberlm_data::{Manifest, Prepared, Split, SplitManifest};
 use emberlm_tokenizer::TokenizerKind;
 use indicatif::HumanCount;
 
 use crate::output::{Align, Table, shell_word};
 
 /// What the dataset is, what is not in it, what may be wrong with it, and what to do next.
-pub fn summary(out: &Path, prepared: &Prepared) -> String {
-    let manifest = &prepared.manifest;
+pub fn prepared(out: &Path, prepared: &Prepared) -> String {
+    summary("Prepared", out, &prepared.manifest, &findings(prepared))
+}
+
+/// What has been `done`, what the dataset `out` consists of, what there is to say of it in whole lines, and what to do
+/// next.
+pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> String {
     let tokenizer = &manifest.tokenizer;
     let ids = HumanCount(tokenizer.vocab_size as u64);
     let name = match tokenizer.kind {
@@ -35,12 +41,18 @@ pub fn summary(out: &Path, prepared: &Prepared) -> String {
             .sum()
     };
     let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
+    // A dataset from elsewhere may not know its text.
+    let density = match bytes {
+        0 => String::new(),
+        _ => format!(
+            "  {:.2} bytes per token\n",
+            bytes as f64 / tokens.max(1) as f64
+        ),
+    };
     format!(
-        "Prepared {} with {name} ({ids} ids)\n{}  {:.2} bytes per token\n{}Next: {}\n",
+        "{done} {} with {name} ({ids} ids)\n{}{density}{findings}Next: {}\n",
         out.display(),
         table.render(),
-        bytes as f64 / tokens.max(1) as f64,
-        findings(prepared),
         next_command(out, tokenizer.kind),
     )
 }
@@ -83,7 +95,9 @@ fn next_command(out: &Path, kind: TokenizerKind) -> String {
             "--preset pocket --set model.vocab_size=0"
         }
     };
-    let name = out.file_name().unwrap_or(out.as_os_str());
+    // What `.` is called.
+    let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
+    let name = real.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);
     let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
     format!("emberlm train --data {data} {preset} --out {run}")

@@ -1,0 +1,222 @@
+//! Which of a folder's files are for training and which for validation.
+
+use std::fs;
+use std::path::Path;
+
+use glob::Pattern;
+
+use crate::{DataError, Split};
+
+/// Token files by split, each list sorted by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Files {
+    pub(super) train: Vec<String>,
+    pub(super) val: Vec<String>,
+    /// All files' lengths.
+    pub(super) bytes: u64,
+}
+
+impl Files {
+    /// The token files of `folder`, not of its folders. A split's files are those that its pattern matches, or without
+    /// one, those named after it.
+    pub(super) fn find(
+        folder: &Path,
+        train: Option<&str>,
+        val: Option<&str>,
+    ) -> Result<Self, DataError> {
+        let [train_pattern, val_pattern] = [("train", train), ("val", val)].map(pattern);
+        let (train_pattern, val_pattern) = (train_pattern?, val_pattern?);
+        let mut files = Self::default();
+        for (name, bytes) in list(folder)? {
+            let matches = |pattern: &Option<Pattern>| {
+                pattern
+                    .as_ref()
+                    .is_some_and(|pattern| pattern.matches(&name))
+            };
+            let path = || folder.join(&name);
+            let split = match (matches(&train_pattern), matches(&val_pattern)) {
+                (true, true) => return Err(DataError::BothSplits { path: path() }),
+                (true, false) => Split::Train,
+                (false, true) => Split::Val,
+                // Each split is named: what is named by neither is left out.
+                (false, false) if train_pattern.is_some() && val_pattern.is_some() => continue,
+                (false, false) if !name.ends_with(".bin") => continue,
+                (false, false) => match split_of(&name) {
+                    None => return Err(DataError::UnclearSplit { path: path() }),
+                    Some(Split::Train) if train_pattern.is_some() => continue,
+                    Some(Split::Val) if val_pattern.is_some() => continue,
+                    Some(split) => split,
+                },
+            };
+            if bytes == 0 {
+                return Err(DataError::EmptyFile { path: path() });
+            }
+            files.bytes += bytes;
+            match split {
+                Split::Train => files.train.push(name),
+                Split::Val => files.val.push(name),
+            }
+        }
+        for (split, pattern, found) in [
+            (Split::Train, train, &files.train),
+            (Split::Val, val, &files.val),
+        ] {
+            // Without a pattern there may be nothing for validation, but not without a word if one asks for it.
+            if found.is_empty() && (split == Split::Train || pattern.is_some()) {
+                return Err(DataError::NothingToAdopt {
+                    folder: folder.to_owned(),
+                    split,
+                    pattern: pattern.map(str::to_owned),
+                });
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn pattern((field, text): (&'static str, Option<&str>)) -> Result<Option<Pattern>, DataError> {
+    let parse = |text: &str| {
+        Pattern::new(text).map_err(|_| DataError::Value {
+            field,
+            value: text.to_owned(),
+            rule: "it must be a file's name in the folder, or a pattern of such names",
+        })
+    };
+    text.map(parse).transpose()
+}
+
+/// The names and lengths of the regular files in `folder`, sorted. Links are followed: large files often lie elsewhere.
+fn list(folder: &Path) -> Result<Vec<(String, u64)>, DataError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
+        let entry = entry.map_err(DataError::io("read", folder))?;
+        // A name that is no text cannot be written into a manifest; none of these programs makes one.
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let path = entry.path();
+        let metadata = fs::metadata(&path).map_err(DataError::io("read", &path))?;
+        if metadata.is_file() && !name.starts_with('.') {
+            names.push((name, metadata.len()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The split that a file's name tells, if it tells one: by a word that begins as the split's name does.
+fn split_of(name: &str) -> Option<Split> {
+    let name = name.to_ascii_lowercase();
+    let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
+    let [train, val] = Split::ALL.map(|split| words().any(|word| word.starts_with(split.name())));
+    match (train, val) {
+        (true, false) => Some(Split::Train),
+        (false, true) => Some(Split::Val),
+        (true, true) | (false, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<Files, String> {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(folder.path().join(name), "xx").unwrap();
+        }
+        let found = Files::find(folder.path(), train, val);
+        found.map_err(|error| {
+            let folder = folder.path().display().to_string();
+            error.to_string().replace(&folder, "D")
+        })
+    }
+
+    #[test]
+    fn names_tell_the_split() {
+        for (names, train, val) in [
+            (
+                // modded-nanogpt's, llm.c's and nanoGPT's.
+                vec![
+                    "fineweb_val_000000.bin",
+                    "fineweb_train_000002.bin",
+                    "medieval_train.bin",
+                    "fineweb_train_000001.bin",
+                    "readme.md",
+                    ".hidden_train.bin",
+                ],
+                vec![
+                    "fineweb_train_000001.bin",
+                    "fineweb_train_000002.bin",
+                    "medieval_train.bin",
+                ],
+                vec!["fineweb_val_000000.bin"],
+            ),
+            (
+                vec!["tiny_shakespeare_train.bin", "tiny_shakespeare_val.bin"],
+                vec!["tiny_shakespeare_train.bin"],
+                vec!["tiny_shakespeare_val.bin"],
+            ),
+            (
+                vec![
+                    "train.bin",
+                    "val.bin",
+                    "meta.pkl",
+                    "input.txt",
+                    "prepare.py",
+                ],
+                vec!["train.bin"],
+                vec!["val.bin"],
+            ),
+            (vec!["train.bin"], vec!["train.bin"], vec![]),
+        ] {
+            let files = find(&names, None, None).unwrap();
+            assert_eq!(
+                (files.train, files.val),
+                (
+                    train.iter().map(|n| n.to_string()).collect(),
+                    val.iter().map(|n| n.to_string()).collect()
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn patterns_go_before_names() {
+        let names = ["a_train.bin", "b_train.bin", "c_val.bin", "d.bin"];
+        let files = find(&names, Some("a*"), Some("d.bin")).unwrap();
+        assert_eq!(
+            (files.train, files.val, files.bytes),
+            (vec!["a_train.bin".into()], vec!["d.bin".into()], 4)
+        );
+        // The other split's files are named after it.
+        let files = find(&names[..3], Some("b*"), None).unwrap();
+        assert_eq!(
+            (files.train, files.val),
+            (vec!["b_train.bin".into()], vec!["c_val.bin".into()])
+        );
+    }
+
+    #[test]
+    fn what_is_unclear_is_refused_by_name() {
+        let refusal = |names: &[&str], train, val| find(names, train, val).unwrap_err();
+        assert_eq!(
+            refusal(&["train.bin", "part.bin"], None, None),
+            "D/part.bin: its name does not say whether it is for training or for validation"
+        );
+        assert!(refusal(&["train_val.bin"], None, None).starts_with("D/train_val.bin: its name"));
+        assert_eq!(
+            refusal(&["val.bin"], None, None),
+            "D holds nothing for training: no file is named like *train*.bin"
+        );
+        assert_eq!(
+            refusal(&["train.bin"], None, Some("v*")),
+            "D holds nothing for validation: no file is named like v*"
+        );
+        assert_eq!(
+            refusal(&["train.bin"], Some("t*"), Some("*.bin")),
+            "D/train.bin is asked for in both splits"
+        );
+        assert!(refusal(&["train.bin"], Some("***"), None).starts_with("`train` is ***: "));
+    }
+}

@@ -1,0 +1,248 @@
+//! Token files of other programs as a dataset: they stay as they are, and a manifest is written for them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `files` | which files are for training and which for validation |
+//! | `place` | where the manifest goes: beside the files, or into a folder with links to them |
+
+mod files;
+mod place;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
+
+use self::files::Files;
+use self::place::Place;
+use crate::shard::HEADER_BYTES;
+use crate::survey::{Survey, Vocabulary};
+use crate::{DataError, Manifest, ShardEntry, ShardLayout, Split, SplitManifest, Splits};
+
+/// How files are adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdoptOptions {
+    /// The tokenizer that made them.
+    pub tokenizer: TokenizerChoice,
+    /// For [`TokenizerKind::Char`]: the text that its characters are taken from.
+    pub alphabet: Option<PathBuf>,
+    /// The names of the files for training, as a pattern such as `part_0*.bin`.
+    pub train: Option<String>,
+    /// The names of the files for validation, as a pattern.
+    pub val: Option<String>,
+    /// Where to make a folder with links to the files; none to write the manifest beside them.
+    pub out: Option<PathBuf>,
+    /// Whether an existing manifest or dataset may be replaced.
+    pub force: bool,
+    /// The command, as the manifest is to tell it.
+    pub command: String,
+}
+
+/// Files that have been found, and are to be read.
+pub struct Adoption {
+    folder: PathBuf,
+    files: Files,
+    place: Place,
+    tokenizer: Tokenizer,
+    command: String,
+}
+
+/// What has come of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopted {
+    /// The dataset's folder.
+    pub folder: PathBuf,
+    /// What it consists of.
+    pub manifest: Manifest,
+    /// What makes one wonder, as sentences.
+    pub warnings: Vec<String>,
+}
+
+impl Adoption {
+    /// Looks for token files in `folder`: those whose names end in `.bin` and say `train` or `val`, or those that the
+    /// options' patterns match.
+    ///
+    /// # Errors
+    /// Where a file's split is unclear, or there is none for training; where the tokenizer cannot be used, or lacks its
+    /// alphabet; where the manifest cannot be written, or would replace another.
+    pub fn find(folder: &Path, options: &AdoptOptions) -> Result<Self, DataError> {
+        let files = Files::find(folder, options.train.as_deref(), options.val.as_deref())?;
+        let tokenizer = match (&options.tokenizer, &options.alphabet) {
+            (TokenizerChoice::Named(TokenizerKind::Char), Some(path)) => {
+                Tokenizer::char_from_alphabet(alphabet(path)?)?
+            }
+            (TokenizerChoice::Named(kind), _) => Tokenizer::builtin(*kind)?,
+            (TokenizerChoice::File(path), _) => Tokenizer::from_file(path)?,
+        };
+        // Before the long work, not after it.
+        let place = Place::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            files,
+            place,
+            tokenizer,
+            command: options.command.clone(),
+        })
+    }
+
+    /// How many bytes the files have, for a progress bar.
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes
+    }
+
+    /// Reads the files and writes the manifest; `progress` is told how many bytes more have been read.
+    ///
+    /// # Errors
+    /// Where a file is damaged, or holds an id that the tokenizer does not have; where the manifest cannot be written.
+    pub fn run(self, progress: &dyn Fn(u64)) -> Result<Adopted, DataError> {
+        let vocabulary = Vocabulary::of(&self.tokenizer);
+        let mut job = Job {
+            folder: &self.folder,
+            tokenizer: &self.tokenizer,
+            vocabulary: &vocabulary,
+            progress,
+            largest: None,
+            warnings: Vec::new(),
+        };
+        let splits = Splits {
+            train: job.split(Split::Train, &self.files.train)?,
+            val: job.split(Split::Val, &self.files.val)?,
+        };
+        job.check_alphabet();
+        let warnings = job.warnings;
+        let mut manifest = Manifest::new(self.command, self.tokenizer.spec(), splits);
+        manifest.adopted = self.place.is_beside();
+        let names = self.files.train.iter().chain(&self.files.val);
+        let folder = self
+            .place
+            .finish(&self.folder, names, &self.tokenizer, &manifest)?;
+        Ok(Adopted {
+            folder,
+            manifest,
+            warnings,
+        })
+    }
+}
+
+/// The files being read.
+struct Job<'a> {
+    folder: &'a Path,
+    tokenizer: &'a Tokenizer,
+    vocabulary: &'a Vocabulary,
+    progress: &'a dyn Fn(u64),
+    largest: Option<u32>,
+    warnings: Vec<String>,
+}
+
+impl Job<'_> {
+    fn split(&mut self, split: Split, names: &[String]) -> Result<SplitManifest, DataError> {
+        let mut manifest = SplitManifest::default();
+        let (mut previous, mut bytes, mut ends_of_text) = (None, Some(0), 0);
+        for name in names {
+            let path = self.folder.join(name);
+            let layout = detect_layout(&path)?;
+            let found = self
+                .vocabulary
+                .survey(&path, layout, &mut previous, self.progress)?;
+            self.check_ids(&path, &found)?;
+            self.largest = self.largest.max(found.largest);
+            ends_of_text += found.ends_of_text;
+            bytes = bytes.zip(found.bytes).map(|(a, b)| a + b);
+            let documents = match self.vocabulary.end_of_text {
+                Some(_) => found.ends_of_text,
+                // Nothing tells documents apart: the split is one.
+                None => u64::from(manifest.tokens == 0 && found.tokens > 0),
+            };
+            manifest.tokens += found.tokens;
+            manifest.documents += documents;
+            manifest.shards.push(ShardEntry {
+                file: name.clone(),
+                tokens: found.tokens,
+                documents,
+                blake3: found.blake3,
+                layout,
+                mask: None,
+            });
+        }
+        manifest.bytes = bytes.unwrap_or(0);
+        if self.vocabulary.end_of_text.is_some() && ends_of_text == 0 && manifest.tokens > 0 {
+            self.warnings.push(format!(
+                "no end-of-text token in the {split} split: one long text, or another tokenizer's"
+            ));
+        }
+        Ok(manifest)
+    }
+
+    fn check_ids(&self, path: &Path, found: &Survey) -> Result<(), DataError> {
+        let Some(outside) = found.outside else {
+            return Ok(());
+        };
+        Err(DataError::OtherVocabulary {
+            path: path.to_owned(),
+            count: outside.count,
+            position: outside.position,
+            id: outside.id,
+            kind: self.tokenizer.kind(),
+            vocab_size: self.vocabulary.size,
+        })
+    }
+
+    /// A character vocabulary is made of the very text, so that its last character is in it.
+    fn check_alphabet(&mut self) {
+        let size = self.vocabulary.size;
+        let used = self.largest.map_or(0, |id| id as usize + 1);
+        if self.tokenizer.kind() == TokenizerKind::Char && used < size {
+            self.warnings.push(format!(
+                "the alphabet has {size} characters, but the files use the first {used} only: is it that of their text?"
+            ));
+        }
+    }
+}
+
+/// llm.c's numbers of formats are dates of this year; a headerless file that began so would need ids above 54,911 and
+/// the same two tokens.
+const HEADER_MAGICS: std::ops::RangeInclusive<i32> = 20_240_101..=20_241_231;
+
+/// Whether the file has a header.
+fn detect_layout(path: &Path) -> Result<ShardLayout, DataError> {
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(DataError::io("read", path))?;
+    file.take(HEADER_BYTES)
+        .read_to_end(&mut head)
+        .map_err(DataError::io("read", path))?;
+    let Some(first) = head.first_chunk() else {
+        return Ok(ShardLayout::Headerless);
+    };
+    match HEADER_MAGICS.contains(&i32::from_le_bytes(*first)) {
+        true => Ok(ShardLayout::LlmC),
+        false => Ok(ShardLayout::Headerless),
+    }
+}
+
+/// The distinct characters of the text `path`.
+fn alphabet(path: &Path) -> Result<BTreeSet<char>, DataError> {
+    let file = File::open(path).map_err(DataError::io("read", path))?;
+    let mut file = BufReader::new(file);
+    let (mut chars, mut line, mut offset) = (BTreeSet::new(), Vec::new(), 0);
+    // A line's end cuts no character.
+    while 0 < file
+        .read_until(b'\n', &mut line)
+        .map_err(DataError::io("read", path))?
+    {
+        let text = str::from_utf8(&line).map_err(|error| DataError::InvalidUtf8 {
+            path: path.to_owned(),
+            offset: offset + error.valid_up_to() as u64,
+        })?;
+        chars.extend(text.chars());
+        offset += line.len() as u64;
+        line.clear();
+    }
+    match chars.is_empty() {
+        true => Err(DataError::EmptyFile {
+            path: path.to_owned(),
+        }),
+        false => Ok(chars),
+    }
+}

@@ -1,0 +1,111 @@
+//! Where an adopted dataset's manifest goes: beside the files, or into a folder with links to them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
+
+use crate::staging::{Staging, Unfinished};
+use crate::{DataError, MANIFEST_FILE, Manifest};
+
+/// A place that may be written to.
+pub(super) enum Place {
+    /// The folder of the files themselves.
+    Beside,
+    /// Another one, which holds links to them.
+    Linked { out: PathBuf, staging: Box<Staging> },
+}
+
+impl Place {
+    /// Whether the dataset is where the files are.
+    pub(super) fn is_beside(&self) -> bool {
+        matches!(self, Self::Beside)
+    }
+
+    /// Checks the place: `out`, or `folder` where that is none.
+    pub(super) fn begin(
+        folder: &Path,
+        out: Option<&Path>,
+        force: bool,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, DataError> {
+        if let Some(out) = out {
+            return Ok(Self::Linked {
+                out: out.to_owned(),
+                staging: Box::new(Staging::begin(out, force, Unfinished::Discard)?),
+            });
+        }
+        let path = folder.join(MANIFEST_FILE);
+        if fs::symlink_metadata(&path).is_ok() {
+            if !force {
+                return Err(DataError::OutputExists { path });
+            }
+            // Another program's file of this name is not ours to replace.
+            Manifest::read(folder).map_err(|error| DataError::OutputNotADataset {
+                path,
+                reason: error.to_string(),
+            })?;
+        }
+        check_tokenizer_file(folder, tokenizer)?;
+        Manifest::check_writable(folder)?;
+        Ok(Self::Beside)
+    }
+
+    /// Writes the manifest, links and the tokenizer's own file; returns the dataset's folder.
+    pub(super) fn finish<'a>(
+        self,
+        folder: &Path,
+        names: impl Iterator<Item = &'a String>,
+        tokenizer: &Tokenizer,
+        manifest: &Manifest,
+    ) -> Result<PathBuf, DataError> {
+        match self {
+            Self::Beside => {
+                if !folder.join(TOKENIZER_FILE).exists() {
+                    tokenizer.save(folder)?;
+                }
+                manifest.write(folder)?;
+                Ok(folder.to_owned())
+            }
+            Self::Linked { out, staging } => {
+                for name in names {
+                    let file = folder.join(name);
+                    let file = fs::canonicalize(&file).map_err(DataError::io("read", &file))?;
+                    let link = staging.folder().join(name);
+                    // Where links are not possible, as on some systems for some users, another name for the file is.
+                    symlink(&file, &link)
+                        .or_else(|_| fs::hard_link(&file, &link))
+                        .map_err(DataError::io("link to", &file))?;
+                }
+                staging.save_tokenizer(tokenizer)?;
+                staging.commit(manifest)?;
+                Ok(out)
+            }
+        }
+    }
+}
+
+/// A tokenizer's own file beside the files must be this tokenizer's: nothing that is there is changed.
+fn check_tokenizer_file(folder: &Path, tokenizer: &Tokenizer) -> Result<(), DataError> {
+    if tokenizer.kind() != TokenizerKind::File {
+        return Ok(());
+    }
+    let path = folder.join(TOKENIZER_FILE);
+    match fs::read(&path) {
+        Ok(theirs) if theirs == tokenizer.to_tokenizer_json() => Ok(()),
+        Ok(_) => Err(DataError::OtherTokenizerFile { path }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(DataError::io("read", &path)(error)),
+    }
+}
+
+#[cfg(unix)]
+fn symlink(file: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(file, link)
+}
+
+#[cfg(windows)]
+fn symlink(file: &Path, link: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(file, link)
+}

@@ -1,0 +1,350 @@
+//! A dataset as token files of other programs.
+//!
+//! | format | files | tokens |
+//! |---|---|---|
+//! | nanoGPT | `train.bin`, `val.bin` | `u16`, no header |
+//! | llm.c, modded-nanogpt | `NAME_train_000000.bin`, … | this program's shards under other names |
+//! | NumPy | `train.npy`, `val.npy` | one array of `u16` or `u32` each; `train_mask.npy`, `val_mask.npy` of booleans |
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use npyz::{WriteOptions, WriterBuilder};
+
+use crate::shard::{HashedFile, LEARNT, check_shard_tokens};
+use crate::{DEFAULT_SHARD_TOKENS, DataError, Dataset, ShardWriter, Split, TokenWidth};
+
+/// Which program's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// nanoGPT's.
+    NanoGpt,
+    /// Those of llm.c and modded-nanogpt.
+    LlmC,
+    /// NumPy's.
+    Npy,
+}
+
+/// How a dataset is exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The format.
+    pub format: ExportFormat,
+    /// What llm.c's files are named after.
+    pub name: String,
+    /// The most tokens in one of llm.c's files: 1 to 2,147,483,647.
+    pub shard_tokens: u64,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// Its name.
+    pub file: String,
+    /// How many tokens it holds, or tells of.
+    pub tokens: u64,
+}
+
+impl ExportFormat {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::NanoGpt, Self::LlmC, Self::Npy];
+
+    /// The format's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NanoGpt => "nanogpt",
+            Self::LlmC => "llmc",
+            Self::Npy => "npy",
+        }
+    }
+
+    /// Whether an export in this format may have written a file of this name.
+    pub fn writes(self, file: &str) -> bool {
+        let named = |ending: &str| {
+            Split::ALL
+                .iter()
+                .any(|split| file == format!("{split}{ending}"))
+        };
+        match self {
+            Self::NanoGpt => named(".bin"),
+            Self::Npy => named(".npy") || named("_mask.npy"),
+            Self::LlmC => {
+                let stem = file
+                    .strip_suffix(".bin")
+                    .and_then(|stem| stem.rsplit_once('_'));
+                stem.is_some_and(|(stem, number)| {
+                    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+                    let split = |split: &Split| stem.ends_with(&format!("_{split}"));
+                    number.len() == 6 && digits && Split::ALL.iter().any(split)
+                })
+            }
+        }
+    }
+}
+
+impl ExportOptions {
+    /// Files of the usual length in `format`, of the dataset in `folder`.
+    pub fn new(format: ExportFormat, folder: &Path) -> Self {
+        let name = folder
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        Self {
+            format,
+            name: name.unwrap_or_else(|| "dataset".to_owned()),
+            shard_tokens: DEFAULT_SHARD_TOKENS,
+        }
+    }
+
+    fn check(&self) -> Result<(), DataError> {
+        if Path::new(&self.name).file_name() != Some(self.name.as_ref()) {
+            return Err(DataError::Value {
+                field: "name",
+                value: self.name.clone(),
+                rule: "it must be able to begin a file's name",
+            });
+        }
+        check_shard_tokens(self.shard_tokens)
+    }
+}
+
+/// Writes the splits of `dataset` that have tokens into `folder`, which is there and empty; `progress` is told how many
+/// bytes more have been read. What is read is proved: lengths, ids, hashes.
+///
+/// # Errors
+/// [`DataError::Value`] where an option is out of range. [`DataError::NotExportable`] where the format cannot hold the dataset: nanoGPT's has 16 bits for an id, and it and
+/// llm.c's have no masks. Where the dataset is damaged; where a file cannot be written: what was written till then stays.
+pub fn export(
+    dataset: &Dataset,
+    options: &ExportOptions,
+    folder: &Path,
+    progress: &dyn Fn(u64),
+) -> Result<Vec<Exported>, DataError> {
+    options.check()?;
+    let width = TokenWidth::for_vocab(dataset.tokenizer().vocab_size());
+    check(dataset, options.format, width)?;
+    let mut export = Export {
+        dataset,
+        options,
+        folder,
+        width,
+        progress,
+        written: Vec::new(),
+    };
+    for split in Split::ALL {
+        if dataset.manifest().split(split).tokens == 0 {
+            continue;
+        }
+        match options.format {
+            ExportFormat::NanoGpt => export.one_file(split, format!("{split}.bin"))?,
+            ExportFormat::Npy => {
+                export.one_file(split, format!("{split}.npy"))?;
+                export.mask(split)?;
+            }
+            ExportFormat::LlmC => export.shards(split)?,
+        }
+    }
+    Ok(export.written)
+}
+
+fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(), DataError> {
+    let refuse = |reason: String| {
+        Err(DataError::NotExportable {
+            folder: dataset.folder().to_owned(),
+            format: format.name(),
+            reason,
+        })
+    };
+    let masked = has_mask(dataset, Split::Train) || has_mask(dataset, Split::Val);
+    match format {
+        ExportFormat::NanoGpt if width == TokenWidth::U32 => {
+            let tokenizer = dataset.tokenizer();
+            let (kind, size) = (tokenizer.kind(), tokenizer.vocab_size());
+            refuse(format!(
+                "16 bits cannot tell the {size} ids of {kind} apart"
+            ))
+        }
+        ExportFormat::NanoGpt | ExportFormat::LlmC if masked => {
+            refuse("it has no masks, and the dataset has".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn has_mask(dataset: &Dataset, split: Split) -> bool {
+    let shards = &dataset.manifest().split(split).shards;
+    shards.iter().any(|shard| shard.mask.is_some())
+}
+
+/// An export under way.
+struct Export<'a> {
+    dataset: &'a Dataset,
+    options: &'a ExportOptions,
+    folder: &'a Path,
+    width: TokenWidth,
+    progress: &'a dyn Fn(u64),
+    written: Vec<Exported>,
+}
+
+impl Export<'_> {
+    /// The whole split in one file.
+    fn one_file(&mut self, split: Split, file: String) -> Result<(), DataError> {
+        let path = self.folder.join(&file);
+        let failed = |error| DataError::io("write", &path)(error);
+        let tokens = self.dataset.manifest().split(split).tokens;
+        let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
+        if self.options.format == ExportFormat::Npy {
+            out = match self.width {
+                TokenWidth::U16 => npy_header::<u16>(out, tokens),
+                TokenWidth::U32 => npy_header::<u32>(out, tokens),
+            }
+            .map_err(failed)?;
+        }
+        let mut bytes = Vec::new();
+        self.dataset.each_block(split, self.progress, |ids| {
+            bytes.clear();
+            for id in ids {
+                // Ids are below the vocabulary's size, which the width is chosen for: the bytes left out are 0.
+                bytes.extend_from_slice(&id.to_le_bytes()[..self.width.bytes() as usize]);
+            }
+            out.write_all(&bytes).map_err(failed)
+        })?;
+        self.close(out, &path)?;
+        self.written.push(Exported { file, tokens });
+        Ok(())
+    }
+
+    /// The split's masks in one array of booleans: all true for a shard that has none.
+    fn mask(&mut self, split: Split) -> Result<(), DataError> {
+        if !has_mask(self.dataset, split) {
+            return Ok(());
+        }
+        let file = format!("{split}_mask.npy");
+        let path = self.folder.join(&file);
+        let failed = |error| DataError::io("write", &path)(error);
+        let manifest = self.dataset.manifest().split(split);
+        let out = BufWriter::new(File::create(&path).map_err(failed)?);
+        let mut out = npy_header::<bool>(out, manifest.tokens).map_err(failed)?;
+        for shard in &manifest.shards {
+            let Some(mask) = &shard.mask else {
+                let all = io::repeat(LEARNT);
+                io::copy(&mut io::Read::take(all, shard.tokens), &mut out).map_err(failed)?;
+                continue;
+            };
+            let mut source = HashedFile::open(&self.dataset.folder().join(&mask.file))?;
+            let damaged = |source: &HashedFile, reason| DataError::Shard {
+                path: source.path().to_owned(),
+                reason,
+            };
+            if source.bytes() != shard.tokens {
+                let (bytes, tokens) = (source.bytes(), shard.tokens);
+                let reason = format!("{bytes} bytes, but its shard has {tokens} tokens");
+                return Err(damaged(&source, reason));
+            }
+            loop {
+                let bytes = source.next(u64::MAX)?;
+                if bytes.is_empty() {
+                    break;
+                }
+                out.write_all(bytes).map_err(failed)?;
+                (self.progress)(bytes.len() as u64);
+            }
+            let (found, told) = (source.blake3(), &mask.blake3);
+            if found != *told {
+                let reason = format!("its BLAKE3 is {found}, but the manifest says {told}");
+                return Err(damaged(&source, reason));
+            }
+        }
+        self.close(out, &path)?;
+        let tokens = manifest.tokens;
+        self.written.push(Exported { file, tokens });
+        Ok(())
+    }
+
+    /// The split in files with a header.
+    fn shards(&mut self, split: Split) -> Result<(), DataError> {
+        let mut shards = Shards {
+            stem: format!("{}_{split}", self.options.name),
+            folder: self.folder,
+            width: self.width,
+            most: self.options.shard_tokens,
+            open: None,
+            written: Vec::new(),
+        };
+        let write = |ids: &[u32]| shards.write(ids);
+        self.dataset.each_block(split, self.progress, write)?;
+        shards.close()?;
+        self.written.extend(shards.written);
+        Ok(())
+    }
+
+    /// Waits until a file is on the disk.
+    fn close(&self, out: BufWriter<File>, path: &Path) -> Result<(), DataError> {
+        let close = || {
+            out.into_inner()
+                .map_err(io::IntoInnerError::into_error)?
+                .sync_all()
+        };
+        close().map_err(DataError::io("write", path))
+    }
+}
+
+/// Files with a header, filled one after the other.
+struct Shards<'a> {
+    stem: String,
+    folder: &'a Path,
+    width: TokenWidth,
+    /// The most tokens in a file.
+    most: u64,
+    /// The last of `written`.
+    open: Option<ShardWriter<File>>,
+    written: Vec<Exported>,
+}
+
+impl Shards<'_> {
+    fn write(&mut self, mut ids: &[u32]) -> Result<(), DataError> {
+        while !ids.is_empty() {
+            let mut writer = match self.open.take() {
+                Some(open) => open,
+                None => {
+                    let file = format!("{}_{:06}.bin", self.stem, self.written.len());
+                    let path = self.folder.join(&file);
+                    self.written.push(Exported { file, tokens: 0 });
+                    ShardWriter::create(&path, self.width).map_err(DataError::io("write", &path))?
+                }
+            };
+            let Some(shard) = self.written.last_mut() else {
+                return Ok(());
+            };
+            let room = usize::try_from(self.most - shard.tokens).unwrap_or(usize::MAX);
+            let (head, tail) = ids.split_at(room.min(ids.len()));
+            let path = self.folder.join(&shard.file);
+            writer.write(head).map_err(DataError::io("write", &path))?;
+            shard.tokens += head.len() as u64;
+            let full = shard.tokens == self.most;
+            self.open = Some(writer);
+            if full {
+                self.close()?;
+            }
+            ids = tail;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), DataError> {
+        if let (Some(writer), Some(shard)) = (self.open.take(), self.written.last()) {
+            let path = self.folder.join(&shard.file);
+            writer.finish().map_err(DataError::io("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the header of an array of `len` elements.
+fn npy_header<T: npyz::AutoSerialize>(
+    out: BufWriter<File>,
+    len: u64,
+) -> io::Result<BufWriter<File>> {
+    let options = WriteOptions::<T>::new().default_dtype();
+    options.shape(&[len]).writer(out).write_header_only()
+}

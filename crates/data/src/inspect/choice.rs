@@ -1,0 +1,83 @@
+//! A few documents of a stream, each as likely as any other.
+
+use super::documents::Document;
+use crate::order::mix;
+
+/// Keeps the documents whose numbers hash lowest: a function of the seed and of how many documents there are alone.
+pub(super) struct Choice {
+    most: usize,
+    seed: u64,
+    /// Sorted by the hash.
+    kept: Vec<(u64, u64, Document)>,
+}
+
+impl Choice {
+    /// Of at most `most` documents.
+    pub(super) fn new(most: usize, seed: u64) -> Self {
+        let kept = Vec::new();
+        Self { most, seed, kept }
+    }
+
+    /// Takes the document of this number into account.
+    pub(super) fn offer(&mut self, number: u64, document: &Document) {
+        let rank = mix(mix(self.seed) ^ number);
+        let at = self.kept.partition_point(|(other, ..)| *other < rank);
+        if at < self.most {
+            self.kept.insert(at, (rank, number, document.clone()));
+            self.kept.truncate(self.most);
+        }
+    }
+
+    /// The chosen documents with their numbers, in their order.
+    pub(super) fn finish(self) -> Vec<(u64, Document)> {
+        let kept = self.kept.into_iter();
+        let mut kept: Vec<_> = kept
+            .map(|(_, number, document)| (number, document))
+            .collect();
+        kept.sort_by_key(|(number, _)| *number);
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(most: usize, seed: u64, documents: u64) -> Vec<u64> {
+        let mut choice = Choice::new(most, seed);
+        for number in 0..documents {
+            let document = Document {
+                start: number,
+                tokens: 1,
+                hash: 0,
+            };
+            choice.offer(number, &document);
+        }
+        choice.finish().iter().map(|(number, _)| *number).collect()
+    }
+
+    #[test]
+    fn the_seed_chooses() {
+        let (a, b) = (chosen(5, 1, 1000), chosen(5, 2, 1000));
+        assert_eq!(a.len(), 5);
+        assert!(a.is_sorted() && a != b);
+        assert_eq!(a, chosen(5, 1, 1000));
+        assert_eq!(chosen(5, 1, 3), [0, 1, 2]);
+        assert!(chosen(0, 1, 3).is_empty());
+    }
+
+    #[test]
+    fn every_document_is_as_likely() {
+        let mut counts = [0; 10];
+        for seed in 0..5_000 {
+            chosen(2, seed, 10)
+                .iter()
+                .for_each(|&n| counts[n as usize] += 1);
+        }
+        // 1,000 each, with a standard deviation of 28.
+        assert!(
+            counts.iter().all(|count| (860..1140).contains(count)),
+            "{counts:?}"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! Documents told apart in a stream of tokens.
+
+use rayon::prelude::*;
+
+/// A document of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Document {
+    /// The place of its first token in the split.
+    pub(super) start: u64,
+    /// How many tokens it has, without the end of text.
+    pub(super) tokens: u64,
+    /// 128 bits of its tokens' BLAKE3.
+    pub(super) hash: u128,
+}
+
+/// Cuts a stream of tokens at the end of text: before each document, as this program and llm.c write it, or after it, as
+/// nanoGPT does. Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an
+/// empty one.
+pub(super) struct Cutter {
+    end_of_text: Option<u32>,
+    /// How many tokens there were.
+    position: u64,
+    /// The document that the next token goes on with.
+    open: Open,
+    /// Whether a document has ended or begun.
+    cut: bool,
+}
+
+struct Open {
+    start: u64,
+    hasher: blake3::Hasher,
+}
+
+impl Cutter {
+    /// Where nothing ends a text, all is one document.
+    pub(super) fn new(end_of_text: Option<u32>) -> Self {
+        Self {
+            end_of_text,
+            position: 0,
+            open: Open::at(0),
+            cut: false,
+        }
+    }
+
+    /// Takes the next tokens; returns the documents that they end, in their order.
+    pub(super) fn add(&mut self, ids: &[u32]) -> Vec<Document> {
+        let cuts: Vec<usize> = match self.end_of_text {
+            Some(end) => (0..ids.len()).filter(|&at| ids[at] == end).collect(),
+            None => Vec::new(),
+        };
+        let position = self.position;
+        self.position += ids.len() as u64;
+        let (Some(&first), Some(&last)) = (cuts.first(), cuts.last()) else {
+            update(&mut self.open.hasher, ids);
+            return Vec::new();
+        };
+        update(&mut self.open.hasher, &ids[..first]);
+        let next = Open::at(position + last as u64 + 1);
+        let ended = std::mem::replace(&mut self.open, next).end(position + first as u64);
+        update(&mut self.open.hasher, &ids[last + 1..]);
+        let whole = cuts.par_windows(2).map(|pair| {
+            let mut open = Open::at(position + pair[0] as u64 + 1);
+            update(&mut open.hasher, &ids[pair[0] + 1..pair[1]]);
+            open.end(position + pair[1] as u64)
+        });
+        // Most documents lie within a block: they are hashed by all threads.
+        let mut documents: Vec<Document> = whole.collect();
+        if ended.tokens > 0 || self.cut {
+            documents.insert(0, ended);
+        }
+        self.cut = true;
+        documents
+    }
+
+    /// The last document, if there is something of it.
+    pub(super) fn finish(self) -> Option<Document> {
+        let last = self.open.end(self.position);
+        (last.tokens > 0).then_some(last)
+    }
+}
+
+impl Open {
+    fn at(start: u64) -> Self {
+        let hasher = blake3::Hasher::new();
+        Self { start, hasher }
+    }
+
+    fn end(self, end: u64) -> Document {
+        let mut hash = [0; 16];
+        self.hasher.finalize_xof().fill(&mut hash);
+        Document {
+            start: self.start,
+            tokens: end - self.start,
+            hash: u128::from_le_bytes(hash),
+        }
+    }
+}
+
+/// Hashes ids as four bytes each, so that equal documents are equal whatever their files' widths.
+fn update(hasher: &mut blake3::Hasher, ids: &[u32]) {
+    const IDS: usize = 1024;
+    let mut bytes = [0; IDS * 4];
+    for ids in ids.chunks(IDS) {
+        for (slot, id) in bytes.chunks_exact_mut(4).zip(ids) {
+            slot.copy_from_slice(&id.to_le_bytes());
+        }
+        hasher.update(&bytes[..ids.len() * 4]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Documents as start and length, from tokens in blocks; 0 ends a text.
+    fn cut(blocks: &[&[u32]]) -> Vec<Document> {
+        let mut cutter = Cutter::new(Some(0));
+        let mut documents: Vec<_> = blocks.iter().flat_map(|ids| cutter.add(ids)).collect();
+        documents.extend(cutter.finish());
+        documents
+    }
+
+    fn spans(ids: &[u32]) -> Vec<(u64, u64)> {
+        let documents = cut(&[ids]);
+        documents.iter().map(|d| (d.start, d.tokens)).collect()
+    }
+
+    #[test]
+    fn the_end_of_text_may_come_before_or_after_each_document() {
+        assert_eq!(spans(&[0, 5, 6, 0, 7]), [(1, 2), (4, 1)]);
+        assert_eq!(spans(&[5, 6, 0, 7, 0]), [(0, 2), (3, 1)]);
+        assert_eq!(spans(&[5, 6]), [(0, 2)]);
+        assert_eq!(spans(&[0, 0, 5]), [(1, 0), (2, 1)]);
+        assert_eq!(spans(&[]), []);
+        assert_eq!(spans(&[0]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_make_no_difference(
+            ids in prop::collection::vec(0u32..4, 0..60), sizes in prop::collection::vec(1usize..9, 60),
+        ) {
+            let (mut rest, mut blocks) = (ids.as_slice(), Vec::new());
+            for size in sizes {
+                let (head, tail) = rest.split_at(size.min(rest.len()));
+                blocks.push(head);
+                rest = tail;
+            }
+            let whole = cut(&[&ids]);
+            prop_assert_eq!(&cut(&blocks), &whole);
+            // Equal hashes are equal documents.
+            for a in &whole {
+                for b in &whole {
+                    let of = |d: &Document| &ids[d.start as usize..(d.start + d.tokens) as usize];
+                    prop_assert_eq!(a.hash == b.hash, of(a) == of(b));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How often each id comes.
+
+use emberlm_tokenizer::Tokenizer;
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// A token and how often it comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenCount {
+    /// The token.
+    pub id: u32,
+    /// How often it comes.
+    pub count: u64,
+    /// Its text in quotes, or its bytes where they are none; what cannot be seen is escaped.
+    pub text: String,
+}
+
+/// Counts ids, a table per thread.
+pub(super) struct Frequencies {
+    tables: Vec<Vec<u64>>,
+}
+
+impl Frequencies {
+    pub(super) fn new(vocab_size: usize) -> Self {
+        let tables = vec![vec![0; vocab_size]; rayon::current_num_threads()];
+        Self { tables }
+    }
+
+    /// Counts `ids`, which are below the vocabulary's size.
+    pub(super) fn add(&mut self, ids: &[u32]) {
+        let share = ids.len().div_ceil(self.tables.len()).max(1);
+        let shares = ids.par_chunks(share).zip(&mut self.tables);
+        shares.for_each(|(ids, table)| ids.iter().for_each(|&id| table[id as usize] += 1));
+    }
+
+    /// How often each id has come.
+    pub(super) fn counts(&self) -> Vec<u64> {
+        let ids = 0..self.tables.first().map_or(0, Vec::len);
+        ids.map(|id| self.tables.iter().map(|table| table[id]).sum())
+            .collect()
+    }
+}
+
+/// The `most` ids that come most often, and do come; of equals the lower one first.
+pub(super) fn most_frequent(counts: &[u64], most: usize, tokenizer: &Tokenizer) -> Vec<TokenCount> {
+    let mut ids: Vec<u32> = (0..counts.len() as u32)
+        .filter(|&id| counts[id as usize] > 0)
+        .collect();
+    ids.sort_by_key(|&id| (std::cmp::Reverse(counts[id as usize]), id));
+    ids.truncate(most);
+    let token = |id: u32| TokenCount {
+        id,
+        count: counts[id as usize],
+        text: spelled(id, tokenizer),
+    };
+    ids.into_iter().map(token).collect()
+}
+
+/// A token's text in quotes, or its bytes.
+fn spelled(id: u32, tokenizer: &Tokenizer) -> String {
+    // After itself: some tokenizers leave out the blank that begins a text.
+    let bytes = |ids: &[u32]| tokenizer.decode_bytes(ids).unwrap_or_default();
+    let (once, twice) = (bytes(&[id]), bytes(&[id, id]));
+    let own = twice.get(once.len()..).unwrap_or_default();
+    match str::from_utf8(own) {
+        Ok("") if Some(id) == tokenizer.end_of_text() => "(end of text)".to_owned(),
+        Ok(text) => format!("{text:?}"),
+        Err(_) => format!("b\"{}\"", own.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emberlm_tokenizer::TokenizerKind;
+
+    use super::*;
+
+    #[test]
+    fn every_id_is_counted_once() {
+        let mut frequencies = Frequencies::new(5);
+        frequencies.add(&[0, 3, 3, 1, 3]);
+        frequencies.add(&[]);
+        frequencies.add(&[1]);
+        assert_eq!(frequencies.counts(), [1, 2, 0, 3, 0]);
+    }
+
+    #[test]
+    fn tokens_are_spelled_so_that_they_can_be_seen() {
+        let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+        // By Python's tiktoken: 262 is " the", 198 a line's end, 50256 the end of text, 447 the bytes e2 80.
+        let found = [262, 198, 50256, 447].map(|id| spelled(id, &gpt2));
+        assert_eq!(
+            found,
+            [
+                "\" the\"",
+                "\"\\n\"",
+                "\"<|endoftext|>\"",
+                "b\"\\xe2\\x80\""
+            ]
+        );
+        let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        assert_eq!(
+            [27, 256].map(|id| spelled(id, &byte)),
+            ["\"\\u{1b}\"", "(end of text)"]
+        );
+    }
+
+    #[test]
+    fn the_most_frequent_come_first_and_never_used_ones_not_at_all() {
+        let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        let mut counts = vec![0; 257];
+        (counts[97], counts[98], counts[99]) = (2, 7, 2);
+        let ids = |most| {
+            most_frequent(&counts, most, &byte)
+                .iter()
+                .map(|t| t.id)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(20), [98, 97, 99]);
+        assert_eq!(ids(2), [98, 97]);
+    }
+}

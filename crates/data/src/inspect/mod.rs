@@ -1,0 +1,222 @@
+//! What a dataset looks like: enough to notice what is wrong with a corpus before a model is trained on it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `documents` | documents told apart in a stream of tokens: where, how long, and a hash of each |
+//! | `lengths` | [`Lengths`]: their lengths' histogram, median and mean |
+//! | `frequencies` | how often each id comes, and how a token is spelled |
+//! | `choice` | a few documents, chosen by a seed |
+//!
+//! One pass over the tokens. Memory: 16 bytes for each document, and what a vocabulary takes.
+
+mod choice;
+mod documents;
+mod frequencies;
+mod lengths;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use self::choice::Choice;
+use self::documents::{Cutter, Document};
+use self::frequencies::Frequencies;
+pub use self::frequencies::TokenCount;
+pub use self::lengths::{Bin, Lengths};
+use crate::{DataError, Dataset, Split};
+
+/// How many of the most frequent tokens are told.
+const FREQUENT: usize = 20;
+
+/// How many tokens of a document are shown at most.
+const EXCERPT_TOKENS: u64 = 200;
+
+/// What a dataset looks like.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inspection {
+    /// The tokenizer's kind.
+    pub tokenizer: String,
+    /// How many ids there are.
+    pub vocab_size: usize,
+    /// What is for training.
+    pub train: SplitInspection,
+    /// What is for validation.
+    pub val: SplitInspection,
+    /// How many documents of the validation split are in the training split too, token for token; none where documents
+    /// cannot be told apart.
+    pub leaked: Option<u64>,
+    /// How a few documents begin, chosen by the seed, in their order.
+    pub excerpts: Vec<Excerpt>,
+}
+
+/// What a split looks like.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SplitInspection {
+    /// Files of tokens.
+    pub shards: u64,
+    /// Tokens in all, end-of-text tokens included.
+    pub tokens: u64,
+    /// Documents that begin in it, as the manifest says.
+    pub documents: u64,
+    /// Bytes of text, as the manifest says; none where it does not know them.
+    pub bytes: Option<u64>,
+    /// How many of its tokens are to be learnt, where masks say so.
+    pub learnt: Option<u64>,
+    /// How many tokens are the unknown token; none where the tokenizer has no such token.
+    pub unknown: Option<u64>,
+    /// How many ids of the vocabulary never come.
+    pub never_used: u64,
+    /// The most frequent tokens.
+    pub frequent: Vec<TokenCount>,
+    /// Its documents; none where the tokenizer has no end-of-text token to tell them apart, or there are no tokens.
+    pub found: Option<DocumentsFound>,
+}
+
+/// The documents of a split, as the end-of-text tokens tell them apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DocumentsFound {
+    /// How many there are: one more than begin in the split, where it begins within one.
+    pub count: u64,
+    /// How many are, token for token, one that came before.
+    pub duplicates: u64,
+    /// Their lengths in tokens, without the end of text.
+    pub lengths: Lengths,
+}
+
+/// How a document begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Excerpt {
+    /// The split's name.
+    pub split: &'static str,
+    /// Which of the split's documents, from 0.
+    pub document: u64,
+    /// Its length in tokens.
+    pub tokens: u64,
+    /// How it begins.
+    pub text: String,
+    /// Whether that is all of it.
+    pub whole: bool,
+}
+
+/// Reads all of `dataset`, and shows the beginnings of `excerpts` documents chosen by `seed`; `progress` is told how many
+/// bytes more have been read.
+///
+/// # Errors
+/// Where the dataset is damaged.
+pub fn inspect(
+    dataset: &Dataset,
+    excerpts: usize,
+    seed: u64,
+    progress: &dyn Fn(u64),
+) -> Result<Inspection, DataError> {
+    let mut train = Pass::run(dataset, Split::Train, Choice::new(excerpts, seed), progress)?;
+    // Those for validation are shown where there are too few for training.
+    let rest = excerpts - train.chosen.len();
+    let val = Pass::run(dataset, Split::Val, Choice::new(rest, seed), progress)?;
+    let mut shown = Vec::new();
+    for (split, pass) in [(Split::Train, &train), (Split::Val, &val)] {
+        for (number, document) in &pass.chosen {
+            shown.push(excerpt(dataset, split, *number, document)?);
+        }
+    }
+    train.hashes.par_sort_unstable();
+    let known = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
+    let leaked = val.hashes.par_iter().filter(known).count() as u64;
+    let tokenizer = dataset.tokenizer();
+    Ok(Inspection {
+        tokenizer: tokenizer.kind().to_string(),
+        vocab_size: tokenizer.vocab_size(),
+        leaked: tokenizer.end_of_text().map(|_| leaked),
+        train: train.report(dataset, Split::Train),
+        val: val.report(dataset, Split::Val),
+        excerpts: shown,
+    })
+}
+
+/// What one pass over a split gathers.
+struct Pass {
+    frequencies: Frequencies,
+    lengths: Lengths,
+    hashes: Vec<u128>,
+    /// Each with its number.
+    chosen: Vec<(u64, Document)>,
+}
+
+impl Pass {
+    fn run(
+        dataset: &Dataset,
+        split: Split,
+        mut choice: Choice,
+        progress: &dyn Fn(u64),
+    ) -> Result<Self, DataError> {
+        let tokenizer = dataset.tokenizer();
+        let mut frequencies = Frequencies::new(tokenizer.vocab_size());
+        let (mut lengths, mut hashes) = (Lengths::default(), Vec::new());
+        let mut cutter = Cutter::new(tokenizer.end_of_text());
+        let mut take = |documents: Vec<Document>| {
+            for document in documents {
+                choice.offer(hashes.len() as u64, &document);
+                lengths.add(document.tokens);
+                hashes.push(document.hash);
+            }
+        };
+        dataset.each_block(split, progress, |ids| {
+            frequencies.add(ids);
+            take(cutter.add(ids));
+            Ok(())
+        })?;
+        take(cutter.finish().into_iter().collect());
+        Ok(Self {
+            frequencies,
+            lengths,
+            hashes,
+            chosen: choice.finish(),
+        })
+    }
+
+    fn report(mut self, dataset: &Dataset, split: Split) -> SplitInspection {
+        let (tokenizer, manifest) = (dataset.tokenizer(), dataset.manifest().split(split));
+        let counts = self.frequencies.counts();
+        let count = self.hashes.len() as u64;
+        self.hashes.par_sort_unstable();
+        self.hashes.dedup();
+        let duplicates = count - self.hashes.len() as u64;
+        let told_apart = tokenizer.end_of_text().is_some() && count > 0;
+        let masks = manifest.shards.iter().any(|shard| shard.mask.is_some());
+        let learnt = |shard: &crate::ShardEntry| match &shard.mask {
+            Some(mask) => mask.learnt,
+            None => shard.tokens,
+        };
+        SplitInspection {
+            shards: manifest.shards.len() as u64,
+            tokens: manifest.tokens,
+            documents: manifest.documents,
+            bytes: (manifest.bytes > 0).then_some(manifest.bytes),
+            learnt: masks.then(|| manifest.shards.iter().map(learnt).sum()),
+            unknown: tokenizer.unknown().map(|id| counts[id as usize]),
+            never_used: counts.iter().filter(|&&count| count == 0).count() as u64,
+            frequent: frequencies::most_frequent(&counts, FREQUENT, tokenizer),
+            found: told_apart.then_some(DocumentsFound {
+                count,
+                duplicates,
+                lengths: self.lengths,
+            }),
+        }
+    }
+}
+
+fn excerpt(
+    dataset: &Dataset,
+    split: Split,
+    number: u64,
+    document: &Document,
+) -> Result<Excerpt, DataError> {
+    let shown = document.tokens.min(EXCERPT_TOKENS);
+    let ids = dataset.split(split)?.read(document.start, shown)?;
+    Ok(Excerpt {
+        split: split.name(),
+        document: number,
+        tokens: document.tokens,
+        text: dataset.tokenizer().decode(&ids)?,
+        whole: shown == document.tokens,
+    })
+}

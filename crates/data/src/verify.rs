@@ -1,0 +1,204 @@
+//! Whether a dataset is what its manifest says: all that is wrong, not the first thing alone.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerKind};
+use serde::Serialize;
+
+use crate::shard::sum_mask;
+use crate::survey::{Survey, Vocabulary};
+use crate::{DataError, Dataset, MANIFEST_FILE, MaskEntry, ShardEntry, Split};
+
+/// What a dataset was found to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[must_use]
+pub struct Verification {
+    /// Every file that the manifest names, in its order: a shard, then its mask.
+    pub files: Vec<FileCheck>,
+    /// What a split as a whole is not, as a sentence each.
+    pub splits: Vec<String>,
+    /// What lies in the folder and does not belong to the dataset: no damage.
+    pub foreign: Vec<String>,
+}
+
+/// What a file was found to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileCheck {
+    /// Its name in the dataset's folder.
+    pub file: String,
+    /// Its tokens, as the manifest says.
+    pub tokens: u64,
+    /// What is wrong with it.
+    pub problems: Vec<String>,
+}
+
+impl Verification {
+    /// Whether nothing is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.splits.is_empty() && self.files.iter().all(|file| file.problems.is_empty())
+    }
+
+    /// All that is wrong, each with its file.
+    pub fn problems(&self) -> Vec<String> {
+        let of_file = |check: &FileCheck| {
+            let name = check.file.clone();
+            let problems = check.problems.clone().into_iter();
+            problems.map(move |problem| format!("{name}: {problem}"))
+        };
+        let files = self.files.iter().flat_map(of_file);
+        files.chain(self.splits.iter().cloned()).collect()
+    }
+}
+
+/// Reads every file of `dataset` and compares it with the manifest: length, BLAKE3, tokens, documents, bytes of text; ids
+/// within the vocabulary; masks of zeros and ones. `progress` is told how many bytes more have been read.
+///
+/// That a split's tokens and documents are its shards' sums has been checked by [`Dataset::open`]. A document begins with
+/// an end-of-text token, and no text has one, so that they are as many; a masked shard may have more of them, where its
+/// conversations end with one. Bytes of text are compared where the tokenizer is built in and nothing is masked: what a
+/// `tokenizer.json` makes of a text may be normalized.
+///
+/// # Errors
+/// Where the folder cannot be listed. A file that cannot be read is one of the problems.
+pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification, DataError> {
+    let mut found = Verification {
+        files: Vec::new(),
+        splits: Vec::new(),
+        foreign: foreign(dataset)?,
+    };
+    let vocabulary = Vocabulary::of(dataset.tokenizer());
+    for split in Split::ALL {
+        let manifest = dataset.manifest().split(split);
+        let (mut previous, mut bytes) = (None, Some(0));
+        for entry in &manifest.shards {
+            let path = dataset.folder().join(&entry.file);
+            let survey = vocabulary.survey(&path, entry.layout, &mut previous, progress);
+            let problems = match &survey {
+                Ok(survey) => shard_problems(entry, survey, &vocabulary),
+                Err(error) => vec![without_path(error, &path)],
+            };
+            let of_shard = survey.ok().and_then(|survey| survey.bytes);
+            bytes = bytes.zip(of_shard).map(|(a, b)| a + b);
+            found.files.push(FileCheck {
+                file: entry.file.clone(),
+                tokens: entry.tokens,
+                problems,
+            });
+            if let Some(mask) = &entry.mask {
+                found.files.push(FileCheck {
+                    file: mask.file.clone(),
+                    tokens: entry.tokens,
+                    problems: mask_problems(dataset.folder(), mask, entry.tokens, progress),
+                });
+            }
+        }
+        let masked = manifest.shards.iter().any(|shard| shard.mask.is_some());
+        let exact = dataset.tokenizer().kind() != TokenizerKind::File && !masked;
+        if let Some(bytes) = bytes.filter(|&bytes| exact && bytes != manifest.bytes) {
+            found.splits.push(format!(
+                "split `{split}`: its tokens are {bytes} bytes of text, but the manifest says {}",
+                manifest.bytes
+            ));
+        }
+    }
+    Ok(found)
+}
+
+fn shard_problems(entry: &ShardEntry, found: &Survey, vocabulary: &Vocabulary) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut differs = |what: &str, found: u64, told: u64| {
+        problems.push(format!("{found} {what}, but the manifest says {told}"));
+    };
+    if found.tokens != entry.tokens {
+        differs("tokens", found.tokens, entry.tokens);
+    }
+    let documents = found.ends_of_text;
+    let enough = match entry.mask {
+        None => documents == entry.documents,
+        Some(_) => documents >= entry.documents,
+    };
+    if vocabulary.end_of_text.is_some() && !enough {
+        differs("end-of-text tokens", documents, entry.documents);
+    }
+    if let Some(outside) = found.outside {
+        let more = match outside.count {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        problems.push(format!(
+            "token {} at position {} is outside the vocabulary of {}{more}",
+            outside.id, outside.position, vocabulary.size
+        ));
+    }
+    check_hash(&found.blake3, &entry.blake3, &mut problems);
+    problems
+}
+
+fn mask_problems(
+    folder: &Path,
+    entry: &MaskEntry,
+    tokens: u64,
+    progress: &dyn Fn(u64),
+) -> Vec<String> {
+    let path = folder.join(&entry.file);
+    let found = match sum_mask(&path, progress) {
+        Ok(found) => found,
+        Err(error) => return vec![without_path(&error, &path)],
+    };
+    let mut problems = Vec::new();
+    if found.bytes != tokens {
+        let bytes = found.bytes;
+        problems.push(format!("{bytes} bytes, but its shard has {tokens} tokens"));
+    }
+    if let Some((at, byte)) = found.wrong {
+        problems.push(format!("byte {byte} at {at}: only 0 and 1 are allowed"));
+    }
+    if found.learnt != entry.learnt {
+        let (found, told) = (found.learnt, entry.learnt);
+        problems.push(format!(
+            "{found} tokens to be learnt, but the manifest says {told}"
+        ));
+    }
+    check_hash(&found.blake3, &entry.blake3, &mut problems);
+    problems
+}
+
+fn check_hash(found: &str, told: &str, problems: &mut Vec<String>) {
+    if found != told {
+        problems.push(format!(
+            "its BLAKE3 is {found}, but the manifest says {told}"
+        ));
+    }
+}
+
+/// What is wrong, where it is clear with which file.
+fn without_path(error: &DataError, path: &Path) -> String {
+    match error {
+        DataError::Shard { reason, .. } => reason.clone(),
+        DataError::Io { source, .. } => source.to_string(),
+        error => error
+            .to_string()
+            .replace(&format!("{} ", path.display()), ""),
+    }
+}
+
+/// The names in the folder that the manifest does not know, sorted.
+fn foreign(dataset: &Dataset) -> Result<Vec<String>, DataError> {
+    let (folder, manifest) = (dataset.folder(), dataset.manifest());
+    let mut ours: HashSet<&str> = manifest.files().chain([MANIFEST_FILE]).collect();
+    if manifest.tokenizer.kind == TokenizerKind::File {
+        ours.insert(TOKENIZER_FILE);
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
+        let entry = entry.map_err(DataError::io("read", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !ours.contains(name.as_str()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

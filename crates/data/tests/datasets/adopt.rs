@@ -1,0 +1,252 @@
+use std::fs;
+
+use emberlm_data::{AdoptOptions, DataError, Dataset, ShardLayout, Split};
+use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
+use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
+
+use super::place::{adopt, copy, expected, fixture, ids, names, options};
+
+/// Adopts a copy of a fixture and compares it with what Python wrote into it.
+fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usize; 2]) {
+    let folder = copy(name);
+    let before = names(folder.path());
+    let adopted = adopt(folder.path(), options).unwrap();
+    assert_eq!(adopted.warnings, [""; 0]);
+    let dataset = Dataset::open(folder.path()).unwrap();
+    assert_eq!(dataset.manifest(), &adopted.manifest);
+    for ((split, count), (told, expected)) in Split::ALL.into_iter().zip(shards).zip(expected(name))
+    {
+        assert_eq!(told, split.name());
+        let manifest = dataset.manifest().split(split);
+        assert_eq!(ids(&dataset, split), expected.ids, "{name}");
+        assert_eq!(
+            (manifest.documents, manifest.bytes),
+            (expected.documents, expected.bytes),
+            "{name} {split}"
+        );
+        assert_eq!(manifest.shards.len(), count);
+        assert!(manifest.shards.iter().all(|shard| shard.layout == layout));
+    }
+    dataset.verify().unwrap();
+    // Nothing was copied, and nothing changed.
+    let mut after = before.clone();
+    after.push("dataset.json".to_owned());
+    after.sort();
+    assert_eq!(names(folder.path()), after);
+    for name_of in before {
+        let file = |folder: std::path::PathBuf| fs::read(folder.join(&name_of)).unwrap();
+        assert_eq!(file(folder.path().to_owned()), file(fixture(name)));
+    }
+}
+
+fn chars() -> AdoptOptions {
+    AdoptOptions {
+        alphabet: Some(fixture("nanogpt_char/input.txt")),
+        ..options(Char)
+    }
+}
+
+#[test]
+fn nano_gpt_s_characters() {
+    agrees("nanogpt_char", &chars(), ShardLayout::Headerless, [1, 1]);
+    let text = fs::read_to_string(fixture("nanogpt_char/input.txt")).unwrap();
+    let folder = copy("nanogpt_char");
+    adopt(folder.path(), &chars()).unwrap();
+    let dataset = Dataset::open(folder.path()).unwrap();
+    let decoded =
+        Split::ALL.map(|split| dataset.tokenizer().decode(&ids(&dataset, split)).unwrap());
+    assert_eq!(decoded.concat(), text);
+}
+
+#[test]
+fn nano_gpt_s_byte_pairs() {
+    agrees(
+        "nanogpt_bpe",
+        &options(Gpt2),
+        ShardLayout::Headerless,
+        [1, 1],
+    );
+}
+
+#[test]
+fn llm_c_s_files_of_both_widths() {
+    agrees("llmc", &options(Byte), ShardLayout::LlmC, [2, 1]);
+    agrees("llmc_wide", &options(Byte), ShardLayout::LlmC, [2, 1]);
+}
+
+#[test]
+fn patterns_choose_the_files() {
+    let folder = copy("llmc");
+    let chosen = AdoptOptions {
+        train: Some("*_000001.bin".to_owned()),
+        val: Some("tiny_train_000000.bin".to_owned()),
+        ..options(Byte)
+    };
+    let manifest = adopt(folder.path(), &chosen).unwrap().manifest;
+    let files: Vec<_> = manifest.files().collect();
+    assert_eq!(files, ["tiny_train_000001.bin", "tiny_train_000000.bin"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_folder_of_links_leaves_the_files_folder_as_it_is() {
+    let (folder, out) = (copy("llmc"), tempfile::tempdir().unwrap());
+    let linked = AdoptOptions {
+        out: Some(out.path().join("düne set")),
+        ..options(Byte)
+    };
+    let adopted = adopt(folder.path(), &linked).unwrap();
+    assert_eq!(names(folder.path()), names(&fixture("llmc")));
+    let dataset = Dataset::open(&out.path().join("düne set")).unwrap();
+    dataset.verify().unwrap();
+    assert_eq!(ids(&dataset, Split::Train), expected("llmc")["train"].ids);
+    let link = adopted.folder.join("tiny_val_000000.bin");
+    assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    // Replacing it removes the links and not what they lead to.
+    let error = adopt(folder.path(), &linked).unwrap_err();
+    assert!(matches!(error, DataError::OutputExists { .. }), "{error}");
+    let again = AdoptOptions {
+        force: true,
+        ..linked
+    };
+    adopt(folder.path(), &again).unwrap();
+    assert_eq!(names(folder.path()), names(&fixture("llmc")));
+}
+
+#[test]
+fn a_tokenizer_s_own_file_is_put_beside_and_never_replaced() {
+    let (folder, elsewhere) = (copy("llmc"), tempfile::tempdir().unwrap());
+    let json = Tokenizer::builtin(Byte).unwrap().to_tokenizer_json();
+    let file = elsewhere.path().join("tokenizer.json");
+    fs::write(&file, &json).unwrap();
+    let own = AdoptOptions {
+        force: true,
+        ..options(TokenizerChoice::File(file))
+    };
+    let theirs = folder.path().join("tokenizer.json");
+    fs::write(&theirs, "{}").unwrap();
+    let message = adopt(folder.path(), &own).unwrap_err().to_string();
+    assert!(message.ends_with("tokenizer.json is another tokenizer than the one that is named"));
+    fs::remove_file(&theirs).unwrap();
+    for _ in 0..2 {
+        adopt(folder.path(), &own).unwrap();
+        assert_eq!(fs::read(&theirs).unwrap(), json);
+    }
+    Dataset::open(folder.path()).unwrap().verify().unwrap();
+}
+
+fn refusal(folder: &tempfile::TempDir, options: &AdoptOptions) -> String {
+    let before = names(folder.path());
+    let message = adopt(folder.path(), options).unwrap_err().to_string();
+    assert_eq!(names(folder.path()), before);
+    let path = format!("{}/", folder.path().display());
+    message.replace(&path, "")
+}
+
+#[test]
+fn another_tokenizer_s_files_are_refused() {
+    assert_eq!(
+        refusal(&copy("nanogpt_bpe"), &options(Byte)),
+        "train.bin: token 15496 at position 0 is not one of the 257 ids of byte, nor are 5 more"
+    );
+    assert_eq!(
+        refusal(&copy("nanogpt_char"), &options(Char)),
+        Tokenizer::builtin(Char).unwrap_err().to_string()
+    );
+    let folder = copy("llmc");
+    let warnings = adopt(folder.path(), &options(Gpt2)).unwrap().warnings;
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].contains("no end-of-text token in the train split"));
+}
+
+#[test]
+fn another_text_s_alphabet_is_told() {
+    let folder = copy("nanogpt_char");
+    let alphabet = folder.path().join("other.txt");
+    fs::write(&alphabet, "abc").unwrap();
+    let wrong = AdoptOptions {
+        alphabet: Some(alphabet.clone()),
+        ..options(Char)
+    };
+    assert!(refusal(&folder, &wrong).contains(" is not one of the 3 ids of char"));
+    let mut more = fs::read(fixture("nanogpt_char/input.txt")).unwrap();
+    more.extend("\u{10000}\n".bytes());
+    fs::write(&alphabet, &more).unwrap();
+    let warnings = adopt(folder.path(), &wrong).unwrap().warnings;
+    assert!(warnings[0].starts_with("the alphabet has "), "{warnings:?}");
+    fs::write(&alphabet, [b"ok\n".as_slice(), &[b'x', 0xFF]].concat()).unwrap();
+    fs::remove_file(folder.path().join("dataset.json")).unwrap();
+    assert!(refusal(&folder, &wrong).ends_with("the first wrong byte is at offset 4"));
+    fs::write(&alphabet, "").unwrap();
+    assert_eq!(refusal(&folder, &wrong), "other.txt is empty");
+}
+
+#[test]
+fn damaged_files_are_refused_by_name() {
+    let folder = copy("llmc");
+    let path = folder.path().join("tiny_train_000001.bin");
+    let good = fs::read(&path).unwrap();
+    let message = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        refusal(&folder, &options(Byte))
+    };
+    assert!(
+        message(&good[..1200])
+            .contains("tiny_train_000001.bin is not a usable shard: 1200 bytes, but")
+    );
+    assert!(message(&good[..1000]).contains("1000 bytes are less than its header's 1024"));
+    assert!(message(&good[..11]).contains("11 bytes are less than"));
+    assert!(message(&[]).contains("tiny_train_000001.bin is empty"));
+    // llm.c's evaluation files have another number.
+    let mut evaluation = good.clone();
+    evaluation[..4].copy_from_slice(&20_240_522i32.to_le_bytes());
+    assert!(message(&evaluation).contains("begins with 20240522, not with 20240520"));
+    // Without its first number it is no longer known from a headerless file, but its ids give it away.
+    assert!(message(&good[1..]).contains("1299 bytes are no 16-bit tokens"));
+    assert!(message(&good[2..]).contains("is not one of the 257 ids of byte"));
+}
+
+#[test]
+fn an_existing_manifest_is_replaced_by_force_alone() {
+    let folder = copy("llmc");
+    let force = AdoptOptions {
+        force: true,
+        ..options(Byte)
+    };
+    adopt(folder.path(), &options(Byte)).unwrap();
+    assert_eq!(
+        refusal(&folder, &options(Byte)),
+        "dataset.json already exists"
+    );
+    adopt(folder.path(), &force).unwrap();
+    fs::write(folder.path().join("dataset.json"), "{\"of\": \"another\"}").unwrap();
+    let message = refusal(&folder, &force);
+    assert!(
+        message.starts_with("dataset.json is not replaced, since it is not an emberlm dataset")
+    );
+}
+
+#[test]
+fn preparing_does_not_replace_the_files_that_were_adopted() {
+    let folder = copy("llmc");
+    adopt(folder.path(), &options(Byte)).unwrap();
+    let text = tempfile::NamedTempFile::new().unwrap();
+    fs::write(text.path(), "Some text to prepare.").unwrap();
+    let over = PrepareOptions {
+        tokenizer: Byte.into(),
+        force: true,
+        ..PrepareOptions::default()
+    };
+    let inputs = [text.path().to_owned()];
+    let error = prepare(&inputs, folder.path(), &over, &|_| ()).unwrap_err();
+    assert!(
+        error.to_string().ends_with("its shards were there before it was"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error_with_its_path() {
+    let error = adopt("no/such".as_ref(), &options(Byte)).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read no/such: "));
+}

@@ -1,0 +1,109 @@
+//! Folders to adopt and datasets to look at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_data::{
+    AdoptOptions, Adopted, Adoption, DataError, Dataset, PrepareOptions, Split, prepare,
+};
+use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
+use serde::Deserialize;
+
+/// What `make.py` says of a folder.
+#[derive(Deserialize)]
+pub struct Expected {
+    pub ids: Vec<u32>,
+    pub documents: u64,
+    pub bytes: u64,
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
+    fixtures.join(name)
+}
+
+pub fn expected(name: &str) -> BTreeMap<String, Expected> {
+    let text = fs::read_to_string(fixture("expected.json")).unwrap();
+    let mut all: BTreeMap<String, _> = serde_json::from_str(&text).unwrap();
+    all.remove(name).unwrap()
+}
+
+/// A folder with copies of a fixture's files.
+pub fn copy(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+pub fn options(tokenizer: impl Into<TokenizerChoice>) -> AdoptOptions {
+    AdoptOptions {
+        tokenizer: tokenizer.into(),
+        alphabet: None,
+        train: None,
+        val: None,
+        out: None,
+        force: false,
+        command: "emberlm data adopt".to_owned(),
+    }
+}
+
+pub fn adopt(folder: &Path, options: &AdoptOptions) -> Result<Adopted, DataError> {
+    Adoption::find(folder, options)?.run(&|_| {})
+}
+
+/// llm.c's fixture, adopted where it is a copy.
+pub fn llmc() -> (tempfile::TempDir, Dataset) {
+    let folder = copy("llmc");
+    adopt(folder.path(), &options(TokenizerKind::Byte)).unwrap();
+    let dataset = Dataset::open(folder.path()).unwrap();
+    (folder, dataset)
+}
+
+/// A dataset of documents, the last part of whose text is for validation.
+pub fn prepared(
+    documents: &[&str],
+    tokenizer: TokenizerKind,
+    val_fraction: f64,
+) -> (tempfile::TempDir, Dataset) {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("in");
+    fs::create_dir(&inputs).unwrap();
+    for (i, document) in documents.iter().enumerate() {
+        fs::write(inputs.join(format!("{i:03}.txt")), document).unwrap();
+    }
+    let options = PrepareOptions {
+        tokenizer: tokenizer.into(),
+        val_fraction,
+        command: "emberlm prepare".to_owned(),
+        ..PrepareOptions::default()
+    };
+    let out = folder.path().join("out");
+    prepare(&[inputs], &out, &options, &|_| {}).unwrap();
+    let dataset = Dataset::open(&out).unwrap();
+    (folder, dataset)
+}
+
+pub fn ids(dataset: &Dataset, split: Split) -> Vec<u32> {
+    let tokens = dataset.split(split).unwrap();
+    tokens.read(0, tokens.len()).unwrap()
+}
+
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<_> = entries.map(|e| name(e).into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Edits the manifest of a dataset.
+pub fn edit_manifest(folder: &Path, edit: impl FnOnce(&mut serde_json::Value)) {
+    let path = folder.join("dataset.json");
+    let mut value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    edit(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
