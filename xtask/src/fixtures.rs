@@ -21,7 +21,7 @@ const REQUIREMENTS: [&str; 2] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 6] = [
+const SCRIPTS: [Script; 8] = [
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
@@ -34,6 +34,8 @@ const SCRIPTS: [Script; 6] = [
         repeats: false,
         ..Script::new("crates/tokenizer/tests/fixtures/make_files.py")
     },
+    Script::new("crates/tokenizer/tests/fixtures/make_trained.py"),
+    Script::new("crates/tokenizer/tests/fixtures/make_sentence_piece.py"),
 ];
 
 /// Where the scripts write, and what lies there besides that no script wrote.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
 //! | `corpus` | files and folders expanded into documents |
+//! | `texts` | [`for_each_text`]: the texts of a corpus, for those who make no dataset of them |
 //! | `text_blocks` | a document read in blocks that can be tokenized apart |
 //! | `scan` | the first pass: is it UTF-8, how long is it |
 //! | `prepare` | [`prepare`]: text files to a dataset, in parallel |
@@ -41,6 +42,7 @@ mod split;
 mod staging;
 pub mod tales;
 mod text_blocks;
+mod texts;
 mod writer;
 
 pub use batch::Batch;
@@ -55,6 +57,7 @@ pub use prepare::{Phase, PrepareOptions, Progress, prepare};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+pub use texts::for_each_text;
 
 /// What a dataset's ids are read with: part of its interface.
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

@@ -104,9 +104,10 @@ fn next_command(out: &Path, kind: TokenizerKind) -> String {
     let preset = match kind {
         TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
         TokenizerKind::Gpt2 => "--preset pocket",
-        TokenizerKind::Cl100k | TokenizerKind::O200k | TokenizerKind::File => {
-            "--preset pocket --set model.vocab_size=0"
-        }
+        TokenizerKind::P50k
+        | TokenizerKind::Cl100k
+        | TokenizerKind::O200k
+        | TokenizerKind::File => "--preset pocket --set model.vocab_size=0",
     };
     let name = out.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);

@@ -232,7 +232,12 @@ fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::UnknownCharacter { .. } => {
             "a char tokenizer knows the characters of its corpus alone"
         }
-        TokenizerError::Split { .. } => "break the text's longest lines",
+        TokenizerError::NeedsPattern { .. } => {
+            "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
+        }
+        TokenizerError::File { path, .. } if path.extension().is_none_or(|name| name != "json") => {
+            return None;
+        }
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
             "a tokenizer.json is what Hugging Face's tokenizers library writes"
         }

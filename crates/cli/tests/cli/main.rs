@@ -25,5 +25,6 @@ mod resume;
 mod seeing;
 mod support;
 mod sweep;
+mod tokenizer;
 mod train;
 mod train_errors;
