@@ -8,8 +8,8 @@ use regex_automata::hybrid::dfa::Cache;
 use crate::piece_cache::{Key, PieceCache};
 use crate::splitter::Splitter;
 
-/// Of how many vocabularies a thread keeps what it has worked out: those used last.
-const KEPT: usize = 4;
+/// Of how many vocabularies a thread keeps what it has worked out: those used last. Comparing tokenizers takes turns.
+const KEPT: usize = 8;
 
 thread_local! {
     /// What this thread has worked out, by vocabulary, the one used last at the end.
