@@ -5,7 +5,7 @@ use std::io;
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
-use emberlm_tokenizer::TokenizerError;
+use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
 use emberlm_trainer::tasks::TaskError;
 
@@ -235,9 +235,8 @@ fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NeedsPattern { .. } => {
             "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
         }
-        TokenizerError::File { path, .. } if path.extension().is_none_or(|name| name != "json") => {
-            return None;
-        }
+        // Other files are told of by their own kind.
+        TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
             "a tokenizer.json is what Hugging Face's tokenizers library writes"
         }

@@ -29,10 +29,8 @@ fn a_trained_tokenizer_is_taken_by_prepare() {
     exit 0
     --- stdout
     Trained own with 280 ids
-      2.41 bytes per token
+      2,800 bytes of text, 17 different pieces, 2.41 bytes per token
     Next: emberlm prepare texts --out DATASET --tokenizer own
-    --- stderr
-    2,800 bytes, 17 different pieces
     ");
     assert_eq!(sandbox.names(), ["own", "texts"]);
     let tokenizer = Tokenizer::from_file(&sandbox.path("own/tokenizer.json")).unwrap();

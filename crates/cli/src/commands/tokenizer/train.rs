@@ -43,18 +43,19 @@ pub(super) fn run(args: TrainArgs) -> Result<(), CliError> {
         counts.add(counted.reduce(PieceCounts::default, add));
         Ok(())
     })?;
-    eprintln!(
-        "{} bytes, {} different pieces",
-        HumanCount(bytes),
-        HumanCount(counts.distinct() as u64)
-    );
+    let pieces = counts.distinct() as u64;
     let tokenizer = training.train(counts)?;
-    let summary = summary(&args, &tokenizer, &sample)?;
+    let summary = summary(&args, &tokenizer, &sample, [bytes, pieces])?;
     write(folder, &tokenizer)?;
     print(&summary)
 }
 
-fn summary(args: &TrainArgs, tokenizer: &Tokenizer, sample: &str) -> Result<String, CliError> {
+fn summary(
+    args: &TrainArgs,
+    tokenizer: &Tokenizer,
+    sample: &str,
+    [bytes, pieces]: [u64; 2],
+) -> Result<String, CliError> {
     let tokens = tokenizer.encode(sample)?.len().max(1);
     let vocab_size = tokenizer.vocab_size();
     let short = match vocab_size < args.vocab_size {
@@ -67,9 +68,11 @@ fn summary(args: &TrainArgs, tokenizer: &Tokenizer, sample: &str) -> Result<Stri
     };
     let first = args.inputs.first().map(|path| path.to_string_lossy());
     Ok(format!(
-        "Trained {} with {} ids{short}\n  {:.2} bytes per token\nNext: {}\n",
+        "Trained {} with {} ids{short}\n  {} bytes of text, {} different pieces, {:.2} bytes per token\nNext: {}\n",
         args.out.display(),
         HumanCount(vocab_size as u64),
+        HumanCount(bytes),
+        HumanCount(pieces),
         sample.len() as f64 / tokens as f64,
         next_command(&first.unwrap_or_default(), Path::new(&args.out)),
     ))
