@@ -22,7 +22,7 @@ const REQUIREMENTS: [&str; 3] = [
 ];
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 9] = [
+const SCRIPTS: [Script; 11] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
@@ -41,6 +41,8 @@ const SCRIPTS: [Script; 9] = [
         vocabularies: true,
         ..Script::new("crates/tokenizer/tests/fixtures/make_chat.py")
     },
+    Script::new("crates/tokenizer/tests/fixtures/make_trained.py"),
+    Script::new("crates/tokenizer/tests/fixtures/make_sentence_piece.py"),
 ];
 
 /// Where the scripts write, and what lies there besides that no script wrote.

@@ -98,6 +98,16 @@ pub fn token_id(text: &str) -> Result<u32, String> {
         .map_err(|_| "it is not a token id".to_owned())
 }
 
+/// A special token's name with its id, such as `<s>=1`.
+pub fn named_id(text: &str) -> Result<(String, u32), String> {
+    let rule = || "it must be a name, = and an id, such as <s>=1".to_owned();
+    let (name, id) = text.rsplit_once('=').ok_or_else(rule)?;
+    match (name, id.parse()) {
+        ("", _) | (_, Err(_)) => Err(rule()),
+        (name, Ok(id)) => Ok((name.to_owned(), id)),
+    }
+}
+
 /// A count of which there must be one.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -5,6 +5,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
+//! | `texts` | [`for_each_text`]: the texts of a corpus, for those who make no dataset of them |
 //! | `prepare` | [`prepare()`]: inputs to a dataset, in parallel, restartable |
 //! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
 //! | `writer` | one split's shards, filled one after the other |
@@ -51,6 +52,7 @@ mod staging;
 mod stream;
 mod survey;
 pub mod tales;
+mod texts;
 mod verify;
 mod writer;
 
@@ -75,6 +77,7 @@ pub use prepare::{
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+pub use texts::for_each_text;
 pub use verify::{FileCheck, Verification, verify};
 
 /// What a dataset's ids are read with: part of its interface.

@@ -1,131 +1,204 @@
 //! The byte-pair vocabularies that `tiktoken-rs` carries.
 
-use std::collections::HashSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::OnceLock;
 
 use tiktoken_rs::CoreBPE;
 
-use crate::{TokenizerError, TokenizerKind, patterns};
+use crate::fast_encoder::FastEncoder;
+use crate::ranks::Ranks;
+use crate::{TokenizerKind, patterns};
 
-/// One of the three byte-pair vocabularies; each is loaded once per process.
+/// One of the built-in byte-pair vocabularies; each is loaded once per process and stays.
 #[derive(Clone, Copy)]
-pub(crate) struct Bpe {
-    core: &'static CoreBPE,
+pub(crate) struct Bpe(&'static Vocabulary);
+
+struct Vocabulary {
+    published: &'static Published,
+    /// Every id's bytes, special tokens' names among them; none where an id is unassigned.
+    bytes: Vec<Option<&'static [u8]>>,
+    special: Vec<(String, u32)>,
+    ranks: Ranks,
+    encoder: FastEncoder,
+    /// The vocabulary's hash, once somebody has asked for it.
+    hash: OnceLock<String>,
+}
+
+/// What is known of a vocabulary before it is loaded.
+struct Published {
     kind: TokenizerKind,
     vocab_size: usize,
     end_of_text: u32,
-    /// The vocabulary's hash, once somebody has asked for it.
-    hash: &'static OnceLock<String>,
+    pattern: &'static str,
+    load: fn() -> Option<CoreBPE>,
+    loaded: OnceLock<Option<Vocabulary>>,
 }
 
+static GPT2: Published = Published {
+    kind: TokenizerKind::Gpt2,
+    vocab_size: 50_257,
+    end_of_text: 50_256,
+    pattern: patterns::GPT2,
+    load: || tiktoken_rs::r50k_base().ok(),
+    loaded: OnceLock::new(),
+};
+
+/// Its runs of blanks come after the end of text.
+static P50K: Published = Published {
+    kind: TokenizerKind::P50k,
+    vocab_size: 50_281,
+    end_of_text: 50_256,
+    pattern: patterns::GPT2,
+    load: || tiktoken_rs::p50k_base().ok(),
+    loaded: OnceLock::new(),
+};
+
+static CL100K: Published = Published {
+    kind: TokenizerKind::Cl100k,
+    vocab_size: 100_277,
+    end_of_text: 100_257,
+    pattern: patterns::CL100K,
+    load: || tiktoken_rs::cl100k_base().ok(),
+    loaded: OnceLock::new(),
+};
+
+static O200K: Published = Published {
+    kind: TokenizerKind::O200k,
+    vocab_size: 200_019,
+    end_of_text: 199_999,
+    pattern: patterns::O200K,
+    load: || tiktoken_rs::o200k_base().ok(),
+    loaded: OnceLock::new(),
+};
+
 impl Bpe {
-    /// GPT-2's vocabulary, which OpenAI also calls `r50k_base`.
-    pub(crate) fn gpt2() -> Self {
-        static HASH: OnceLock<String> = OnceLock::new();
-        Self {
-            core: tiktoken_rs::r50k_base_singleton(),
-            kind: TokenizerKind::Gpt2,
-            vocab_size: 50_257,
-            end_of_text: 50_256,
-            hash: &HASH,
-        }
+    /// The vocabulary of that name; none where it is not one of byte pairs.
+    pub(crate) fn new(kind: TokenizerKind) -> Option<Self> {
+        let published = match kind {
+            TokenizerKind::Gpt2 => &GPT2,
+            TokenizerKind::P50k => &P50K,
+            TokenizerKind::Cl100k => &CL100K,
+            TokenizerKind::O200k => &O200K,
+            TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::File => return None,
+        };
+        let load = || Vocabulary::load(published);
+        published.loaded.get_or_init(load).as_ref().map(Self)
     }
 
-    /// `cl100k_base`.
-    pub(crate) fn cl100k() -> Self {
-        static HASH: OnceLock<String> = OnceLock::new();
-        Self {
-            core: tiktoken_rs::cl100k_base_singleton(),
-            kind: TokenizerKind::Cl100k,
-            vocab_size: 100_277,
-            end_of_text: 100_257,
-            hash: &HASH,
-        }
-    }
-
-    /// `o200k_base`.
-    pub(crate) fn o200k() -> Self {
-        static HASH: OnceLock<String> = OnceLock::new();
-        Self {
-            core: tiktoken_rs::o200k_base_singleton(),
-            kind: TokenizerKind::O200k,
-            vocab_size: 200_019,
-            end_of_text: 199_999,
-            hash: &HASH,
+    /// How many tokens the vocabulary of that name has that are not special; none where it is not one of byte pairs.
+    pub(crate) fn plain_tokens(kind: TokenizerKind) -> Option<usize> {
+        match kind {
+            TokenizerKind::Gpt2 => Some(50_256),
+            TokenizerKind::P50k => Some(50_280),
+            TokenizerKind::Cl100k => Some(100_256),
+            TokenizerKind::O200k => Some(199_998),
+            TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::File => None,
         }
     }
 
     pub(crate) fn kind(&self) -> TokenizerKind {
-        self.kind
+        self.0.published.kind
     }
 
     pub(crate) fn vocab_size(&self) -> usize {
-        self.vocab_size
+        self.0.published.vocab_size
     }
 
     pub(crate) fn end_of_text(&self) -> u32 {
-        self.end_of_text
+        self.0.published.end_of_text
     }
 
     /// The pattern that splits a text into pieces, as a `tokenizer.json` has it.
     pub(crate) fn pattern(&self) -> &'static str {
-        match self.kind {
-            TokenizerKind::Cl100k => patterns::CL100K,
-            TokenizerKind::O200k => patterns::O200K,
-            _ => patterns::GPT2,
-        }
+        self.0.published.pattern
     }
 
     /// The special tokens with their ids, by id.
-    pub(crate) fn special_tokens(&self) -> Vec<(String, u32)> {
-        let names = self.core.special_tokens();
-        let named = |id| {
-            let name = String::from_utf8(self.core.decode_bytes(&[id]).ok()?).ok()?;
-            names.contains(name.as_str()).then_some((name, id))
-        };
-        (self.tokens().len() as u32..self.vocab_size as u32)
-            .filter_map(named)
-            .collect()
+    pub(crate) fn special_tokens(&self) -> &'static [(String, u32)] {
+        &self.0.special
     }
 
-    /// The bytes of every token that is not special, by rank, which is its id: they come before all others.
-    pub(crate) fn tokens(&self) -> Vec<Vec<u8>> {
-        let names = self.core.special_tokens();
-        let bytes = |id| self.core.decode_bytes(&[id]).ok();
-        let is_plain = |bytes: &Vec<u8>| !names.iter().any(|name| name.as_bytes() == bytes);
-        (0..).map_while(bytes).take_while(is_plain).collect()
+    /// The tokens that are not special, by rank, which is their id.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (u32, &'static [u8])> {
+        self.0.tokens()
     }
 
     /// Where this vocabulary's hash is kept once it is known.
     pub(crate) fn hash_cache(&self) -> &'static OnceLock<String> {
-        self.hash
+        &self.0.hash
     }
 
     /// The ids of `text`, whose special tokens are read as the plain text that they are.
-    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        // Not `encode_ordinary`: that one panics where the pattern matcher gives up.
-        match self.core.encode(text, &HashSet::new()) {
-            Ok((ids, _)) => Ok(ids),
-            Err(error) => Err(TokenizerError::Split {
-                kind: self.kind,
-                reason: error.message,
-            }),
-        }
+    pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
+        let encode_piece = |piece: &str, ids: &mut Vec<u32>| {
+            self.0.ranks.encode_piece(piece.as_bytes(), ids);
+            Ok::<(), Infallible>(())
+        };
+        let Ok(ids) = self.0.encoder.encode(text, encode_piece);
+        ids
     }
 
     /// Appends the bytes of `id`; false where the vocabulary has no such id.
     pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
-        match self.core.decode_bytes(&[id]) {
-            Ok(bytes) => out.extend_from_slice(&bytes),
-            Err(_) => return false,
+        let bytes = self.0.bytes.get(id as usize).copied().flatten();
+        bytes.map(|bytes| out.extend_from_slice(bytes)).is_some()
+    }
+}
+
+impl Vocabulary {
+    /// Takes over what the crate has read; its own tables and matchers are dropped.
+    fn load(published: &'static Published) -> Option<Self> {
+        let core = (published.load)()?;
+        let decode = |id| core.decode_bytes(&[id]).ok();
+        let decoded: Vec<_> = (0..published.vocab_size as u32).map(decode).collect();
+        // Loaded once, and never to go: one piece of memory that all else points into.
+        let all: &'static [u8] = decoded
+            .iter()
+            .flatten()
+            .flatten()
+            .copied()
+            .collect::<Vec<u8>>()
+            .leak();
+        let mut rest = all;
+        let mut cut = |bytes: &Option<Vec<u8>>| {
+            let (mine, others) = rest.split_at_checked(bytes.as_ref()?.len())?;
+            rest = others;
+            Some(mine)
+        };
+        let bytes: Vec<_> = decoded.iter().map(&mut cut).collect();
+        let names = core.special_tokens();
+        let mut special = Vec::new();
+        for (bytes, id) in bytes.iter().zip(0..) {
+            let name = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+            special.extend(
+                name.filter(|name| names.contains(name))
+                    .map(|name| (name.to_owned(), id)),
+            );
         }
-        true
+        let mut this = Self {
+            published,
+            bytes,
+            special,
+            ranks: Ranks::default(),
+            encoder: FastEncoder::new(published.pattern)?,
+            hash: OnceLock::new(),
+        };
+        this.ranks = Ranks::new(this.tokens());
+        Some(this)
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = (u32, &'static [u8])> {
+        let plain = |(id, bytes): (u32, &Option<&'static [u8]>)| {
+            let special = self.special.iter().any(|(_, special)| *special == id);
+            Some((id, (*bytes)?)).filter(|_| !special)
+        };
+        (0..).zip(&self.bytes).filter_map(plain)
     }
 }
 
 impl fmt::Debug for Bpe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bpe").field("kind", &self.kind).finish()
+        f.debug_struct("Bpe").field("kind", &self.kind()).finish()
     }
 }

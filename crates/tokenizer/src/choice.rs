@@ -4,15 +4,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerError, TokenizerKind};
 
-/// A tokenizer as it is asked for: `gpt2`, or the path of a `tokenizer.json` or of a directory that holds one, such as a
-/// Hugging Face model's. A name goes before a path: a directory called `gpt2` is `./gpt2`.
+/// A tokenizer as it is asked for: `gpt2`, or the path of a `tokenizer.json`, a SentencePiece model or a rank file of
+/// tiktoken's, or of a directory that holds one of the first two, such as a Hugging Face model's. A name goes before a path: a directory called `gpt2` is `./gpt2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenizerChoice {
     /// One of [`TokenizerKind::NAMED`].
     Named(TokenizerKind),
-    /// The `tokenizer.json` at this path.
+    /// The file at this path, whatever it is.
     File(PathBuf),
 }
 
@@ -30,13 +31,13 @@ impl FromStr for TokenizerChoice {
             return Ok(Self::Named(kind));
         }
         let path = Path::new(text);
-        let file = match path.is_dir() {
-            true => path.join(TOKENIZER_FILE),
-            false => path.to_owned(),
+        let files = match path.is_dir() {
+            true => vec![path.join(TOKENIZER_FILE), path.join(SENTENCE_PIECE_FILE)],
+            false => vec![path.to_owned()],
         };
-        match file.is_file() {
-            true => Ok(Self::File(file)),
-            false => Err(TokenizerError::UnknownChoice {
+        match files.into_iter().find(|file| file.is_file()) {
+            Some(file) => Ok(Self::File(file)),
+            None => Err(TokenizerError::UnknownChoice {
                 name: text.to_owned(),
                 folder: path.is_dir(),
             }),
@@ -86,7 +87,7 @@ mod tests {
         let message = "word".parse::<TokenizerChoice>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "unknown tokenizer `word`: choose one of gpt2, cl100k, o200k, char, byte, or give the path of a \
+            "unknown tokenizer `word`: choose one of gpt2, p50k, cl100k, o200k, char, byte, or give the path of a \
              tokenizer.json or of a folder that holds one"
         );
     }

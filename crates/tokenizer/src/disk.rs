@@ -8,23 +8,88 @@ use serde_json::Value;
 
 use crate::file::FileVocab;
 use crate::tokenizer::Vocab;
-use crate::{Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
+use crate::{
+    Pattern, RankFile, Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind, TokenizerSpec,
+    sentence_piece,
+};
 
 /// The name of a tokenizer's own file, in a dataset, a checkpoint and a Hugging Face model's directory.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// The name of a SentencePiece model in a Hugging Face model's directory.
+pub(crate) const SENTENCE_PIECE_FILE: &str = "tokenizer.model";
 
 /// What Hugging Face's libraries write beside it; only `eos_token` is read.
 pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
 impl Tokenizer {
+    /// The tokenizer that was asked for.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::builtin`] and [`Tokenizer::from_file`].
+    pub fn from_choice(choice: &TokenizerChoice) -> Result<Self, TokenizerError> {
+        match choice {
+            TokenizerChoice::Named(kind) => Self::builtin(*kind),
+            TokenizerChoice::File(path) => Self::from_file(path),
+        }
+    }
+
+    /// The tokenizer of a file, whatever its name: a Hugging Face `tokenizer.json`, a SentencePiece model, which becomes
+    /// one, or a rank file of tiktoken's, whose ranks must be a built-in vocabulary's, since it says no more than them.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_file_with`] where nothing is said.
+    pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
+        Self::from_file_with(path, None, &[])
+    }
+
+    /// As [`Tokenizer::from_file`]; `pattern` and `special` say what a rank file does not: how a text is split, and the
+    /// special tokens with their ids.
+    ///
+    /// # Errors
+    /// [`TokenizerError::File`] where a file cannot be read, is damaged, asks for what this program does not know, or says
+    /// itself what was given; [`TokenizerError::NeedsPattern`] where it needs a pattern.
+    pub fn from_file_with(
+        path: &Path,
+        pattern: Option<Pattern>,
+        special: &[(String, u32)],
+    ) -> Result<Self, TokenizerError> {
+        let at_fault = |reason: String| TokenizerError::File {
+            path: path.to_owned(),
+            reason,
+        };
+        let in_file = |error: TokenizerError| at_fault(error.to_string());
+        let bytes = fs::read(path).map_err(|error| at_fault(error.to_string()))?;
+        if RankFile::is_one(&bytes) {
+            let ranks = RankFile::read(&bytes).map_err(in_file)?;
+            return match (pattern, ranks.builtin()) {
+                (Some(pattern), _) => ranks.tokenizer(pattern, special).map_err(in_file),
+                (None, Some(builtin)) if special.is_empty() => Ok(builtin),
+                (None, _) => Err(TokenizerError::NeedsPattern {
+                    path: path.to_owned(),
+                }),
+            };
+        }
+        if pattern.is_some() || !special.is_empty() {
+            return Err(at_fault(
+                "it says itself how it splits a text and which tokens are special".to_owned(),
+            ));
+        }
+        // A protocol buffer whose first field is a message; no JSON begins so, whose first byte is a brace or a blank before.
+        if bytes.starts_with(b"\n") && !bytes.trim_ascii_start().starts_with(b"{") {
+            let (json, end_of_text) = sentence_piece::to_json(&bytes).map_err(in_file)?;
+            let mut file = FileVocab::new(json).map_err(in_file)?;
+            file.set_end_of_text(end_of_text);
+            return Ok(Self::new(Vocab::File(Box::new(file))));
+        }
+        Self::from_json_file(path)
+    }
+
     /// The tokenizer of a Hugging Face `tokenizer.json`.
     ///
     /// A text ends with the `eos_token` of the `tokenizer_config.json` beside it, or where none is given there, with the
     /// special token that has one of the usual names; where there is none, documents are not separated.
-    ///
-    /// # Errors
-    /// [`TokenizerError::File`] where a file cannot be read, is damaged, or asks for what this program does not know.
-    pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
+    fn from_json_file(path: &Path) -> Result<Self, TokenizerError> {
         let mut file = read_file(path)?;
         let config = path.with_file_name(TOKENIZER_CONFIG_FILE);
         let at_fault = |reason: String| TokenizerError::File {

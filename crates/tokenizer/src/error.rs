@@ -29,6 +29,46 @@ pub enum TokenizerError {
         /// Whether it is a folder.
         folder: bool,
     },
+    /// A pattern was asked for by a name that is none's.
+    #[error(
+        "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"
+    )]
+    UnknownPattern {
+        /// The name as given.
+        name: String,
+    },
+    /// A file of ranks is damaged, or cannot be made a tokenizer of.
+    #[error(
+        "not a usable rank file: {}{reason}",
+        match line {
+            0 => String::new(),
+            line => format!("line {line}: "),
+        }
+    )]
+    RankFile {
+        /// The line, from 1; 0 where it is not one line that is at fault.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file of ranks does not say by which pattern a text is split, and its ranks are no built-in vocabulary's.
+    #[error("{}: a rank file does not say how it splits a text, and its ranks are no built-in tokenizer's", path.display())]
+    NeedsPattern {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A SentencePiece model is damaged, or has what a `tokenizer.json` cannot say exactly.
+    #[error("not a usable SentencePiece model: {reason}")]
+    SentencePiece {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tokenizer cannot be trained.
+    #[error("cannot train a tokenizer: {reason}")]
+    Training {
+        /// What is in the way.
+        reason: String,
+    },
     /// A character tokenizer was asked for without the characters that it is made of.
     #[error("the char tokenizer has no built-in vocabulary: it is made from a corpus's characters")]
     NeedsAlphabet,
@@ -87,14 +127,6 @@ pub enum TokenizerError {
         id: u32,
         /// The tokenizer's kind.
         kind: TokenizerKind,
-    },
-    /// The splitting pattern of a byte-pair vocabulary gave up on a text.
-    #[error("{kind} cannot split this text: {reason}")]
-    Split {
-        /// The tokenizer's kind.
-        kind: TokenizerKind,
-        /// What the pattern matcher said.
-        reason: String,
     },
     /// A specification has an alphabet although its kind has none, or lacks the one that its kind needs.
     #[error("tokenizer `{kind}`: `alphabet` must be {}", if *present { "absent" } else { "given" })]

@@ -44,6 +44,23 @@ enum Model {
     },
 }
 
+impl Model {
+    /// Byte pairs over bytes: nothing is unknown. Where merges are ignored, a piece that is a token becomes that token.
+    fn byte_pairs(vocab: Vec<(String, u32)>, merges: Vec<String>, ignore_merges: bool) -> Self {
+        Self::Bpe {
+            dropout: Value::Null,
+            unk_token: Value::Null,
+            continuing_subword_prefix: Value::Null,
+            end_of_word_suffix: Value::Null,
+            fuse_unk: false,
+            byte_fallback: false,
+            ignore_merges,
+            vocab: Tokens(vocab),
+            merges,
+        }
+    }
+}
+
 /// Tokens with their ids, written in the order in which they stand.
 struct Tokens(Vec<(String, u32)>);
 
@@ -65,18 +82,14 @@ impl Tokenizer {
             Vocab::File(file) => return file.json().to_vec(),
             Vocab::Bpe(bpe) => {
                 let specials = bpe.special_tokens();
-                let tokens = bpe.tokens();
-                let pieces = json!({
-                    "type": "Split", "pattern": {"Regex": bpe.pattern()}, "behavior": "Isolated", "invert": false,
-                });
-                let pre_tokenizer =
-                    json!({"type": "Sequence", "pretokenizers": [pieces, byte_level()]});
-                File::byte_level(pre_tokenizer, &tokens, specials)
+                let tokens: Vec<_> = bpe.tokens().collect();
+                return byte_pairs_json(bpe.pattern(), &tokens, specials);
             }
             Vocab::Byte => {
-                let bytes: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
-                let specials = vec![(END_OF_TEXT.to_owned(), byte::END_OF_TEXT)];
-                File::byte_level(byte_level(), &bytes, specials)
+                let bytes: Vec<u8> = (0..=u8::MAX).collect();
+                let tokens: Vec<_> = (0..).zip(bytes.chunks(1)).collect();
+                let specials = [(END_OF_TEXT.to_owned(), byte::END_OF_TEXT)];
+                File::byte_level(byte_level(), &tokens, &specials)
             }
             Vocab::Char(chars) => {
                 let characters = chars.alphabet();
@@ -92,21 +105,21 @@ impl Tokenizer {
                 File::new(Vec::new(), each, json!({"type": "Fuse"}), model)
             }
         };
-        let mut json = serde_json::to_vec_pretty(&file).unwrap_or_default();
-        json.push(b'\n');
-        json
+        file.to_json()
     }
 
     /// A `tokenizer_config.json` to lie beside [`Tokenizer::to_tokenizer_json`], with which `transformers` finds the
-    /// tokenizer of a model that reads at most `model_max_length` tokens.
+    /// tokenizer of a model that reads at most `model_max_length` tokens, where there is a model.
     ///
     /// Where the end of a text is one of this program's own, it also begins a text, as it does in training.
-    pub fn to_tokenizer_config_json(&self, model_max_length: usize) -> Vec<u8> {
+    pub fn to_tokenizer_config_json(&self, model_max_length: Option<usize>) -> Vec<u8> {
         let mut config = json!({
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": false,
-            "model_max_length": model_max_length,
         });
+        if let Some(length) = model_max_length {
+            config["model_max_length"] = json!(length);
+        }
         if let Some(name) = self.end_of_text_name() {
             if !matches!(self.vocab(), Vocab::File(_)) {
                 config["bos_token"] = json!(name);
@@ -128,7 +141,58 @@ impl Tokenizer {
     }
 }
 
+/// The `tokenizer.json` of a byte-pair vocabulary that splits by `pattern`: `tokens` with their ids, which are their ranks,
+/// ascending; and special tokens with theirs.
+pub(crate) fn byte_pairs_json(
+    pattern: &str,
+    tokens: &[(u32, &[u8])],
+    specials: &[(String, u32)],
+) -> Vec<u8> {
+    File::byte_level(split_and_spell(pattern), tokens, specials).to_json()
+}
+
+/// The `tokenizer.json` of a trained byte-level vocabulary: tokens by id, special ones among them, and merges in their order.
+pub(crate) fn trained_json(
+    pattern: &str,
+    vocab: Vec<(String, u32)>,
+    merges: Vec<String>,
+    specials: &[(String, u32)],
+) -> Vec<u8> {
+    let model = Model::byte_pairs(vocab, merges, false);
+    File::new(
+        special_tokens(specials),
+        split_and_spell(pattern),
+        byte_level(),
+        model,
+    )
+    .to_json()
+}
+
+/// A model's merges in their order, each as two tokens with a blank between; the crate shows them in no other way.
+pub(crate) fn merges_of(model: &tokenizers::models::bpe::BPE) -> Option<Vec<String>> {
+    let model = serde_json::to_value(model).ok()?;
+    let merge = |merge: &Value| match merge {
+        Value::String(merge) => Some(merge.clone()),
+        pair => Some(format!("{} {}", pair[0].as_str()?, pair[1].as_str()?)),
+    };
+    model["merges"].as_array()?.iter().map(merge).collect()
+}
+
+/// What splits a text by `pattern`, then writes the pieces' bytes as characters.
+pub(crate) fn split_and_spell(pattern: &str) -> Value {
+    let pieces = json!({
+        "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
+    });
+    json!({"type": "Sequence", "pretokenizers": [pieces, byte_level()]})
+}
+
 impl File {
+    fn to_json(&self) -> Vec<u8> {
+        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
+        json.push(b'\n');
+        json
+    }
+
     fn new(added_tokens: Vec<Value>, pre_tokenizer: Value, decoder: Value, model: Model) -> Self {
         Self {
             version: "1.0",
@@ -143,37 +207,39 @@ impl File {
         }
     }
 
-    /// A byte-pair vocabulary: `tokens` by rank, which is their id, and special tokens with theirs.
-    fn byte_level(pre_tokenizer: Value, tokens: &[Vec<u8>], specials: Vec<(String, u32)>) -> Self {
-        let added = specials.iter().map(|(content, id)| {
-            json!({
-                "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": true,
-            })
-        });
-        let added = added.collect();
-        let merges = merges::recover(tokens);
+    /// A byte-pair vocabulary: `tokens` with their ids, which are their ranks, ascending; and special tokens with theirs.
+    fn byte_level(
+        pre_tokenizer: Value,
+        tokens: &[(u32, &[u8])],
+        specials: &[(String, u32)],
+    ) -> Self {
+        let ranked: Vec<&[u8]> = tokens.iter().map(|(_, bytes)| *bytes).collect();
+        let merges = merges::recover(&ranked);
         let merges = merges.into_iter().map(|(left, right)| {
             format!("{} {}", byte_level::spell(left), byte_level::spell(right))
         });
-        let vocab = tokens.iter().map(|token| byte_level::spell(token)).zip(0..);
-        let model = Model::Bpe {
-            dropout: Value::Null,
-            unk_token: Value::Null,
-            continuing_subword_prefix: Value::Null,
-            end_of_word_suffix: Value::Null,
-            fuse_unk: false,
-            byte_fallback: false,
-            ignore_merges: true,
-            merges: merges.collect(),
-            // The library numbers an added token anew where the vocabulary does not have it.
-            vocab: Tokens(vocab.chain(specials).collect()),
-        };
-        Self::new(added, pre_tokenizer, byte_level(), model)
+        let plain = tokens
+            .iter()
+            .map(|(id, token)| (byte_level::spell(token), *id));
+        // The library numbers an added token anew where the vocabulary does not have it.
+        let mut vocab: Vec<_> = plain.chain(specials.iter().cloned()).collect();
+        vocab.sort_by_key(|(_, id)| *id);
+        let model = Model::byte_pairs(vocab, merges.collect(), true);
+        Self::new(special_tokens(specials), pre_tokenizer, byte_level(), model)
     }
 }
 
+fn special_tokens(specials: &[(String, u32)]) -> Vec<Value> {
+    let added = |(content, id): &(String, u32)| {
+        json!({
+            "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        })
+    };
+    specials.iter().map(added).collect()
+}
+
 /// Bytes as characters, without a pattern of its own and without a blank before the text.
-fn byte_level() -> Value {
+pub(crate) fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})
 }

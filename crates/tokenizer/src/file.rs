@@ -10,8 +10,9 @@ use std::fmt;
 use serde_json::Value;
 use tokenizers::Model;
 
+use crate::fast_encoder::FastEncoder;
 use crate::pieces::{PieceDecoder, Position};
-use crate::{TokenizerError, cut, guard};
+use crate::{TokenizerError, byte_level, cut, guard};
 
 /// The names that the end of a text has in published tokenizers, the likelier first.
 const END_OF_TEXT_NAMES: [&str; 8] = [
@@ -37,8 +38,8 @@ pub(crate) struct FileVocab {
     special: HashSet<u32>,
     /// What stands for what the vocabulary lacks: a text may have that one.
     unknown: Option<u32>,
-    /// Whether a text can be cut where the built-in vocabularies' can.
-    has_cuts: bool,
+    /// Where a text is split into pieces as the built-in vocabularies do, and nothing else is done with it.
+    fast: Option<FastEncoder>,
 }
 
 impl FileVocab {
@@ -63,7 +64,7 @@ impl FileVocab {
             model.insert("dropout".to_owned(), Value::Null);
         }
         guard::check(&value)?;
-        let has_cuts = cut::are_known(&value);
+        let fast = cut::known_pattern(&value).and_then(FastEncoder::new);
         let unknown = unknown_token(&value["model"]);
         let added = added_tokens(&value["added_tokens"])?;
 
@@ -96,7 +97,7 @@ impl FileVocab {
             end_of_text,
             special,
             unknown,
-            has_cuts,
+            fast,
             inner,
         })
     }
@@ -153,14 +154,31 @@ impl FileVocab {
         self.special.contains(&id)
     }
 
-    pub(crate) fn has_cuts(&self) -> bool {
-        self.has_cuts
+    /// What encodes a text piece by piece, where the file allows it.
+    pub(crate) fn fast_encoder(&self) -> Option<&FastEncoder> {
+        self.fast.as_ref()
     }
 
     /// The ids of `text`, none of them a special token's.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        if let Some(fast) = &self.fast {
+            return fast.encode(text, |piece, ids| self.encode_piece(piece, ids));
+        }
         let encoding = self.inner.encode_fast(text, false).map_err(refuse)?;
-        let ids = encoding.get_ids();
+        self.without_special(encoding.get_ids())
+    }
+
+    /// Appends the ids of a piece of a text, in GPT-2's alphabet of bytes.
+    fn encode_piece(&self, piece: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let spelled = byte_level::spell(piece.as_bytes());
+        let tokens = self.inner.get_model().tokenize(&spelled).map_err(refuse)?;
+        let found: Vec<u32> = tokens.into_iter().map(|token| token.id).collect();
+        ids.extend(self.without_special(&found)?);
+        Ok(())
+    }
+
+    /// The ids with each special token's name as plain text in its place.
+    fn without_special(&self, ids: &[u32]) -> Result<Vec<u32>, TokenizerError> {
         if !ids.iter().any(|id| self.special.contains(id)) {
             return Ok(ids.to_vec());
         }

@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::TokenizerError;
 
-/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `cl100k`, `o200k`, `char`, `byte`; and
+/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `p50k`, `cl100k`, `o200k`, `char`, `byte`; and
 /// `tokenizer.json` for one that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
-    /// GPT-2's byte-pair encoding: 50,257 ids.
+    /// GPT-2's byte-pair encoding, which OpenAI also calls `r50k_base`: 50,257 ids.
     Gpt2,
+    /// Codex's byte-pair encoding `p50k_base`, GPT-2's with runs of blanks: 50,281 ids.
+    P50k,
     /// GPT-4's byte-pair encoding `cl100k_base`: 100,277 ids.
     Cl100k,
     /// GPT-4o's byte-pair encoding `o200k_base`: 200,019 ids.
@@ -29,8 +31,9 @@ pub enum TokenizerKind {
 
 impl TokenizerKind {
     /// The kinds that are asked for by name, in the order in which they are listed to a user: all but [`Self::File`].
-    pub const NAMED: [Self; 5] = [
+    pub const NAMED: [Self; 6] = [
         Self::Gpt2,
+        Self::P50k,
         Self::Cl100k,
         Self::O200k,
         Self::Char,
@@ -41,6 +44,7 @@ impl TokenizerKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
+            Self::P50k => "p50k",
             Self::Cl100k => "cl100k",
             Self::O200k => "o200k",
             Self::Char => "char",
@@ -60,6 +64,8 @@ impl FromStr for TokenizerKind {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
+        // What OpenAI calls the vocabulary, which GPT-2 had first.
+        let name = if name == "r50k" { "gpt2" } else { name };
         Self::NAMED
             .into_iter()
             .find(|kind| kind.name() == name)
@@ -84,11 +90,17 @@ mod tests {
     }
 
     #[test]
+    fn r50k_is_another_name_for_gpt2() {
+        let kind: TokenizerKind = "r50k".parse().unwrap();
+        assert_eq!(kind.to_string(), "gpt2");
+    }
+
+    #[test]
     fn an_unknown_name_is_refused_with_the_choices() {
         let message = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "unknown tokenizer `GPT2`: choose one of gpt2, cl100k, o200k, char, byte"
+            "unknown tokenizer `GPT2`: choose one of gpt2, p50k, cl100k, o200k, char, byte"
         );
     }
 }

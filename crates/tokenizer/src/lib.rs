@@ -4,15 +4,21 @@
 //! |---|---|
 //! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
 //! | `tokenizer` | [`Tokenizer`]: encode, decode, what a vocabulary consists of |
-//! | `bpe` | the byte-pair vocabularies of GPT-2, cl100k and o200k, through `tiktoken-rs` |
+//! | `bpe`, `ranks` | the byte-pair vocabularies that `tiktoken-rs` carries, and the ids of one piece |
+//! | `fast_encoder`, `splitter`, `piece_cache` | a text's ids, piece by piece: split by an automaton, most pieces remembered |
 //! | `char` | one token per distinct character, as nanoGPT's character-level examples |
 //! | `byte` | one token per byte |
 //! | `file` | what a Hugging Face `tokenizer.json` holds, through the `tokenizers` crate |
 //! | `guard` | what is refused of such a file, since the crate would panic at it |
 //! | `pieces` | such a file's decoder, token by token |
+//! | `rank_file` | [`RankFile`]: tiktoken's files of ranks |
+//! | `sentence_piece` | SentencePiece models as a `tokenizer.json` |
+//! | `train` | [`BpeTraining`]: a byte-level byte-pair vocabulary from texts |
+//! | `statistics` | [`Statistics`]: what tokenizers make of a text, in numbers |
 //! | `choice` | [`TokenizerChoice`]: a tokenizer as it is asked for, by name or by path |
 //! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
 //! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
+//! | `pattern` | [`Pattern`]: the patterns by name |
 //! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
 //! | `special` | special tokens by name |
 //! | `markup`, `barriers` | text in which their names stand for them, and where they do not |
@@ -47,25 +53,40 @@ mod cut;
 mod disk;
 mod error;
 mod export;
+mod fast_encoder;
 mod file;
 mod guard;
+#[cfg(test)]
+mod hard_texts;
 mod kind;
 mod markup;
 mod merges;
+mod pattern;
 mod patterns;
+mod piece_cache;
 mod pieces;
 mod prompt;
+mod rank_file;
+mod ranks;
+mod sentence_piece;
 mod spec;
 mod special;
+mod splitter;
+mod statistics;
 mod stream;
 mod token_bytes;
 mod tokenizer;
+mod train;
 
 pub use choice::TokenizerChoice;
 pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
 pub use kind::TokenizerKind;
+pub use pattern::Pattern;
+pub use rank_file::RankFile;
 pub use spec::TokenizerSpec;
+pub use statistics::{Share, Statistics, TokenCounts};
 pub use stream::DecodeStream;
 pub use token_bytes::TokenBytes;
 pub use tokenizer::Tokenizer;
+pub use train::{BpeOptions, BpeTraining, PieceCounts};

@@ -9,11 +9,11 @@
 use std::collections::HashMap;
 
 /// Each token's two parts, in the order of the tokens, which are given by rank.
-pub(crate) fn recover(tokens: &[Vec<u8>]) -> Vec<(&[u8], &[u8])> {
+pub(crate) fn recover<'a>(tokens: &[&'a [u8]]) -> Vec<(&'a [u8], &'a [u8])> {
     let ranks: HashMap<&[u8], usize> = tokens
         .iter()
         .enumerate()
-        .map(|(rank, token)| (token.as_slice(), rank))
+        .map(|(rank, token)| (*token, rank))
         .collect();
     tokens
         .iter()
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_token_is_made_of_what_lower_ranks_leave_of_it() {
         let tokens = ["a", "b", "c", "ab", "bc", "abc", "abab", "xyz"];
-        let tokens = tokens.map(|token| token.as_bytes().to_vec());
+        let tokens = tokens.map(str::as_bytes);
         let expected: [(&[u8], &[u8]); 4] =
             [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"ab", b"ab")];
         assert_eq!(recover(&tokens), expected);

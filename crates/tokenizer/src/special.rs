@@ -9,7 +9,7 @@ impl Tokenizer {
     /// `<|endoftext|>`.
     pub fn special_tokens(&self) -> Vec<(String, u32)> {
         match self.vocab() {
-            Vocab::Bpe(bpe) => bpe.special_tokens(),
+            Vocab::Bpe(bpe) => bpe.special_tokens().to_vec(),
             Vocab::Char(_) => Vec::new(),
             Vocab::Byte => vec![(export::END_OF_TEXT.to_owned(), byte::END_OF_TEXT)],
             Vocab::File(file) => file_specials(file),

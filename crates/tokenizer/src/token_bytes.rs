@@ -35,7 +35,7 @@ impl Tokenizer {
     pub fn token_bytes(&self) -> Option<TokenBytes> {
         let (special, unknown, differs) = match self.vocab() {
             Vocab::Bpe(bpe) => {
-                let special = bpe.special_tokens().into_iter().map(|(_, id)| id);
+                let special = bpe.special_tokens().iter().map(|(_, id)| *id);
                 (special.collect(), None, false)
             }
             Vocab::Char(_) | Vocab::Byte => (Vec::new(), None, false),

@@ -38,13 +38,11 @@ impl Tokenizer {
     /// [`TokenizerError::NeedsAlphabet`] for [`TokenizerKind::Char`], [`TokenizerError::NeedsFile`] for
     /// [`TokenizerKind::File`].
     pub fn builtin(kind: TokenizerKind) -> Result<Self, TokenizerError> {
-        Ok(Self::new(match kind {
-            TokenizerKind::Gpt2 => Vocab::Bpe(Bpe::gpt2()),
-            TokenizerKind::Cl100k => Vocab::Bpe(Bpe::cl100k()),
-            TokenizerKind::O200k => Vocab::Bpe(Bpe::o200k()),
-            TokenizerKind::Char => return Err(TokenizerError::NeedsAlphabet),
-            TokenizerKind::Byte => Vocab::Byte,
-            TokenizerKind::File => return Err(TokenizerError::NeedsFile),
+        Ok(Self::new(match (kind, Bpe::new(kind)) {
+            (TokenizerKind::Char, _) => return Err(TokenizerError::NeedsAlphabet),
+            (TokenizerKind::Byte, _) => Vocab::Byte,
+            (_, Some(bpe)) => Vocab::Bpe(bpe),
+            (_, None) => return Err(TokenizerError::NeedsFile),
         }))
     }
 
@@ -112,11 +110,10 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet;
-    /// [`TokenizerError::Split`] where a byte-pair vocabulary's pattern gives up, which takes a run of a million blanks or
-    /// line breaks; [`TokenizerError::Encode`] where a file's vocabulary lacks what it needs.
+    /// [`TokenizerError::Encode`] where a file's vocabulary lacks what it needs. A byte-pair vocabulary takes any text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match &self.inner.vocab {
-            Vocab::Bpe(bpe) => bpe.encode(text),
+            Vocab::Bpe(bpe) => Ok(bpe.encode(text)),
             Vocab::Char(chars) => chars.encode(text),
             Vocab::Byte => Ok(byte::encode(text)),
             Vocab::File(file) => file.encode(text),

@@ -12,6 +12,42 @@ struct Golden {
     vocab_size: BTreeMap<TokenizerKind, usize>,
     end_of_text: BTreeMap<TokenizerKind, u32>,
     cases: Vec<Case>,
+    runs: Vec<Run>,
+}
+
+/// A long run, whose ids are told by their number, the first and last, and a sum.
+#[derive(Deserialize)]
+struct Run {
+    before: String,
+    piece: String,
+    times: usize,
+    after: String,
+    #[serde(flatten)]
+    ids: BTreeMap<TokenizerKind, Digest>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Digest {
+    count: usize,
+    first: Vec<u32>,
+    last: Vec<u32>,
+    /// Each id by its place, from 1, modulo 2^61.
+    weighted_sum: u64,
+}
+
+impl Digest {
+    fn of(ids: &[u32]) -> Self {
+        let weighted = ids
+            .iter()
+            .zip(1..)
+            .map(|(&id, at): (_, u64)| u64::from(id) * at);
+        Self {
+            count: ids.len(),
+            first: ids[..4].to_vec(),
+            last: ids[ids.len() - 4..].to_vec(),
+            weighted_sum: weighted.sum::<u64>() % (1 << 61),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -25,8 +61,9 @@ fn golden() -> Golden {
     serde_json::from_str(include_str!("fixtures/golden.json")).unwrap()
 }
 
-const BPE: [TokenizerKind; 3] = [
+const BPE: [TokenizerKind; 4] = [
     TokenizerKind::Gpt2,
+    TokenizerKind::P50k,
     TokenizerKind::Cl100k,
     TokenizerKind::O200k,
 ];
@@ -40,6 +77,26 @@ fn hard_texts_are_encoded_as_tiktoken_does() {
         for case in &golden.cases {
             let ids = tokenizer.encode(&case.text).unwrap();
             assert_eq!(ids, case.ids[&kind], "{kind}: {:?}", case.text);
+        }
+    }
+}
+
+#[test]
+fn long_runs_are_encoded_as_tiktoken_does() {
+    let golden = golden();
+    assert!(golden.runs.len() >= 8);
+    for kind in BPE {
+        let tokenizer = Tokenizer::builtin(kind).unwrap();
+        for run in &golden.runs {
+            let text = [
+                run.before.as_str(),
+                &run.piece.repeat(run.times),
+                &run.after,
+            ]
+            .concat();
+            let ids = tokenizer.encode(&text).unwrap();
+            assert_eq!(Digest::of(&ids), run.ids[&kind], "{kind} {:?}", run.piece);
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text);
         }
     }
 }

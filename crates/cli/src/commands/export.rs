@@ -59,7 +59,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         (None, Some(tokenizer)) => {
             let seq_len = model.config().seq_len;
             write(folder.path(), TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
-            let config = tokenizer.to_tokenizer_config_json(seq_len);
+            let config = tokenizer.to_tokenizer_config_json(Some(seq_len));
             write(folder.path(), TOKENIZER_CONFIG_FILE, config)?;
         }
         (None, None) => {}

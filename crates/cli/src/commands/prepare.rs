@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 
 use crate::error::CliError;
 use crate::output::{print, shell_word};
+use crate::progress;
 
 pub use args::PrepareArgs;
 

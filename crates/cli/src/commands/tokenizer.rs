@@ -1,35 +1,20 @@
 //! `emberlm tokenizer`: making tokenizers and comparing them.
 
+mod args;
+mod convert;
+mod stats;
+mod train;
+mod waves;
+
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::{Args, Subcommand};
-use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
+use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 
+pub use self::args::TokenizerArgs;
+use self::args::TokenizerCommand;
 use crate::error::CliError;
-use crate::output::print;
-use crate::values;
-
-/// Arguments of `tokenizer`.
-#[derive(Debug, Args)]
-pub struct TokenizerArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: TokenizerCommand,
-}
-
-/// The commands about tokenizers.
-#[derive(Debug, Subcommand)]
-pub enum TokenizerCommand {
-    /// Compare tokenizers on a text
-    Stats {
-        /// The text
-        file: PathBuf,
-        /// A tokenizer; may be given again
-        #[arg(long, required = true, value_parser = values::tokenizer)]
-        tokenizer: Vec<TokenizerChoice>,
-    },
-}
+use crate::new_folder::NewFolder;
 
 /// Runs the command.
 ///
@@ -37,18 +22,28 @@ pub enum TokenizerCommand {
 /// Whatever keeps it from its end.
 pub fn run(args: TokenizerArgs) -> Result<(), CliError> {
     match args.command {
-        TokenizerCommand::Stats { file, tokenizer } => {
-            let text = fs::read_to_string(&file).map_err(CliError::io("read", &file))?;
-            for choice in tokenizer {
-                let tokenizer = match &choice {
-                    TokenizerChoice::Named(kind) => Tokenizer::builtin(*kind)?,
-                    TokenizerChoice::File(path) => Tokenizer::from_file(path)?,
-                };
-                let tokens = tokenizer.encode(&text)?.len().max(1);
-                let ratio = text.len() as f64 / tokens as f64;
-                print(&format!("{choice}  {ratio:.2} bytes per token\n"))?;
-            }
-            Ok(())
-        }
+        TokenizerCommand::Train(args) => train::run(args),
+        TokenizerCommand::Stats(args) => stats::run(args),
+        TokenizerCommand::Convert(args) => convert::run(args),
     }
+}
+
+/// Writes the tokenizer as Hugging Face's libraries have it, and puts the folder in its place.
+fn write(folder: NewFolder, tokenizer: &Tokenizer) -> Result<(), CliError> {
+    let write = |name: &str, json: Vec<u8>| {
+        let path = folder.path().join(name);
+        fs::write(&path, json).map_err(CliError::io("write", &path))
+    };
+    write(TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
+    write(
+        TOKENIZER_CONFIG_FILE,
+        tokenizer.to_tokenizer_config_json(None),
+    )?;
+    folder.finish()
+}
+
+/// The command that makes a dataset with it.
+fn next_command(file: &str, folder: &Path) -> String {
+    let [file, folder] = [file, &folder.to_string_lossy()].map(crate::output::shell_word);
+    format!("emberlm prepare {file} --out DATASET --tokenizer {folder}")
 }

@@ -5,7 +5,7 @@ use std::io;
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
-use emberlm_tokenizer::TokenizerError;
+use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
 use emberlm_trainer::tasks::TaskError;
 
@@ -281,7 +281,11 @@ fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NeedsAlphabet => {
             "name the text that it was made of, as --alphabet input.txt"
         }
-        TokenizerError::Split { .. } => "break the text's longest lines",
+        TokenizerError::NeedsPattern { .. } => {
+            "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
+        }
+        // Other files are told of by their own kind.
+        TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
             "a tokenizer.json is what Hugging Face's tokenizers library writes"
         }

@@ -8,6 +8,7 @@ fn every_command_is_listed() {
     for command in [
         "prepare",
         "data",
+        "tokenizer",
         "train",
         "sweep",
         "plot",
@@ -73,6 +74,12 @@ fn each_command_tells_its_options() {
         ),
         ("plot", "<RUN>... --out --x --y --log"),
         ("runs", "[DIR] --json"),
+        (
+            "tokenizer train",
+            "<FILE>... --out --vocab-size --pattern --special --min-frequency",
+        ),
+        ("tokenizer stats", "<FILE>... --tokenizer --json"),
+        ("tokenizer convert", "<FILE> --out --pattern --special"),
     ] {
         let help = sandbox.words(&format!("{command} --help")).ok();
         for option in options.split_whitespace() {
@@ -93,6 +100,7 @@ fn wrong_usage_exits_with_2() {
     for line in [
         "",
         "prepare",
+        "tokenizer",
         "frobnicate",
         "prepare a.txt --out d --tokenizer word",
         "prepare a.txt --out d --tokenizer byte --val-fraction 1",

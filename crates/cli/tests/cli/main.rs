@@ -26,5 +26,6 @@ mod resume;
 mod seeing;
 mod support;
 mod sweep;
+mod tokenizer;
 mod train;
 mod train_errors;

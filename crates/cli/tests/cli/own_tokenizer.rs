@@ -15,7 +15,7 @@ fn with_hub() -> Sandbox {
     sandbox.write("hub/tokenizer.json", byte.to_tokenizer_json());
     sandbox.write(
         "hub/tokenizer_config.json",
-        byte.to_tokenizer_config_json(64),
+        byte.to_tokenizer_config_json(Some(64)),
     );
     sandbox.write("text.txt", "to be or not to be\n".repeat(20));
     sandbox
@@ -59,7 +59,7 @@ fn what_is_no_tokenizer_is_refused_with_the_choices() {
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer word"), @r"
     exit 2
     --- stderr
-    error: invalid value 'word' for '--tokenizer <NAME|PATH>': unknown tokenizer `word`: choose one of gpt2, cl100k, o200k, char, byte, or give the path of a tokenizer.json or of a folder that holds one
+    error: invalid value 'word' for '--tokenizer <NAME|PATH>': unknown tokenizer `word`: choose one of gpt2, p50k, cl100k, o200k, char, byte, or give the path of a tokenizer.json or of a folder that holds one
 
     For more information, try '--help'.
     ");

@@ -1,6 +1,6 @@
 use std::fs;
 
-use emberlm_data::{AdoptOptions, DataError, Dataset, ShardLayout, Split};
+use emberlm_data::{AdoptOptions, DataError, Dataset, PrepareOptions, ShardLayout, Split, prepare};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
 
@@ -240,7 +240,9 @@ fn preparing_does_not_replace_the_files_that_were_adopted() {
     let inputs = [text.path().to_owned()];
     let error = prepare(&inputs, folder.path(), &over, &|_| ()).unwrap_err();
     assert!(
-        error.to_string().ends_with("its shards were there before it was"),
+        error
+            .to_string()
+            .ends_with("its shards were there before it was"),
         "{error}"
     );
 }

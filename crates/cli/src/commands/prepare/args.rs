@@ -19,7 +19,8 @@ pub struct PrepareArgs {
     /// The dataset's folder
     #[arg(long, value_name = "DATASET")]
     pub out: PathBuf,
-    /// How text becomes tokens: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
+    /// How text becomes tokens: gpt2, p50k, cl100k, o200k, char, byte, or the path of a tokenizer.json, a SentencePiece
+    /// model, a rank file, or of a folder with one of the first two
     #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
     pub tokenizer: TokenizerChoice,
     /// How all files hold their documents [default: each as its name says, else text]

@@ -91,9 +91,10 @@ fn next_command(out: &Path, kind: TokenizerKind) -> String {
     let preset = match kind {
         TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
         TokenizerKind::Gpt2 => "--preset pocket",
-        TokenizerKind::Cl100k | TokenizerKind::O200k | TokenizerKind::File => {
-            "--preset pocket --set model.vocab_size=0"
-        }
+        TokenizerKind::P50k
+        | TokenizerKind::Cl100k
+        | TokenizerKind::O200k
+        | TokenizerKind::File => "--preset pocket --set model.vocab_size=0",
     };
     // What `.` is called.
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());

@@ -1,0 +1,106 @@
+//! The ids of pieces that came before, for one thread: text repeats itself.
+
+/// The longest piece that is kept, in bytes.
+const MAX_BYTES: usize = 32;
+
+/// The most ids of a piece that is kept.
+const MAX_IDS: usize = 7;
+
+/// How many bits choose a slot: 65,536 slots of 64 bytes are 4 MiB.
+const SLOT_BITS: u32 = 16;
+
+/// A table in which each piece has one place, where the latest one stays.
+#[derive(Debug)]
+pub(crate) struct PieceCache {
+    slots: Box<[Slot]>,
+}
+
+/// A piece with its ids, as long as a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Slot {
+    key: Key,
+    ids: [u32; MAX_IDS],
+    /// How many ids there are; 0 where there is no piece.
+    count: u8,
+}
+
+/// A piece's bytes, then zeros, and their number: equal for equal pieces alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Key {
+    words: [u64; MAX_BYTES / 8],
+    len: u8,
+}
+
+impl Key {
+    /// The key of the first `len` bytes of `text`; none where they are too many to be kept.
+    pub(crate) fn new(text: &[u8], len: usize) -> Option<Self> {
+        if len > MAX_BYTES {
+            return None;
+        }
+        // Reading past the piece and clearing that again is several times faster than copying just so many bytes.
+        let (words, _) = match text.get(..MAX_BYTES) {
+            Some(bytes) => bytes.as_chunks::<8>(),
+            None => {
+                let mut bytes = [0; MAX_BYTES];
+                bytes[..text.len()].copy_from_slice(text);
+                return Self::new(&bytes, len);
+            }
+        };
+        let word = |at: usize| {
+            let kept = len.saturating_sub(8 * at).min(8);
+            let mask = u64::MAX.checked_shr(64 - 8 * kept as u32).unwrap_or(0);
+            u64::from_le_bytes(words[at]) & mask
+        };
+        Some(Self {
+            words: [word(0), word(1), word(2), word(3)],
+            len: len as u8,
+        })
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        let pairs = self.words.iter().zip(&other.words);
+        let differences = pairs.fold(0, |sum, (one, two)| sum | (one ^ two));
+        differences == 0 && self.len == other.len
+    }
+
+    /// The piece's place: the highest bits of a multiplicative hash, which depend on all others.
+    fn slot(&self) -> usize {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15; // 2^64 by the golden ratio
+        let mix = |hash: u64, word: &u64| (hash.rotate_left(23) ^ word).wrapping_mul(ODD);
+        let hash = self.words.iter().fold(u64::from(self.len), mix);
+        (hash >> (64 - SLOT_BITS)) as usize
+    }
+}
+
+impl PieceCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: vec![Slot::default(); 1 << SLOT_BITS].into_boxed_slice(),
+        }
+    }
+
+    /// Appends the ids of the piece, if they are known.
+    pub(crate) fn get(&self, key: &Key, out: &mut Vec<u32>) -> bool {
+        let slot = &self.slots[key.slot()];
+        let known = slot.key.equals(key) && slot.count > 0;
+        if known {
+            // All of them at once, whose number is known before, then as many as there are.
+            let len = out.len() + usize::from(slot.count);
+            out.extend_from_slice(&slot.ids);
+            out.truncate(len);
+        }
+        known
+    }
+
+    /// Keeps the ids of a piece in the place of the one that was there, unless there are too many.
+    pub(crate) fn put(&mut self, key: Key, ids: &[u32]) {
+        if ids.is_empty() || ids.len() > MAX_IDS {
+            return;
+        }
+        let slot = &mut self.slots[key.slot()];
+        slot.key = key;
+        slot.count = ids.len() as u8;
+        slot.ids[..ids.len()].copy_from_slice(ids);
+    }
+}

@@ -1,0 +1,265 @@
+//! Training a byte-level byte-pair vocabulary, by the `tokenizers` crate's trainer.
+//!
+//! The trainer needs no text, only how often each piece occurs: so a corpus is streamed, and memory holds its distinct
+//! pieces. Whichever way the counts come about, the same counts give the same vocabulary: of the commonest pairs the one of
+//! the lowest ids is merged first.
+
+use ahash::AHashMap;
+use compact_str::CompactString;
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+
+use crate::fast_encoder::FastEncoder;
+use crate::{Pattern, Tokenizer, TokenizerError, byte_level, export};
+
+/// The special token that every trained vocabulary has, with id 0: it ends a text.
+const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// The longest piece that is learnt from, in bytes: a longer one is a run of something, of which the beginning of any other
+/// teaches as much, and the trainer's time is the square of a piece's length.
+const MAX_PIECE: usize = 4096;
+
+/// What vocabulary is wanted.
+#[derive(Clone, Debug)]
+pub struct BpeOptions {
+    /// How many ids there are at most, the 256 bytes and the special tokens among them.
+    pub vocab_size: usize,
+    /// How often two neighbours must occur to be merged.
+    pub min_frequency: u64,
+    /// How texts are split into pieces.
+    pub pattern: Pattern,
+    /// Special tokens besides `<|endoftext|>`, which get the ids from 1 on.
+    pub special: Vec<String>,
+}
+
+/// A training: first count, then train.
+#[derive(Debug)]
+pub struct BpeTraining {
+    options: BpeOptions,
+    special: Vec<String>,
+    splitter: FastEncoder,
+}
+
+/// How often each piece of some texts occurs.
+#[derive(Clone, Debug, Default)]
+pub struct PieceCounts(AHashMap<CompactString, u64>);
+
+impl BpeTraining {
+    /// Checks what is wanted.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Training`] where the vocabulary is too small for the bytes and the special tokens, or where a
+    /// special token's name is empty, comes twice, or is a single character.
+    pub fn new(options: BpeOptions) -> Result<Self, TokenizerError> {
+        let mut special = vec![END_OF_TEXT.to_owned()];
+        for name in &options.special {
+            // A single character would be taken for the byte that it stands for.
+            if name.chars().count() < 2 {
+                return Err(refuse(format!(
+                    "the special token {name:?} needs two characters at least"
+                )));
+            }
+            if special.contains(name) {
+                return Err(refuse(format!("the special token {name} comes twice")));
+            }
+            special.push(name.clone());
+        }
+        let least = 256 + special.len();
+        if !(least..=1 << 24).contains(&options.vocab_size) {
+            return Err(refuse(format!(
+                "`vocab_size` is {}, and must be from {least} (256 bytes and {} special) to 16,777,216",
+                options.vocab_size,
+                special.len(),
+            )));
+        }
+        let splitter = FastEncoder::new(options.pattern.expression());
+        let splitter = splitter.ok_or_else(|| refuse("the pattern has another form".to_owned()))?;
+        Ok(Self {
+            options,
+            special,
+            splitter,
+        })
+    }
+
+    /// Counts the pieces of `text`.
+    pub fn count(&self, text: &str) -> PieceCounts {
+        let mut counts = PieceCounts::default();
+        self.splitter.pieces(text, |piece| {
+            if piece.len() <= MAX_PIECE {
+                counts.add_piece(piece, 1);
+            }
+        });
+        counts
+    }
+
+    /// Trains on what was counted. The vocabulary is smaller than was asked for where the text runs out of pairs.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Training`] where there is nothing to learn from, or so much that the trainer's counters overflow.
+    pub fn train(&self, counts: PieceCounts) -> Result<Tokenizer, TokenizerError> {
+        if counts.0.is_empty() {
+            return Err(refuse("there is no text".to_owned()));
+        }
+        // The trainer counts pairs in 32 bits. A pair of tokens occurs no oftener than the two bytes at which it meets.
+        if counts.commonest_pair() > i32::MAX as u64 {
+            return Err(refuse(format!(
+                "two bytes follow each other more than {} times, which is as far as the trainer counts",
+                i32::MAX
+            )));
+        }
+        let spelled = counts.0.into_iter().map(|(piece, count)| {
+            (
+                CompactString::from(byte_level::spell(piece.as_bytes())),
+                count,
+            )
+        });
+        let spelled: AHashMap<CompactString, u64> = spelled.collect();
+        let special = self
+            .special
+            .iter()
+            .map(|name| AddedToken::from(name.as_str(), true));
+        let trainer = BpeTrainer::builder()
+            .show_progress(false)
+            .vocab_size(self.options.vocab_size)
+            .min_frequency(self.options.min_frequency)
+            .initial_alphabet((0..=u8::MAX).map(byte_level::char_of).collect())
+            .special_tokens(special.collect())
+            .build();
+        let mut model = BPE::default();
+        trainer
+            .do_train(&spelled, &mut model)
+            .map_err(|error| refuse(error.to_string()))?;
+        drop(spelled);
+        let merges = export::merges_of(&model)
+            .ok_or_else(|| refuse("the trainer's merges cannot be read".to_owned()))?;
+        let mut vocab: Vec<(String, u32)> = model.get_vocab().into_iter().collect();
+        vocab.sort_by_key(|(_, id)| *id);
+        let special: Vec<_> = self.special.iter().cloned().zip(0..).collect();
+        let expression = self.options.pattern.expression();
+        Tokenizer::from_json(export::trained_json(expression, vocab, merges, &special))
+    }
+}
+
+impl PieceCounts {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: Self) {
+        let (mut many, few) = match self.0.len() < other.0.len() {
+            true => (other, std::mem::take(self)),
+            false => (std::mem::take(self), other),
+        };
+        for (piece, count) in few.0 {
+            *many.0.entry(piece).or_default() += count;
+        }
+        *self = many;
+    }
+
+    /// How many different pieces there are.
+    pub fn distinct(&self) -> usize {
+        self.0.len()
+    }
+
+    fn add_piece(&mut self, piece: &str, count: u64) {
+        match self.0.get_mut(piece) {
+            Some(known) => *known += count,
+            None => {
+                self.0.insert(piece.into(), count);
+            }
+        }
+    }
+
+    /// How often the commonest two bytes follow each other.
+    fn commonest_pair(&self) -> u64 {
+        let mut pairs = vec![0_u64; 1 << 16];
+        for (piece, count) in &self.0 {
+            for pair in piece.as_bytes().windows(2) {
+                pairs[usize::from(pair[0]) << 8 | usize::from(pair[1])] += count;
+            }
+        }
+        pairs.into_iter().max().unwrap_or(0)
+    }
+}
+
+fn refuse(reason: String) -> TokenizerError {
+    TokenizerError::Training { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(vocab_size: usize) -> BpeOptions {
+        BpeOptions {
+            vocab_size,
+            min_frequency: 0,
+            pattern: Pattern::Cl100k,
+            special: Vec::new(),
+        }
+    }
+
+    fn refused(options: BpeOptions) -> String {
+        BpeTraining::new(options).unwrap_err().to_string()
+    }
+
+    /// By hand: of `aab aab ab` the commonest pair is `a b`, then `a` before that.
+    #[test]
+    fn the_commonest_pairs_are_merged_first() {
+        let training = BpeTraining::new(options(257 + 2)).unwrap();
+        let tokenizer = training.train(training.count("aab aab ab")).unwrap();
+        assert_eq!(
+            (tokenizer.vocab_size(), tokenizer.end_of_text()),
+            (259, Some(0))
+        );
+        let tokens = [257, 258].map(|id| tokenizer.decode(&[id]).unwrap());
+        assert_eq!(tokens, ["ab", "aab"]);
+    }
+
+    #[test]
+    fn counts_in_parts_give_the_same_vocabulary() {
+        let text =
+            "It's the 1234th time that the cat sat on the mat,\n\tand the naïve 漢字 漢字.\n"
+                .repeat(3);
+        let training = BpeTraining::new(options(300)).unwrap();
+        let whole = training.train(training.count(&text)).unwrap();
+        let mut parts = PieceCounts::default();
+        for line in text.split_inclusive('\n').rev() {
+            parts.add(training.count(line));
+        }
+        assert!(parts.distinct() > 10);
+        assert_eq!(training.train(parts).unwrap().spec(), whole.spec());
+    }
+
+    #[test]
+    fn a_run_of_one_letter_takes_no_time() {
+        let training = BpeTraining::new(options(300)).unwrap();
+        let text = "word ".repeat(10) + &"a".repeat(1_000_000);
+        let tokenizer = training.train(training.count(&text)).unwrap();
+        assert_eq!(tokenizer.decode(&[259]).unwrap(), "word");
+    }
+
+    #[test]
+    fn what_cannot_be_trained_is_refused() {
+        assert!(refused(options(256)).contains("`vocab_size` is 256, and must be from 257"));
+        let with = |names: &[&str]| BpeOptions {
+            special: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..options(300)
+        };
+        assert!(refused(with(&["a"])).contains("the special token \"a\" needs two characters"));
+        assert!(refused(with(&["<a>", "<a>"])).contains("<a> comes twice"));
+        assert!(refused(with(&["<|endoftext|>"])).contains("comes twice"));
+        let training = BpeTraining::new(options(300)).unwrap();
+        let nothing = training.train(PieceCounts::default()).unwrap_err();
+        assert_eq!(
+            nothing.to_string(),
+            "cannot train a tokenizer: there is no text"
+        );
+        let mut counts = training.count("ab");
+        counts.add_piece("cab", i32::MAX as u64);
+        assert!(
+            training
+                .train(counts)
+                .unwrap_err()
+                .to_string()
+                .contains("2147483647 times")
+        );
+    }
+}
