@@ -104,6 +104,7 @@ fn tiktoken(args: &BenchPrepareArgs) -> Result<Measured, CliError> {
 fn core(tokenizer: &TokenizerChoice) -> Result<&'static CoreBPE, CliError> {
     match tokenizer {
         TokenizerChoice::Named(TokenizerKind::Gpt2) => Ok(tiktoken_rs::r50k_base_singleton()),
+        TokenizerChoice::Named(TokenizerKind::P50k) => Ok(tiktoken_rs::p50k_base_singleton()),
         TokenizerChoice::Named(TokenizerKind::Cl100k) => Ok(tiktoken_rs::cl100k_base_singleton()),
         TokenizerChoice::Named(TokenizerKind::O200k) => Ok(tiktoken_rs::o200k_base_singleton()),
         other => Err(CliError::usage(format!("tiktoken-rs has no `{other}`"))),

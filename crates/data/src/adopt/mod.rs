@@ -73,8 +73,7 @@ impl Adoption {
             (TokenizerChoice::Named(TokenizerKind::Char), Some(path)) => {
                 Tokenizer::char_from_alphabet(alphabet(path)?)?
             }
-            (TokenizerChoice::Named(kind), _) => Tokenizer::builtin(*kind)?,
-            (TokenizerChoice::File(path), _) => Tokenizer::from_file(path)?,
+            (choice, _) => Tokenizer::from_choice(choice)?,
         };
         // Before the long work, not after it.
         let place = Place::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;

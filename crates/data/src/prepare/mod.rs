@@ -97,8 +97,7 @@ fn in_pool(
     let corpus = Corpus::expand(inputs, options)?;
     let known = match &options.tokenizer {
         TokenizerChoice::Named(TokenizerKind::Char) => None,
-        TokenizerChoice::Named(kind) => Some(Tokenizer::builtin(*kind)?),
-        TokenizerChoice::File(path) => Some(Tokenizer::from_file(path)?),
+        choice => Some(Tokenizer::from_choice(choice)?),
     };
     // Before the long work, not after it.
     let unfinished = match (options.resume, options.force) {

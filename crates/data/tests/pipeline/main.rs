@@ -4,5 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod records;
 mod splits;
 mod unfinished;

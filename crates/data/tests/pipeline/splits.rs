@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
+use emberlm_tokenizer::TokenizerChoice;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
 const END: u32 = 256;
@@ -216,4 +217,27 @@ fn the_rules_make_the_same_bytes_whatever_the_threads() {
         // The shards' hashes among the rest.
         assert_eq!(made[0], made[1], "{split}");
     }
+}
+
+#[test]
+fn unknown_tokens_are_counted_and_warned_of() {
+    let place = Place::new();
+    let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}}"#;
+    let tokenizer = place.path("tokenizer.json");
+    std::fs::write(&tokenizer, words).unwrap();
+    let options = PrepareOptions {
+        journal_bytes: 4,
+        ..options(TokenizerChoice::File(tokenizer), 0.0)
+    };
+    let inputs = files(&place, &["a b c a", "b", "c d"]);
+    let warnings = prepared(&place, &inputs, &options).warnings;
+    let expected = Warning::UnknownTokens {
+        unknown: 3,
+        tokens: 7,
+    };
+    assert_eq!(warnings, [expected]);
+    let shown = "3 of 7 tokens (42.86%) are unknown ones: ";
+    assert!(expected.to_string().starts_with(shown), "{expected}");
 }

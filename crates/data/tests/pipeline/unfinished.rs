@@ -36,6 +36,16 @@ fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
             tokenizer: TokenizerKind::Char.into(),
             ..base
         },
+        "records" => {
+            let inputs = vec![folder.join("records.jsonl")];
+            return (
+                inputs,
+                PrepareOptions {
+                    dedup: true,
+                    ..base
+                },
+            );
+        }
         "hash-dedup" => PrepareOptions {
             split: Some(SplitRule::Hash),
             dedup: true,
@@ -61,6 +71,9 @@ fn corpus() -> Place {
     for (name, i) in [("100-long.txt", 1), ("zz-long.txt", 2)] {
         place.file(name, text(i).repeat(350));
     }
+    let line = |i: usize| serde_json::json!({ "text": text(i % 1000) }).to_string() + "\n";
+    let lines: String = (0..1200).map(line).collect();
+    fs::write(place.path("records.jsonl"), lines).unwrap();
     fs::create_dir(place.path("val")).unwrap();
     for i in 0..50 {
         fs::write(place.path(&format!("val/{i}.txt")), text(i * 3)).unwrap();
@@ -129,7 +142,7 @@ fn check(place: &Place, expected: &BTreeMap<String, Vec<u8>>) {
     }
     let mut left = place.left();
     left.sort();
-    assert_eq!(left, ["out", "val"]);
+    assert_eq!(left, ["out", "records.jsonl", "val"]);
 }
 
 /// When the first shard was written, if another has been begun.
@@ -146,7 +159,14 @@ fn modified(path: &Path) -> SystemTime {
 
 #[test]
 fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
-    for name in ["position", "hash-dedup", "position-dedup", "file", "char"] {
+    for name in [
+        "position",
+        "hash-dedup",
+        "position-dedup",
+        "file",
+        "char",
+        "records",
+    ] {
         let place = corpus();
         let expected = alone(&place, name);
         let (mut kills, mut first) = (0, None);
@@ -255,7 +275,7 @@ fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
     prepare(&inputs, &place.out(), &again, &|_| {}).unwrap();
     let mut left = place.left();
     left.sort();
-    assert_eq!(left, ["out", "val"]);
+    assert_eq!(left, ["out", "records.jsonl", "val"]);
 }
 
 #[test]

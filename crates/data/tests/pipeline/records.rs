@@ -1,0 +1,117 @@
+//! Records of JSON lines on their way through the pipeline.
+
+use std::path::PathBuf;
+
+use crate::common::{Place, options, tokens};
+use emberlm_data::{
+    Dataset, InputOptions, OnError, PrepareOptions, Prepared, Split, SplitRule, prepare,
+};
+use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
+
+fn line(text: &str) -> String {
+    serde_json::json!({ "text": text }).to_string() + "\n"
+}
+
+fn prepared(place: &Place, input: PathBuf, options: &PrepareOptions) -> Prepared {
+    prepare(&[input], &place.out(), options, &|_| {}).unwrap()
+}
+
+#[test]
+fn records_are_documents_and_split_by_their_hash() {
+    let place = Place::new();
+    let texts: Vec<String> = (0..300).map(|i| format!("record {i}")).collect();
+    let lines: String = texts.iter().map(|text| line(text)).collect();
+    let input = place.file("records.jsonl", lines);
+    let manifest = prepared(&place, input, &options(Byte, 0.3)).manifest;
+    let is_val = |text: &&String| {
+        let hex = blake3::hash(text.as_bytes()).to_hex();
+        let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
+        (bits as f64) < 0.3 * 18_446_744_073_709_551_616.0
+    };
+    let val: Vec<&String> = texts.iter().filter(is_val).collect();
+    assert_eq!(manifest.splits.val.documents, val.len() as u64);
+    let dataset = Dataset::open(&place.out()).unwrap();
+    let mut expected = Vec::new();
+    for text in val {
+        expected.push(256);
+        expected.extend(text.bytes().map(u32::from));
+    }
+    assert_eq!(tokens(&dataset, Split::Val), expected);
+}
+
+#[test]
+fn records_by_position_are_cut_at_the_border_alone() {
+    let place = Place::new();
+    let lines: String = ["abcd", "efgh", "ij"].map(line).concat();
+    let input = place.file("records.jsonl", lines);
+    let options = PrepareOptions {
+        split: Some(SplitRule::Position),
+        ..options(Byte, 0.4)
+    };
+    prepared(&place, input, &options);
+    let dataset = Dataset::open(&place.out()).unwrap();
+    let ids = |texts: &[&str]| -> Vec<u32> {
+        let bytes = texts.iter().map(|text| text.bytes().map(u32::from));
+        bytes
+            .flat_map(|bytes| [256].into_iter().chain(bytes))
+            .collect()
+    };
+    assert_eq!(tokens(&dataset, Split::Train), ids(&["abcd", "ef"]));
+    assert_eq!(tokens(&dataset, Split::Val), ids(&["gh", "ij"]));
+}
+
+#[test]
+fn a_long_record_has_the_tokens_of_the_whole() {
+    let place = Place::new();
+    let text: String = (0..30_000)
+        .map(|i| format!("Line {i} of a long record; it's one of many…\n"))
+        .collect();
+    let input = place.file(
+        "records.jsonl",
+        line("short") + &line(&text) + &line("last"),
+    );
+    prepared(&place, input, &options(Gpt2, 0.0));
+    let dataset = Dataset::open(&place.out()).unwrap();
+    let gpt2 = Tokenizer::builtin(Gpt2).unwrap();
+    let mut expected = Vec::new();
+    for text in ["short", &text, "last"] {
+        expected.push(50_256);
+        expected.extend(gpt2.encode(text).unwrap());
+    }
+    assert!(tokens(&dataset, Split::Train) == expected);
+    assert_eq!(dataset.manifest().splits.train.documents, 3);
+}
+
+#[test]
+fn broken_records_are_left_out_and_told_of_as_many_as_there_are() {
+    let place = Place::new();
+    let mut lines = String::new();
+    for i in 0..100 {
+        lines += &line(&format!("record {i}"));
+        if i % 10 == 5 {
+            lines += "{\"text\": 7}\n";
+        }
+    }
+    lines += &line("");
+    let input = place.file("records.jsonl", lines);
+    let options = PrepareOptions {
+        input: InputOptions {
+            on_error: OnError::Skip,
+            ..InputOptions::default()
+        },
+        journal_bytes: 300,
+        ..options(Byte, 0.2)
+    };
+    let prepared = prepared(&place, input, &options);
+    let left_out = &prepared.left_out;
+    assert_eq!((left_out.broken(), left_out.empty()), (10, 1));
+    assert_eq!(left_out.first().len(), 3);
+    assert!(
+        left_out.first()[0].contains("line 7"),
+        "{:?}",
+        left_out.first()
+    );
+    let splits = &prepared.manifest.splits;
+    assert_eq!(splits.train.documents + splits.val.documents, 100);
+}
