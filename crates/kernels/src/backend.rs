@@ -31,7 +31,8 @@ pub struct AttentionGradients<B: BurnBackend> {
 /// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
 #[derive(Clone, Debug)]
 pub struct HeadLossGradients<B: BurnBackend> {
-    /// Sum over the tokens, `[1]`: `-ln softmax(logits)[target]` and what [`HeadLossOptions`] adds.
+    /// Sum over the tokens whose target is not ignored, `[1]`: `-ln softmax(logits)[target]` and what
+    /// [`HeadLossOptions`] adds.
     pub loss: FloatTensor<B>,
     /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
     pub hidden: FloatTensor<B>,
@@ -135,8 +136,8 @@ pub trait Backend: BurnBackend {
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`; the loss is `[1]`. The
-    /// options may add terms to it.
+    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`, those below 0
+    /// ignored; the loss is `[1]`. The options may add terms to it.
     fn head_loss(
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,

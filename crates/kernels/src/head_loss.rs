@@ -8,6 +8,9 @@
 ///      = L - (1 - ε) · x_y - ε · Σ_v x_v / V + z · L²
 /// ```
 ///
+/// A token whose target is below 0 is ignored: its loss is 0, all terms of it, and it has no gradient (PyTorch's
+/// `ignore_index`).
+///
 /// The default has neither term: the plain cross-entropy `L - x_y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeadLossOptions {

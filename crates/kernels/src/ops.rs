@@ -88,7 +88,7 @@ pub fn linear_attention_weights<B: Backend>(
     reference::linear_attention_weights(q, k, features)
 }
 
-/// [`Backend::head_loss`]: the sum over tokens, `[1]`.
+/// [`Backend::head_loss`]: the sum over the tokens whose target is not below 0, `[1]`.
 pub fn head_loss<B: Backend>(
     hidden: Tensor<B, 2>,
     weight: Tensor<B, 2>,

@@ -117,7 +117,8 @@ impl<B: Backend> Decoder<B> {
         logits.reshape([batch, self.config.vocab_size])
     }
 
-    /// The cross-entropy in nats, summed over all tokens, `[1]`: `tokens` and `targets` `[batch, seq]`.
+    /// The cross-entropy in nats, summed over all tokens but those whose target is ignored (below 0, as
+    /// [`crate::IGNORED`]), `[1]`: `tokens` and `targets` `[batch, seq]`.
     pub fn loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -243,25 +244,28 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
-/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]`.
+/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]` that
+/// are not ignored.
 fn loss_of_logits<B: Backend>(
     logits: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     let targets = targets.unsqueeze_dim(1); // [tokens, 1]
+    let learnt = targets.clone().greater_equal_elem(0).float(); // [tokens, 1]
+    let targets = targets.clamp_min(0);
     let log_p = log_softmax(logits.clone(), 1);
     let chosen = log_p.clone().gather(1, targets.clone()); // [tokens, 1]
-    let mut loss = -chosen.clone().sum();
+    let mut loss = -(chosen.clone() * learnt.clone()).sum();
     let smoothing = options.label_smoothing;
     if smoothing != 0.0 {
         let even = log_p.mean_dim(1); // [tokens, 1]
-        loss = loss * (1.0 - smoothing) - even.sum() * smoothing;
+        loss = loss * (1.0 - smoothing) - (even * learnt.clone()).sum() * smoothing;
     }
     if options.z_loss != 0.0 {
         // x = log p + L for every token of the vocabulary, the target among them.
         let log_sum = logits.gather(1, targets) - chosen; // [tokens, 1]
-        loss = loss + (log_sum.clone() * log_sum).sum() * options.z_loss;
+        loss = loss + (log_sum.clone() * log_sum * learnt).sum() * options.z_loss;
     }
     loss
 }

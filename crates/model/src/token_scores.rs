@@ -9,9 +9,10 @@ use crate::tokens::Tokens;
 /// The predictions of each token of `[batch, seq]`.
 #[derive(Clone, Debug)]
 pub struct TokenScores<B: Backend> {
-    /// `-ln p(target)` in nats, `[batch, seq]`.
+    /// `-ln p(target)` in nats, `[batch, seq]`; 0 where the target is ignored.
     pub losses: Tensor<B, 2>,
-    /// Whether no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`.
+    /// Whether no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`;
+    /// true where the target is ignored, so that a text is greedy where all of its learnt targets are.
     pub greedy: Tensor<B, 2, Bool>,
 }
 
@@ -56,11 +57,12 @@ impl<B: Backend> Decoder<B> {
             let logits = self.logits(hidden.clone().narrow(1, start, rows));
             let logits = logits.reshape([rows, vocab_size]);
             let targets = targets.clone().narrow(0, start, rows); // [rows, 1]
-            let target = logits.clone().gather(1, targets); // [rows, 1]
+            let learnt = targets.clone().greater_equal_elem(0).float(); // [rows, 1]
+            let target = logits.clone().gather(1, targets.clamp_min(0)); // [rows, 1]
             let max = logits.clone().max_dim(1); // [rows, 1]
             let log_sum = (logits - max.clone()).exp().sum_dim(1).log() + max.clone();
-            losses.push(log_sum - target.clone());
-            gaps.push(max - target);
+            losses.push((log_sum - target.clone()) * learnt.clone());
+            gaps.push((max - target) * learnt);
         }
         TokenScores {
             losses: Tensor::cat(losses, 0).reshape([batch, seq]),

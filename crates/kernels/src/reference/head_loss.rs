@@ -25,9 +25,9 @@ pub fn head_loss<B: Backend>(
     let even = even_row(&weight, options);
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
-        let target_logits = logits.clone().gather(1, block.targets.unsqueeze_dim(1)); // [rows, 1]
+        let target_logits = block.target_logits(&logits);
         let log_sum = exponentials(logits).log_sum;
-        loss = loss + block_loss(block.hidden, target_logits, log_sum, even.as_ref(), options);
+        loss = loss + block_loss(&block, target_logits, log_sum, even.as_ref(), options);
     }
     primitive(loss)
 }
@@ -37,7 +37,8 @@ pub fn head_loss<B: Backend>(
 /// With `p = softmax(logits)`, `y` the targets' one-hot rows, `V` the vocabulary's size and `L` as in
 /// [`HeadLossOptions`], the gradient by the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and `dhidden = g W`,
 /// `dW = gᵀ hidden`. The parts of `y` are gathered and scattered rows and those of `ε/V` one row each, so `p` is all that
-/// is ever made of `[rows, vocab_size]`.
+/// is ever made of `[rows, vocab_size]`. Where a target is ignored `g` is 0: its row of `hidden` is left out of `dW` and its
+/// row of `dhidden` is made 0, both of `[rows, d_model]`.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -51,29 +52,21 @@ pub fn head_loss_gradients<B: Backend>(
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grad: Option<Tensor<B, 2>> = None;
     let mut hidden_grads = Vec::new();
-    // Σ hidden over all tokens, [1, d_model]; for the even part alone.
+    // Σ hidden over the tokens that are learnt, [1, d_model]; for the even part alone.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
-        let target_logits = logits
-            .clone()
-            .gather(1, block.targets.clone().unsqueeze_dim(1)); // [rows, 1]
+        let target_logits = block.target_logits(&logits);
         let Exponentials { exp, sum, log_sum } = exponentials(logits);
         // (1 + 2zL) · p
         let probabilities = match options.z_loss {
             0.0 => exp / sum,
             z => exp * ((log_sum.clone() * (2.0 * z) + 1.0) / sum),
         };
-        let part = block_loss(
-            block.hidden.clone(),
-            target_logits,
-            log_sum,
-            even.as_ref(),
-            options,
-        );
-        loss = loss + part;
+        loss = loss + block_loss(&block, target_logits, log_sum, even.as_ref(), options);
+        let learnt_hidden = block.hidden * block.learnt.clone(); // [rows, d_model]
         let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
-        let mut target_hidden = block.hidden.clone();
+        let mut target_hidden = learnt_hidden.clone();
         let mut hidden_grad = probabilities.clone().matmul(weight.clone()); // [rows, d_model]
         match &even {
             None => hidden_grad = hidden_grad - target_rows,
@@ -81,15 +74,15 @@ pub fn head_loss_gradients<B: Backend>(
                 let kept = 1.0 - options.label_smoothing;
                 hidden_grad = hidden_grad - target_rows * kept - even.clone();
                 target_hidden = target_hidden * kept;
-                let sum = block.hidden.clone().sum_dim(0); // [1, d_model]
+                let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
                 hidden_sum = Some(match hidden_sum {
                     Some(all) => all + sum,
                     None => sum,
                 });
             }
         }
-        hidden_grads.push(hidden_grad);
-        let product = probabilities.transpose().matmul(block.hidden); // [vocab_size, d_model]
+        hidden_grads.push(hidden_grad * block.learnt);
+        let product = probabilities.transpose().matmul(learnt_hidden); // [vocab_size, d_model]
         let sum = match weight_grad {
             Some(sum) => sum + product,
             None => product,
@@ -119,7 +112,7 @@ fn even_row<B: Backend>(weight: &Tensor<B, 2>, options: HeadLossOptions) -> Opti
 
 /// The loss of a block, `[1]`, from the targets' logits and `L`, `[rows, 1]` each.
 fn block_loss<B: Backend>(
-    hidden: Tensor<B, 2>,
+    block: &Block<B>,
     target_logits: Tensor<B, 2>,
     log_sum: Tensor<B, 2>,
     even: Option<&Tensor<B, 2>>,
@@ -128,22 +121,33 @@ fn block_loss<B: Backend>(
     let mut loss = match even {
         None => log_sum.clone() - target_logits,
         Some(even) => {
-            let even_logits = (hidden * even.clone()).sum_dim(1); // [rows, 1]
+            let even_logits = (block.hidden.clone() * even.clone()).sum_dim(1); // [rows, 1]
             log_sum.clone() - target_logits * (1.0 - options.label_smoothing) - even_logits
         }
     };
     if options.z_loss != 0.0 {
         loss = loss + log_sum.clone() * log_sum * options.z_loss;
     }
-    loss.sum()
+    (loss * block.learnt.clone()).sum()
 }
 
 /// Some rows of the hidden states with their targets.
 struct Block<B: Backend> {
     /// `[rows, d_model]`.
     hidden: Tensor<B, 2>,
-    /// `[rows]`.
+    /// `[rows]`; where they are ignored, any token of the vocabulary.
     targets: Tensor<B, 1, Int>,
+    /// 0 where the target is ignored, 1 elsewhere, `[rows, 1]`.
+    learnt: Tensor<B, 2>,
+}
+
+impl<B: Backend> Block<B> {
+    /// The targets' logits, `[rows, 1]`, of `[rows, vocab_size]`.
+    fn target_logits(&self, logits: &Tensor<B, 2>) -> Tensor<B, 2> {
+        logits
+            .clone()
+            .gather(1, self.targets.clone().unsqueeze_dim(1))
+    }
 }
 
 fn blocks<B: Backend>(
@@ -153,12 +157,16 @@ fn blocks<B: Backend>(
 ) -> impl Iterator<Item = Block<B>> {
     let hidden = typed::<B, 2>(hidden);
     let targets = Tensor::<B, 1, Int>::from_primitive(targets);
+    let learnt = targets.clone().greater_equal_elem(0).float();
+    let learnt = learnt.unsqueeze_dim(1); // [tokens, 1]
+    let targets = targets.clamp_min(0);
     let tokens = hidden.dims()[0];
     (0..tokens).step_by(rows).map(move |start| {
         let rows = rows.min(tokens - start);
         Block {
             hidden: hidden.clone().narrow(0, start, rows),
             targets: targets.clone().narrow(0, start, rows),
+            learnt: learnt.clone().narrow(0, start, rows),
         }
     })
 }

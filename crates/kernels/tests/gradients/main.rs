@@ -10,6 +10,17 @@ mod compare;
 mod elementwise;
 mod head_loss;
 mod linear_attention;
+mod pytorch;
+
+#[test]
+fn head_loss_as_in_pytorch_on_flex() {
+    pytorch::check::<burn_flex::Flex>(&Default::default());
+}
+
+#[test]
+fn head_loss_as_in_pytorch_on_ndarray() {
+    pytorch::check::<burn_ndarray::NdArray>(&Default::default());
+}
 
 /// The properties of each module for each backend.
 macro_rules! on_backends {

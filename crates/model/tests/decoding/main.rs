@@ -10,7 +10,7 @@ mod spread;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::{Decoder, KvCache};
+use emberlm_model::{Decoder, IGNORED, KvCache};
 use spread::{SEQ_LEN, VOCAB_SIZE, spread};
 
 type Device = <Flex as burn::tensor::backend::BackendTypes>::Device;
@@ -72,32 +72,44 @@ fn training_adds_label_smoothing_and_z_loss_of_the_logits() {
 fn losses_are_those_of_the_logits(options: HeadLossOptions) {
     for (name, decoder) in decoders() {
         let logits = host(decoder.forward(tokens(7)));
-        let targets = host_ids(8);
-        let expected: f64 = logits
-            .chunks(VOCAB_SIZE)
-            .zip(targets)
-            .map(|(logits, target)| {
-                let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
-                let mean = logits.iter().map(|&x| f64::from(x)).sum::<f64>() / VOCAB_SIZE as f64;
-                let chosen = f64::from(logits[target as usize]);
-                let (smoothing, z) = (options.label_smoothing, options.z_loss);
-                (1.0 - smoothing) * (sum.ln() - chosen)
-                    + smoothing * (sum.ln() - mean)
-                    + z * sum.ln().powi(2)
-            })
-            .sum();
-        let loss = decoder.training_loss_sum(tokens(7), tokens(8), options);
-        let found = f64::from(host(loss)[0]);
-        let error = (found / expected - 1.0).abs();
-        assert!(
-            error < 1e-6,
-            "{name}, {options:?}: {found}, {expected} by the logits: off by {error:.1e}"
-        );
-        if options == HeadLossOptions::default() {
-            let plain = decoder.loss_sum(tokens(7), tokens(8));
-            assert_eq!(f64::from(host(plain)[0]), found, "{name}");
+        for targets in targets() {
+            let rows = logits.chunks(VOCAB_SIZE).zip(targets.iter().copied());
+            let learnt = rows.filter(|&(_, target)| target >= 0);
+            let expected: f64 = learnt
+                .map(|(logits, target)| {
+                    let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+                    let mean =
+                        logits.iter().map(|&x| f64::from(x)).sum::<f64>() / VOCAB_SIZE as f64;
+                    let chosen = f64::from(logits[target as usize]);
+                    let (smoothing, z) = (options.label_smoothing, options.z_loss);
+                    (1.0 - smoothing) * (sum.ln() - chosen)
+                        + smoothing * (sum.ln() - mean)
+                        + z * sum.ln().powi(2)
+                })
+                .sum();
+            let targets = tensor(targets, SEQ_LEN);
+            let loss = decoder.training_loss_sum(tokens(7), targets.clone(), options);
+            let found = f64::from(host(loss)[0]);
+            let error = (found / expected - 1.0).abs();
+            assert!(
+                error < 1e-6,
+                "{name}, {options:?}: {found}, {expected} by the logits: off by {error:.1e}"
+            );
+            if options == HeadLossOptions::default() {
+                let plain = decoder.loss_sum(tokens(7), targets);
+                assert_eq!(f64::from(host(plain)[0]), found, "{name}");
+            }
         }
     }
+}
+
+/// All learnt, and some ignored: a whole row and the end of the other.
+fn targets() -> [Vec<i64>; 2] {
+    let all = host_ids(8);
+    let mut some = all.clone();
+    some[SEQ_LEN - 3..].fill(IGNORED.into());
+    some[2] = IGNORED.into();
+    [all, some]
 }
 
 #[test]
@@ -108,13 +120,23 @@ fn each_token_s_loss_is_its_logits_cross_entropy() {
             .forward(tokens(7))
             .argmax(2)
             .reshape([BATCH, SEQ_LEN]);
-        let found = host(decoder.token_losses(tokens(7), tokens(8)));
-        let targets = host_ids(8);
-        for ((logits, target), found) in logits.chunks(VOCAB_SIZE).zip(targets).zip(found) {
-            let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
-            let expected = sum.ln() - f64::from(logits[target as usize]);
-            let error = (f64::from(found) - expected).abs();
-            assert!(error < 1e-5, "{name}: {found}, not {expected}");
+        for targets in targets() {
+            let scores = decoder.token_scores(tokens(7), tensor(targets.clone(), SEQ_LEN));
+            let found = host(scores.losses);
+            let greedy = scores.greedy.into_data();
+            let found = found.into_iter().zip(greedy.iter::<bool>());
+            for ((logits, target), (found, greedy)) in
+                logits.chunks(VOCAB_SIZE).zip(targets).zip(found)
+            {
+                if target < 0 {
+                    assert_eq!((found, greedy), (0.0, true), "{name}");
+                    continue;
+                }
+                let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+                let expected = sum.ln() - f64::from(logits[target as usize]);
+                let error = (f64::from(found) - expected).abs();
+                assert!(error < 1e-5, "{name}: {found}, not {expected}");
+            }
         }
         let greedy = |targets| {
             let greedy = decoder.token_scores(tokens(7), targets).greedy;

@@ -11,6 +11,9 @@ mod activations;
 mod checks;
 mod families;
 mod fixture;
+#[cfg(feature = "vulkan")]
+#[path = "../../../kernels/tests/gradients/pytorch.rs"]
+mod head_loss;
 mod linear_attention;
 mod optimize;
 
@@ -133,6 +136,13 @@ fn linear_attention_on_vulkan() {
 #[test]
 fn activations_on_vulkan() {
     activations::check::<burn::backend::Vulkan>(&vulkan_device());
+}
+
+/// The kernels' own test of the head's loss, with ignored targets.
+#[cfg(feature = "vulkan")]
+#[test]
+fn head_loss_on_vulkan() {
+    head_loss::check::<burn::backend::Vulkan>(&vulkan_device());
 }
 
 /// The best Vulkan device there is, a software one where there is no other.
