@@ -36,9 +36,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
-        attention::attention::<B, C>(q, k, v, options)
+        attention::attention::<B, C>(q, k, v, documents, options)
     }
 
     fn head_loss(

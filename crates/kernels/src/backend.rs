@@ -104,13 +104,17 @@ pub trait Backend: BurnBackend {
     /// Causal attention of `[batch, heads, q_len, head_dim]` queries over `[batch, kv_heads, k_len, head_dim]` keys
     /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`. Nothing is
     /// dropped.
+    ///
+    /// `documents` `[batch, q_len]` is the first key of each query's document: it sees no key before that, and its
+    /// global tokens are counted from there. Without it, all keys of a sequence are one document.
     fn attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
-        reference::attention::<Self>(q, k, v, options)
+        reference::attention::<Self>(q, k, v, documents, options)
     }
 
     /// [`Backend::attention`] with its dropout, and what [`Backend::attention_backward`] needs.
@@ -118,12 +122,14 @@ pub trait Backend: BurnBackend {
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        reference::attention_training::<Self>(q, k, v, options)
+        reference::attention_training::<Self>(q, k, v, documents, options)
     }
 
-    /// The gradients of [`Backend::attention_training`] from its inputs, its state and its output's gradient.
+    /// The gradients of [`Backend::attention_training`] from its inputs, its state, which knows the documents, and its
+    /// output's gradient.
     fn attention_backward(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,

@@ -40,17 +40,19 @@ pub fn rotary<B: Backend>(
     tensor(B::rotary(layout, float(x), float(cos), float(sin)))
 }
 
-/// [`Backend::attention`]: `[batch, heads, q_len, head_dim]`.
+/// [`Backend::attention`]: `[batch, heads, q_len, head_dim]`, `documents` `[batch, q_len]`.
 pub fn attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     v: Tensor<B, 4>,
+    documents: Option<Tensor<B, 2, Int>>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
     tensor(<B as Backend>::attention(
         float(q),
         float(k),
         float(v),
+        documents.map(Tensor::into_primitive),
         options,
     ))
 }

@@ -1,8 +1,8 @@
 //! Causal self-attention with grouped key-value heads.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Int, Tensor};
 
 use emberlm_kernels::{AttentionOptions, Backend, ops};
 
@@ -80,17 +80,19 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// `[batch, seq, d_model]` to the same. With a cache, `x` continues what it holds; keys and values are added to it.
+    /// `[batch, seq, d_model]` to the same. `documents` `[batch, seq]` are those of [`crate::Tokens`], for a softmax alone.
+    /// With a cache, `x` continues what it holds; keys and values are added to it.
     pub fn forward(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
+        documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 3> {
         let [batch, seq, _] = x.dims();
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let (q, k, v) = self.project(x, rotary, offset);
-        let mixed = self.mix(q, k, v, cache); // [batch, heads, seq, head_dim]
+        let mixed = self.mix(q, k, v, documents, cache); // [batch, heads, seq, head_dim]
         let mixed = mixed
             .swap_dims(1, 2)
             .reshape([batch, seq, self.heads * self.head_dim]);
@@ -133,13 +135,20 @@ impl<B: Backend> Attention<B> {
         q: Tensor<B, 4>,
         k: Tensor<B, 4>,
         v: Tensor<B, 4>,
+        documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 4> {
+        debug_assert!(
+            self.features.is_none() || documents.is_none(),
+            "DecoderConfig::check_documents refuses linear attention"
+        );
         match (&self.features, cache) {
-            (None, None) => ops::attention(q, k, v, self.options),
-            (None, Some(cache)) => {
-                let (k, v) = cache.append(k, v);
-                ops::attention(q, k, v, self.options)
+            (None, cache) => {
+                let (k, v) = match cache {
+                    Some(cache) => cache.append(k, v),
+                    None => (k, v),
+                };
+                ops::attention(q, k, v, documents.cloned(), self.options)
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {

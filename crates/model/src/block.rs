@@ -15,8 +15,8 @@
 //! ```
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Int, Tensor};
 
 use emberlm_kernels::Backend;
 
@@ -62,26 +62,27 @@ impl<B: Backend> Block<B> {
         }
     }
 
-    /// `[batch, seq, d_model]` to the same.
+    /// `[batch, seq, d_model]` to the same; `documents` as [`Attention::forward`] takes them.
     pub fn forward(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
+        documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 3> {
         match self.wiring {
             Wiring::PreNorm => {
-                let x = x.clone() + self.attend(self.norm1.forward(x), rotary, cache);
+                let x = x.clone() + self.attend(self.norm1.forward(x), rotary, documents, cache);
                 x.clone() + self.feed(self.second_norm(x))
             }
             Wiring::PostNorm => {
                 let x = self
                     .norm1
-                    .forward(x.clone() + self.attend(x, rotary, cache));
+                    .forward(x.clone() + self.attend(x, rotary, documents, cache));
                 self.second_norm(x.clone() + self.feed(x))
             }
             Wiring::Parallel { .. } => {
-                let attended = self.attend(self.norm1.forward(x.clone()), rotary, cache);
+                let attended = self.attend(self.norm1.forward(x.clone()), rotary, documents, cache);
                 x.clone() + attended + self.feed(self.second_norm(x))
             }
         }
@@ -104,9 +105,10 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
+        documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 3> {
-        let attended = self.attention.forward(x, rotary, cache);
+        let attended = self.attention.forward(x, rotary, documents, cache);
         dropout(attended, self.residual_dropout)
     }
 

@@ -176,23 +176,24 @@ impl<B: Backend> Decoder<B> {
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let rotary = self.rotary.as_ref();
-        let mut x = self.embedded(tokens.into(), 0);
+        let mut x = self.embedded(&tokens.into(), 0);
         let mut weights = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             weights.push(block.attention_weights(x.clone(), rotary));
-            x = block.forward(x, rotary, None);
+            x = block.forward(x, rotary, None, None);
         }
         weights
     }
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    pub(crate) fn embedded(&self, tokens: Tokens<B>, offset: usize) -> Tensor<B, 3> {
-        let x = burn::tensor::module::embedding(self.tokens.val(), tokens.ids); // [batch, seq, d_model]
+    pub(crate) fn embedded(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
+        let ids = tokens.ids.clone();
+        let x = burn::tensor::module::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
         };
-        let x = self.positions.add(x, offset);
+        let x = self.positions.add(x, offset, tokens.documents.as_ref());
         let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
         match &self.norm_embedding {
             Some(norm) => norm.forward(x),
@@ -207,11 +208,12 @@ impl<B: Backend> Decoder<B> {
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let mut x = self.embedded(tokens.into(), offset);
+        let tokens = tokens.into();
+        let mut x = self.embedded(&tokens, offset);
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
         for block in &self.blocks {
             let cache = caches.as_mut().and_then(Iterator::next);
-            x = block.forward(x, self.rotary.as_ref(), cache);
+            x = block.forward(x, self.rotary.as_ref(), tokens.documents.as_ref(), cache);
         }
         self.norm_final.forward(x)
     }

@@ -147,7 +147,7 @@ mod tests {
             dropout: 0.0,
         };
         let (found, _) = ops::linear_attention(q.clone(), k.clone(), v.clone(), rows, None);
-        let exact = ops::attention(q, k, v, options);
+        let exact = ops::attention(q, k, v, None, options);
         let length = |x: Tensor<Flex, 4>| f64::from((x.clone() * x).sum().into_scalar()).sqrt();
         length(found - exact.clone()) / length(exact)
     }

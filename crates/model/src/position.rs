@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::{Backend, RotaryLayout, ops};
 
@@ -40,15 +40,29 @@ impl<B: Backend> AddedPositions<B> {
         }
     }
 
-    /// Adds the vectors of the positions from `offset` on to `x` `[batch, seq, d_model]`.
-    pub fn add(&self, x: Tensor<B, 3>, offset: usize) -> Tensor<B, 3> {
+    /// Adds the vectors of the positions from `offset` on to `x` `[batch, seq, d_model]`. With `documents` `[batch, seq]`,
+    /// where each token's begins, token `i` takes the vector `offset + i - documents[i]`.
+    pub fn add(
+        &self,
+        x: Tensor<B, 3>,
+        offset: usize,
+        documents: Option<&Tensor<B, 2, Int>>,
+    ) -> Tensor<B, 3> {
         let table = match (&self.weight, &self.fixed) {
             (Some(weight), _) => weight.val(),
             (None, Some(fixed)) => fixed.clone(),
             (None, None) => return x,
         };
-        let seq = x.dims()[1];
-        x + table.narrow(0, offset, seq).unsqueeze::<3>() // [1, seq, d_model]
+        let [batch, seq, _] = x.dims();
+        let Some(first) = documents else {
+            return x + table.narrow(0, offset, seq).unsqueeze::<3>(); // [1, seq, d_model]
+        };
+        let (start, end) = (offset as i64, (offset + seq) as i64);
+        let places = Tensor::<B, 1, Int>::arange(start..end, &x.device());
+        let places = places.reshape([1, seq]).expand([batch, seq]) - first.clone();
+        // A document that begins after its token has no position, and must not be read from outside of the table.
+        let places = places.clamp(0, table.dims()[0] as i64 - 1);
+        x + burn::tensor::module::embedding(table, places) // [batch, seq, d_model]
     }
 }
 
@@ -106,6 +120,12 @@ impl<B: Backend> RotaryTable<B> {
     }
 
     /// Turns `x` `[batch, heads, seq, head_dim]`, whose first token stands at `offset`.
+    ///
+    /// Where documents are isolated, positions need not restart: a query turned by `θ i` and a key turned by `θ j` have the
+    /// product that `θ (i - j)` gives, and a document's start falls out of `i - j`. A scaling changes the frequencies
+    /// `θ` and nothing by position, so that it holds for each. What stays is the rounding of cosines and sines, as
+    /// large at every position, since the angles are taken in f64. Random features would see the angles themselves:
+    /// [`DecoderConfig::check_documents`] refuses linear attention.
     pub(crate) fn turn(&self, x: Tensor<B, 4>, offset: usize) -> Tensor<B, 4> {
         let seq = x.dims()[2];
         let cos = self.cos.clone().narrow(0, offset, seq); // [seq, pairs]

@@ -19,8 +19,8 @@
 //! that one inside of another never ends.
 
 use burn::module::{Module, ParamId};
-use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{Int, Tensor};
 
 use emberlm_kernels::TrainingBackend;
 
@@ -75,14 +75,16 @@ impl<B: TrainingBackend> Decoder<B> {
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
         self.seed_dropout(pass, 0);
-        let embedded = self.embedded(tokens.into(), 0);
+        let tokens = tokens.into();
+        let embedded = self.embedded(&tokens, 0);
+        let documents = tokens.documents.as_ref();
         if pass.recompute {
-            return self.recomputed(embedded, pass, loss);
+            return self.recomputed(embedded, documents, pass, loss);
         }
         let mut x = embedded;
         for (i, block) in self.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            x = block.forward(x, self.rotary(), None);
+            x = block.forward(x, self.rotary(), documents, None);
         }
         let loss = loss(self.norm_final.forward(x));
         let value = loss.clone().inner();
@@ -92,6 +94,7 @@ impl<B: TrainingBackend> Decoder<B> {
     fn recomputed(
         &self,
         embedded: Tensor<B, 3>,
+        documents: Option<&Tensor<B, 2, Int>>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
@@ -101,7 +104,8 @@ impl<B: TrainingBackend> Decoder<B> {
             self.seed_dropout(pass, i + 1);
             // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
             let block = block.clone().no_grad();
-            let output = block.forward(Tensor::from_inner(x.clone()), self.rotary(), None);
+            let input = Tensor::from_inner(x.clone());
+            let output = block.forward(input, self.rotary(), documents, None);
             inputs.push(x);
             x = output.inner();
         }
@@ -117,7 +121,7 @@ impl<B: TrainingBackend> Decoder<B> {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
-            let output = block.forward(input.clone(), self.rotary(), None);
+            let output = block.forward(input.clone(), self.rotary(), documents, None);
             let mut grads = back(output, grad);
             grad = taken(&input, &mut grads);
             move_gradients(block, grads, &mut all);

@@ -5,7 +5,7 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{AttentionOptions, AttentionState, Backend};
 
@@ -47,11 +47,13 @@ pub(super) fn attention<B: Backend, C: CheckpointStrategy>(
     q: FloatTensor<Autodiff<B, C>>,
     k: FloatTensor<Autodiff<B, C>>,
     v: FloatTensor<Autodiff<B, C>>,
+    documents: Option<IntTensor<B>>,
     options: AttentionOptions,
 ) -> FloatTensor<Autodiff<B, C>> {
     let nodes = [q.node, k.node, v.node];
     let (q, k, v) = (q.primitive, k.primitive, v.primitive);
-    let (output, state) = B::attention_training(q.clone(), k.clone(), v.clone(), options);
+    let (output, state) =
+        B::attention_training(q.clone(), k.clone(), v.clone(), documents, options);
     match AttentionBackward
         .prepare::<C>(nodes)
         .compute_bound()

@@ -2,7 +2,7 @@
 
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 use super::{primitive, typed};
@@ -14,11 +14,13 @@ pub fn attention<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
+    documents: Option<IntTensor<B>>,
     options: AttentionOptions,
 ) -> FloatTensor<B> {
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
     let shape = q.dims();
-    let weights = weights(q, typed(k), options); // [batch, kv_heads, stacked, k_len]
+    let documents = documents.map(Tensor::from_primitive);
+    let weights = weights(q, typed(k), documents, options); // [batch, kv_heads, stacked, k_len]
     primitive(weights.matmul(typed(v)).reshape(shape))
 }
 
@@ -27,11 +29,13 @@ pub fn attention_training<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
+    documents: Option<IntTensor<B>>,
     options: AttentionOptions,
 ) -> (FloatTensor<B>, AttentionState<B>) {
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
     let shape = q.dims();
-    let weights = weights(q, typed(k), options); // [batch, kv_heads, stacked, k_len]
+    let documents = documents.map(Tensor::from_primitive);
+    let weights = weights(q, typed(k), documents, options); // [batch, kv_heads, stacked, k_len]
     let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
     let mixed = dropped(weights.clone(), kept.as_ref()).matmul(typed(v));
     let state = AttentionState {
@@ -84,13 +88,14 @@ pub fn attention_weights<B: Backend>(
 ) -> Tensor<B, 4> {
     let [batch, heads, q_len, _] = q.dims();
     let k_len = k.dims()[2];
-    weights(q, k, options).reshape([batch, heads, q_len, k_len])
+    weights(q, k, None, options).reshape([batch, heads, q_len, k_len])
 }
 
 /// `softmax(q kᵀ · scale + mask)`, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
 fn weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
+    documents: Option<Tensor<B, 2, Int>>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
     let [batch, heads, q_len, _] = q.dims();
@@ -98,14 +103,23 @@ fn weights<B: Backend>(
     let device = q.device();
     let scores = stacked(q, kv_heads).matmul(k.transpose()) * options.scale;
     let shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
-    let scores = match hidden_keys::<B>(q_len, k_len, options, &device) {
+    let scores = match hidden_keys::<B>(q_len, k_len, documents, options, &device) {
         // Added as one row to each head's scores as another: filling takes a mask of the scores' full shape, and
         // making that takes longer than the softmax does.
         Some(hidden) => {
-            let mask = Tensor::<B, 2>::zeros([q_len, k_len], &device);
+            let mask = Tensor::<B, 2>::zeros(hidden.dims(), &device);
             let mask = mask.mask_fill(hidden, f32::NEG_INFINITY);
+            let mask = mask.reshape([-1, 1, (q_len * k_len) as i64]); // [1 or batch, 1, q_len · k_len]
+            let mask = match mask.dims()[0] {
+                1 => mask.reshape([1, q_len * k_len]),
+                // Spelled out for each head: Burn 0.21's flex adds a row of each sequence to many rows element by
+                // element, in more time than the softmax takes.
+                _ => mask
+                    .repeat_dim(1, heads)
+                    .reshape([batch * heads, q_len * k_len]),
+            };
             let rows = scores.reshape([batch * heads, q_len * k_len]);
-            (rows + mask.reshape([1, q_len * k_len])).reshape(shape)
+            (rows + mask).reshape(shape)
         }
         None => scores,
     };
@@ -118,32 +132,43 @@ pub(super) fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B,
     x.reshape([batch, kv_heads, heads / kv_heads * q_len, head_dim])
 }
 
-/// True where query `i` may not see key `j`, `[q_len, k_len]`; none where every query sees every key.
+/// True where query `i` may not see key `j`, `[q_len, k_len]`, or with documents, `[batch, q_len]`, `[batch · q_len, k_len]`;
+/// none where every query sees every key.
 fn hidden_keys<B: Backend>(
     q_len: usize,
     k_len: usize,
+    documents: Option<Tensor<B, 2, Int>>,
     options: AttentionOptions,
     device: &Device<B>,
 ) -> Option<Tensor<B, 2, Bool>> {
     let reach = |window: usize| window.saturating_add(options.global_tokens);
     let window = options.window.filter(|&window| reach(window) < k_len);
-    if q_len == 1 && window.is_none() {
+    if q_len == 1 && window.is_none() && documents.is_none() {
         return None;
     }
     let offset = (k_len - q_len) as i64;
     let queries = Tensor::<B, 1, Int>::arange(offset..k_len as i64, device).reshape([q_len, 1]);
     let keys = Tensor::<B, 1, Int>::arange(0..k_len as i64, device).reshape([1, k_len]);
-    let keys = keys.expand([q_len, k_len]);
-    let queries = queries.expand([q_len, k_len]);
-    let future = keys.clone().greater(queries.clone());
-    Some(match window {
-        Some(window) => {
-            let global = keys.clone().lower_elem(options.global_tokens as i64);
-            let left = keys.lower_equal(queries - window as i64);
-            future.bool_or(left.bool_and(global.bool_not()))
-        }
-        None => future,
-    })
+    let rows = documents.as_ref().map_or(1, |of| of.dims()[0]) * q_len;
+    let all = [rows, k_len];
+    let keys = keys.expand(all);
+    let queries = queries.repeat_dim(0, rows / q_len).expand(all);
+    let first = documents.map(|of| of.reshape([rows, 1]).expand(all));
+
+    let mut hidden = keys.clone().greater(queries.clone());
+    if let Some(first) = &first {
+        hidden = hidden.bool_or(keys.clone().lower(first.clone()));
+    }
+    if let Some(window) = window {
+        let tokens = options.global_tokens as i64;
+        let global = match first {
+            Some(first) => keys.clone().lower(first + tokens),
+            None => keys.clone().lower_elem(tokens),
+        };
+        let left = keys.lower_equal(queries - window as i64);
+        hidden = hidden.bool_or(left.bool_and(global.bool_not()));
+    }
+    Some(hidden)
 }
 
 /// 0 with probability `p`, `1/(1 - p)` otherwise.

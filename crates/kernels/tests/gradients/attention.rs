@@ -1,7 +1,7 @@
 //! Attention: values against plain loops, gradients against the composed body, dropout against itself.
 
 use burn::backend::Autodiff;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::{AttentionOptions, Backend, ops, reference};
 
 use crate::compare::{
@@ -19,17 +19,20 @@ struct Case {
     q: TensorData,
     k: TensorData,
     v: TensorData,
+    /// The first key of each query's document, `[batch, q_len]`.
+    documents: Option<TensorData>,
     options: AttentionOptions,
 }
 
 impl Case {
-    fn new(sizes: Sizes, [window, global_tokens]: Reach, seed: u64) -> Self {
+    fn new(sizes: Sizes, [window, global_tokens]: Reach, with_documents: bool, seed: u64) -> Self {
         let [batch, kv_heads, group, q_len, past, head_dim] = sizes;
         let keys = [batch, kv_heads, past + q_len, head_dim];
         Self {
             q: numbers(seed, [batch, kv_heads * group, q_len, head_dim]),
             k: numbers(seed + 1, keys),
             v: numbers(seed + 2, keys),
+            documents: with_documents.then(|| documents(batch, q_len, past, seed)),
             options: AttentionOptions {
                 scale: 1.0 / (head_dim as f64).sqrt(),
                 window: (window > 0).then_some(window),
@@ -39,17 +42,32 @@ impl Case {
         }
     }
 
+    fn documents<B: Backend>(&self) -> Option<Tensor<B, 2, Int>> {
+        let documents = self.documents.clone()?;
+        Some(Tensor::from_data(documents, &Default::default()))
+    }
+
+    /// The first key of the document of each query, sequence by sequence.
+    fn first_keys(&self) -> Vec<usize> {
+        match &self.documents {
+            Some(documents) => documents.iter::<i64>().map(|key| key as usize).collect(),
+            None => vec![0; self.q.shape[0] * self.q.shape[2]],
+        }
+    }
+
     /// Query by query, head by head, in f64.
     fn by_loops(&self) -> Vec<f32> {
         let [batch, heads, q_len, head_dim] = self.q.shape.dims();
         let [_, kv_heads, k_len, _] = self.k.shape.dims();
         let (q, k, v) = (values(&self.q), values(&self.k), values(&self.v));
+        let first_keys = self.first_keys();
         let mut output = Vec::new();
         for (b, h, i) in indices([batch, heads, q_len]) {
             let position = k_len - q_len + i;
-            let seen: Vec<usize> = (0..=position)
+            let first = first_keys[b * q_len + i];
+            let seen: Vec<usize> = (first..=position)
                 .filter(|&j| match self.options.window {
-                    Some(window) => j + window > position || j < self.options.global_tokens,
+                    Some(window) => j + window > position || j < first + self.options.global_tokens,
                     None => true,
                 })
                 .collect();
@@ -70,6 +88,16 @@ impl Case {
     }
 }
 
+/// Any key up to the query's own.
+fn documents(batch: usize, q_len: usize, past: usize, seed: u64) -> TensorData {
+    let any = numbers(seed + 3, [batch, q_len]);
+    let first = any.iter::<f64>().enumerate().map(|(n, any)| {
+        let keys = past + n % q_len + 1;
+        ((any + 2.0) / 4.0 * keys as f64) as i64
+    });
+    TensorData::new(first.collect(), [batch, q_len])
+}
+
 fn values(data: &TensorData) -> Vec<f64> {
     data.iter::<f64>().collect()
 }
@@ -82,36 +110,44 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)>
     (0..a * b * c).map(move |n| (n / (b * c), n / c % b, n % c))
 }
 
-fn values_by_loops<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
-    let case = Case::new(sizes, reach, seed);
+fn values_by_loops<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64) {
+    let case = Case::new(sizes, reach, documents, seed);
     let constant = constant::<B, 4>;
     let found = ops::attention(
         constant(&case.q),
         constant(&case.k),
         constant(&case.v),
+        case.documents(),
         case.options,
     );
     assert_close("attention", &host(found), &case.by_loops());
 }
 
-fn gradients<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
-    let case = Case::new(sizes, reach, seed);
+fn gradients<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64) {
+    let case = Case::new(sizes, reach, documents, seed);
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
     let [q, k, v] = &inputs;
-    let output = ops::attention(q.clone(), k.clone(), v.clone(), case.options);
+    let output = ops::attention(
+        q.clone(),
+        k.clone(),
+        v.clone(),
+        case.documents(),
+        case.options,
+    );
     let found = with_gradients(output, &[q, k, v]);
 
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Reference, 4>);
     let [q, k, v] = &inputs;
     let [query, key, value] = inputs.clone().map(primitive);
-    let output = reference::attention::<Reference>(query, key, value, case.options);
+    let documents = case.documents::<Reference>().map(Tensor::into_primitive);
+    let output = reference::attention::<Reference>(query, key, value, documents, case.options);
     let expected = with_gradients(typed::<Reference, 4>(output), &[q, k, v]);
     assert_all_close("attention", &found, &expected);
 }
 
 /// The weights are a distribution over what is seen, and times the values they are the output.
 fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
-    let case = Case::new(sizes, reach, seed);
+    let case = Case::new(sizes, reach, false, seed);
     let [q, k, v] = [&case.q, &case.k, &case.v].map(constant::<B, 4>);
     let (heads, kv_heads) = (q.dims()[1], v.dims()[1]);
     let weights = ops::attention_weights(q.clone(), k.clone(), case.options);
@@ -119,7 +155,7 @@ fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
     let expanded = v.clone().repeat_dim(2, heads / kv_heads);
     let [batch, _, k_len, head_dim] = v.dims();
     let expanded = expanded.reshape([batch, heads, k_len, head_dim]);
-    let output = ops::attention(q, k, v, case.options);
+    let output = ops::attention(q, k, v, None, case.options);
     assert_close("weights", &host(weights.matmul(expanded)), &host(output));
 }
 
@@ -138,12 +174,14 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
 }
 
 /// With what was dropped known from the state, the same product differentiated by Burn.
-fn dropped_gradients<B: Backend>(sizes: Sizes, seed: u64) {
-    let mut case = Case::new(sizes, [0, 0], seed);
+fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
+    let mut case = Case::new(sizes, [0, 0], documents, seed);
     case.options.dropout = 0.3;
     let options = case.options;
     let [q, k, v] = [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)));
-    let (output, state) = B::attention_training(q.clone(), k.clone(), v.clone(), options);
+    let documents = case.documents::<B>().map(Tensor::into_primitive);
+    let (output, state) =
+        B::attention_training(q.clone(), k.clone(), v.clone(), documents, options);
     let output = typed::<B, 4>(output);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let kept = typed::<B, 4>(state.kept.clone().unwrap()).into_data();
@@ -167,13 +205,16 @@ fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
         .clone()
         .reshape([grouped[0], grouped[1], grouped[2], head_dim]);
     let scores = stacked.matmul(k.clone().transpose()) * case.options.scale;
-    let mask = Tensor::<Reference, 2>::ones([q_len, k_len], &Default::default());
-    let mask = mask
-        .triu((k_len - q_len) as i64 + 1)
-        .bool()
-        .unsqueeze::<4>();
-    let scores = scores.reshape([batch, heads, q_len, k_len]);
-    let scores = scores.mask_fill(mask, f32::NEG_INFINITY);
+    let first_keys = case.first_keys();
+    let hidden = indices([batch * heads, q_len, k_len]).map(|(row, i, j)| {
+        let first = first_keys[row / heads * q_len + i];
+        j < first || j > k_len - q_len + i
+    });
+    let shape = [batch, heads, q_len, k_len];
+    let hidden = TensorData::new(hidden.collect::<Vec<_>>(), shape);
+    let hidden = Tensor::<Reference, 4, Bool>::from_data(hidden, &Default::default());
+    let scores = scores.reshape(shape);
+    let scores = scores.mask_fill(hidden, f32::NEG_INFINITY);
     let weights = burn::tensor::activation::softmax(scores, 3);
     let weights = weights.reshape([grouped[0], grouped[1], grouped[2], k_len]);
     let weights = weights * constant::<Reference, 4>(kept);
@@ -187,17 +228,23 @@ crate::on_backends! {
     values_by_loops(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
         reach in [0_usize..8, 0..5],
-        seed in 0..u64::MAX - 2,
+        documents in any::<bool>(),
+        seed in 0..u64::MAX - 3,
     );
     gradients(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
         reach in [0_usize..8, 0..5],
-        seed in 0..u64::MAX - 2,
+        documents in any::<bool>(),
+        seed in 0..u64::MAX - 3,
     );
     weights_make_the_output(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
         reach in [0_usize..8, 0..5],
         seed in 0..u64::MAX - 2,
     );
-    dropped_gradients(sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9], seed in 0..u64::MAX - 2);
+    dropped_gradients(
+        sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
+        documents in any::<bool>(),
+        seed in 0..u64::MAX - 3,
+    );
 }

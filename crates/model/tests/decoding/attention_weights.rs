@@ -95,7 +95,7 @@ fn weights_times_values_are_the_attention_s_output() {
         let mixed = weights.matmul(values.unsqueeze_dim::<4>(1).repeat_dim(1, 4));
         let mixed = mixed.swap_dims(1, 2).reshape([BATCH, SEQ_LEN, width]);
         let found = host(attention.out.forward(mixed));
-        let expected = host(attention.forward(x, None, None));
+        let expected = host(attention.forward(x, None, None, None));
         assert_close(&format!("{kind:?}"), &found, &expected);
     }
 }

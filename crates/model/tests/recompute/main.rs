@@ -1,9 +1,11 @@
 //! Recomputing gives what one graph of the whole decoder gives: loss and every gradient, to the bit, for every preset's
-//! parts and a spread of every other legal configuration, with dropout and without, on flex and ndarray.
+//! parts and a spread of every other legal configuration, with dropout and without, on flex and ndarray; with isolated
+//! documents too.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod gradients;
 #[path = "../decoding/spread.rs"]
 #[allow(dead_code)]
 mod spread;
@@ -12,14 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::backend::Autodiff;
-use burn::module::ParamId;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 use emberlm_model::config::DropoutSite;
-use emberlm_model::weights::{ParamVisitor, visit_params};
-use emberlm_model::{Decoder, DecoderConfig, TrainingPass};
+use emberlm_model::{Decoder, DecoderConfig, Tokens, TrainingPass};
 use spread::{SEQ_LEN, VOCAB_SIZE, spread};
 
 const BATCH: usize = 2;
@@ -33,22 +33,27 @@ struct Found {
 
 #[test]
 fn without_dropout_on_flex() {
-    assert_equal::<Autodiff<Flex>>(0.0);
+    assert_equal::<Autodiff<Flex>>(0.0, whole_rows);
 }
 
 #[test]
 fn without_dropout_on_ndarray() {
-    assert_equal::<Autodiff<NdArray>>(0.0);
+    assert_equal::<Autodiff<NdArray>>(0.0, whole_rows);
 }
 
 #[test]
 fn with_dropout_on_flex() {
-    assert_equal::<Autodiff<Flex>>(0.3);
+    assert_equal::<Autodiff<Flex>>(0.3, whole_rows);
+}
+
+#[test]
+fn with_dropout_and_documents() {
+    assert_equal::<Autodiff<Flex>>(0.3, isolated);
 }
 
 #[test]
 fn with_dropout_on_ndarray() {
-    assert_equal::<Autodiff<NdArray>>(0.3);
+    assert_equal::<Autodiff<NdArray>>(0.3, whole_rows);
 }
 
 #[test]
@@ -62,7 +67,7 @@ fn dropout_depends_on_its_seed_alone() {
                 recompute,
                 dropout_seed,
             };
-            found(&decoder, pass)
+            found(&decoder, whole_rows(), pass)
         };
         let first = of(1);
         assert_ne!(first, of(2));
@@ -83,16 +88,20 @@ fn every_part_of_a_run_has_a_seed_of_its_own() {
     assert_eq!(seeds.len(), 10 * 100 * 20);
 }
 
-fn assert_equal<B: TrainingBackend>(dropout: f64) {
+fn assert_equal<B: TrainingBackend>(dropout: f64, tokens: fn() -> Tokens<B>) {
     let _random = random_state();
+    let isolates = tokens().documents.is_some();
     for (name, config) in spread() {
+        if isolates && config.check_documents().is_err() {
+            continue;
+        }
         let decoder = with_dropout(&config, dropout).init::<B>(5, &Default::default());
         let pass = |recompute| TrainingPass {
             recompute,
             dropout_seed: 3,
         };
-        let whole = found(&decoder, pass(false));
-        let recomputed = found(&decoder, pass(true));
+        let whole = found(&decoder, tokens(), pass(false));
+        let recomputed = found(&decoder, tokens(), pass(true));
         let paths = |found: &Found| found.grads.keys().cloned().collect::<Vec<_>>();
         assert!(!whole.grads.is_empty());
         assert_eq!(paths(&whole), paths(&recomputed), "{name}");
@@ -126,43 +135,40 @@ fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
     })
 }
 
-fn found<B: TrainingBackend>(decoder: &Decoder<B>, pass: TrainingPass) -> Found {
-    let targets = tokens::<B>(8);
-    let (loss, grads) = decoder.gradients(tokens::<B>(7), pass, |hidden| {
+fn found<B: TrainingBackend>(decoder: &Decoder<B>, tokens: Tokens<B>, pass: TrainingPass) -> Found {
+    let targets = ids::<B>(8);
+    let (loss, grads) = decoder.gradients(tokens, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, HeadLossOptions::default())
             / (BATCH * SEQ_LEN) as f64
     });
-    let mut read = Read::<B> {
-        from: &grads,
-        grads: BTreeMap::new(),
-    };
-    visit_params(decoder, &mut read);
+    let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
+    let grads = gradients::by_path(decoder, &grads);
+    let grads = grads.into_iter().map(|(path, grad)| (path, bits(grad)));
     Found {
-        loss: bits(loss)[0],
-        grads: read.grads,
+        loss: gradients::host(loss)[0].to_bits(),
+        grads: grads.collect(),
     }
 }
 
-struct Read<'a, B: TrainingBackend> {
-    from: &'a B::Gradients,
-    grads: BTreeMap<String, Vec<u32>>,
+fn whole_rows<B: TrainingBackend>() -> Tokens<B> {
+    ids(7).into()
 }
 
-impl<B: TrainingBackend> ParamVisitor<B> for Read<'_, B> {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        if let Some(grad) = value.grad(self.from) {
-            assert_eq!(grad.dims(), value.dims(), "{path}");
-            self.grads.insert(path.to_owned(), bits(grad));
-        }
+/// Documents of 5 tokens and what is left.
+fn isolated<B: TrainingBackend>() -> Tokens<B> {
+    let documents = (0..BATCH * SEQ_LEN).map(|i| (i % SEQ_LEN / 5 * 5) as i64);
+    Tokens {
+        ids: ids(7),
+        documents: Some(tensor(documents.collect())),
     }
 }
 
-fn bits<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<u32> {
-    tensor.into_data().iter::<f32>().map(f32::to_bits).collect()
-}
-
-fn tokens<B: TrainingBackend>(factor: usize) -> Tensor<B, 2, Int> {
+fn ids<B: TrainingBackend>(factor: usize) -> Tensor<B, 2, Int> {
     let id = |i: usize| ((i * i * factor + 3 * i + factor) % VOCAB_SIZE) as i64;
-    let ids: Vec<i64> = (0..BATCH * SEQ_LEN).map(id).collect();
-    Tensor::from_data(TensorData::new(ids, [BATCH, SEQ_LEN]), &Default::default())
+    tensor((0..BATCH * SEQ_LEN).map(id).collect())
+}
+
+fn tensor<B: TrainingBackend>(values: Vec<i64>) -> Tensor<B, 2, Int> {
+    let data = TensorData::new(values, [BATCH, SEQ_LEN]);
+    Tensor::from_data(data, &Default::default())
 }
