@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
 //!
-//! Map: `train` and `load` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
+//! Map: `train`, `load` and `loader` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
 
 mod load;
+mod loader;
 mod measurement;
 mod report;
 mod train;
@@ -24,6 +25,8 @@ enum Subject {
     Train(train::TrainArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
+    /// Making batches: tokens/s of each way to load, beside a small model's training.
+    Loader(loader::LoaderArgs),
 }
 
 /// Runs the benchmark.
@@ -31,6 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     match &args.subject {
         Subject::Train(args) => train::run(args)?,
         Subject::Load(args) => load::run(args)?,
+        Subject::Loader(args) => loader::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
+use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::eval::EvalArgs;
@@ -74,6 +75,9 @@ pub enum Command {
     /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
     #[command(hide = true)]
     BenchLoad(BenchLoadArgs),
+    /// Measure how fast batches come (what `cargo xtask bench loader` runs)
+    #[command(hide = true)]
+    BenchLoader(BenchLoaderArgs),
 }
 
 /// Arguments of `prepare`.

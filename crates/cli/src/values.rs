@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use emberlm_data::Packing;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -21,6 +22,12 @@ pub fn element_parser() -> impl TypedValueParser<Value = Element> {
     };
     PossibleValuesParser::new(Element::ALL.map(Element::name))
         .try_map(move |name| named(name).ok_or("unknown type"))
+}
+
+/// How documents come into sequences, by name.
+pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
+    PossibleValuesParser::new(Packing::ALL.map(Packing::name))
+        .try_map(|name| name.parse::<Packing>())
 }
 
 /// A part that leaves something.

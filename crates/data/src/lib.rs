@@ -20,20 +20,30 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
+//! | `packing` | [`Packing`]: rows of whole documents, and where each row begins |
+//! | `windows` | [`Windows`]: a split in stretches of text or in rows of documents |
 //! | `order` | [`WindowOrder`]: the seeded order of training windows, a pure function of the index |
+//! | `mix` | [`Mix`]: which of several datasets the next window comes from, a pure function of the index |
 //! | `batch` | [`Batch`]: inputs and targets side by side |
-//! | `loader` | [`TrainBatches`] and [`EvalBatches`] |
+//! | `prefetch` | things made ahead by other threads, in order |
+//! | `loader` | [`TrainBatches`]: batches of one dataset or a mix, made ahead |
+//! | `evaluation` | [`EvalBatches`]: every token of a split once |
 //!
-//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
+//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
+//! whole documents alone have an index, of 8 bytes per row.
 
 mod batch;
 mod corpus;
 mod dataset;
 mod error;
+mod evaluation;
 mod inputs;
 mod loader;
 mod manifest;
+mod mix;
 mod order;
+mod packing;
+mod prefetch;
 mod prepare;
 mod scan;
 mod shard;
@@ -41,20 +51,25 @@ mod split;
 mod staging;
 pub mod tales;
 mod text_blocks;
+mod windows;
 mod writer;
 
-pub use batch::Batch;
+pub use batch::{Batch, IGNORED};
 pub use corpus::{Document, expand};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
+pub use evaluation::EvalBatches;
 pub use inputs::{Format, Input, InputOptions, OnError};
-pub use loader::{EvalBatches, TrainBatches, eval_batches};
+pub use loader::TrainBatches;
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
+pub use mix::Mix;
 pub use order::WindowOrder;
+pub use packing::Packing;
 pub use prepare::{Phase, PrepareOptions, Progress, prepare};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
+pub use windows::{Packed, Windows};
 
 /// What a dataset's ids are read with: part of its interface.
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

@@ -1,7 +1,8 @@
-//! Training speed and memory: the same step as the loop's, on random batches.
+//! Training speed and memory: the same step as the loop's, on random batches. And the speed that batches come with.
 
 use std::time::Instant;
 
+use burn::data::dataloader::DataLoader;
 use burn::tensor::{Device, ElementConversion};
 use emberlm_data::Batch;
 use emberlm_kernels::TrainingBackend;
@@ -9,9 +10,10 @@ use emberlm_model::{DecoderConfig, TrainingPass, count};
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
+use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::gradients::accumulate;
-use crate::loader::to_tensors;
+use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::trainee::Trainee;
@@ -79,6 +81,40 @@ pub fn measure<B: TrainingBackend>(
     })
 }
 
+/// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`
+/// micro-batches as `train` has them, after a tenth as many.
+///
+/// # Errors
+/// The data cannot be read.
+pub fn measure_loader<B: TrainingBackend>(
+    data: &TrainingData,
+    train: &TrainConfig,
+    batches: usize,
+    device: &Device<B>,
+) -> Result<f64, TrainError> {
+    let (windows, _) = data.batches(train.seed, train.seq_len, train.documents)?;
+    let failure = Failure::default();
+    let loader = TrainLoader::<B> {
+        batches: windows,
+        first_window: 0,
+        micro_batch: train.micro_batch,
+        workers: train.loader_workers,
+        windows: u64::MAX,
+        device: device.clone(),
+        failure: failure.clone(),
+    };
+    let mut made = loader.iter();
+    let mut take = |count: usize| made.by_ref().take(count).map(|batch| batch.count()).sum();
+    let _: usize = take(batches / 10);
+    let start = Instant::now();
+    let positions: usize = take(batches);
+    let seconds = start.elapsed().as_secs_f64();
+    match failure.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(positions as f64 / seconds),
+    }
+}
+
 /// Ids that look random; the same every time.
 fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
     let count = batch * seq;
@@ -94,6 +130,7 @@ fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
     Batch {
         inputs,
         targets,
+        documents: None,
         batch,
         seq,
     }

@@ -130,6 +130,9 @@ impl From<TrainError> for CliError {
             TrainError::Resume { .. } => {
                 Some("begin another run with these settings: leave out --resume and give an --out")
             }
+            TrainError::Tokenizers { .. } => {
+                Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
+            }
             TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
             TrainError::Checkpoint { .. } => Some("use another checkpoint of the run"),
             TrainError::Diverged { .. } => {
@@ -194,6 +197,7 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::Value { .. }
         | DataError::OutOfBounds { .. }
         | DataError::UnknownSplit { .. }
+        | DataError::UnknownPacking { .. }
         | DataError::NotATale { .. } => return None,
         DataError::EmptyFile { .. } => "leave it out: a document needs some text",
         DataError::InvalidUtf8 { .. } => {
@@ -216,6 +220,9 @@ fn data(error: &DataError) -> Option<String> {
         }
         DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
             "the dataset is damaged: make it again with `emberlm prepare --force`"
+        }
+        DataError::NoEndOfText { .. } => {
+            "prepare the text with a tokenizer that has one, such as gpt2 or byte, or leave it at --documents stream"
         }
         DataError::TooShort { .. } => {
             "prepare more text, or train a model with a smaller `model.seq_len`"

@@ -10,6 +10,7 @@ mod crash;
 mod dashboard;
 mod eval_split;
 mod eval_tasks;
+mod feeding;
 mod help;
 mod hugging_face;
 mod info;
