@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::{Device, ElementConversion};
-use emberlm_data::Batch;
+use emberlm_data::{Batch, Packing};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, TrainingPass, count};
 
@@ -38,7 +38,7 @@ pub struct Measured {
 /// `warm_up` others.
 ///
 /// # Errors
-/// Its sequences are longer than the model's context.
+/// Its sequences are longer than the model's context, or the model cannot keep documents apart where it is to.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -47,6 +47,9 @@ pub fn measure<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
     let seq = train.sequence_tokens(model.seq_len)?;
+    if train.documents == Packing::Isolated {
+        model.check_documents()?;
+    }
     let decoder = model.init::<B>(train.seed, device);
     let mut trainee = Trainee { decoder };
     let mut optimizer = Optimizer::new(train);
@@ -54,7 +57,7 @@ pub fn measure<B: TrainingBackend>(
     let mut seconds = Vec::with_capacity(steps);
     for step in 0..warm_up + steps {
         let batches = (0..train.accumulation)
-            .map(|_| to_tensors::<B>(&random_batch(model, train.micro_batch, seq), device))
+            .map(|_| to_tensors::<B>(&random_batch(model, train, seq), device))
             .collect();
         let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
         let start = Instant::now();
@@ -115,8 +118,9 @@ pub fn measure_loader<B: TrainingBackend>(
     }
 }
 
-/// Ids that look random; the same every time.
-fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
+/// Ids that look random; the same every time. Where documents are isolated, there are two in a row.
+fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
+    let batch = train.micro_batch;
     let count = batch * seq;
     let mut state = 1u64;
     let mut id = || {
@@ -127,10 +131,13 @@ fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
     };
     let inputs: Vec<u32> = (0..count).map(|_| id()).collect();
     let targets = (0..count).map(|_| id()).collect();
+    let half = seq / 2;
+    let begin = |at: usize| if at % seq < half { 0 } else { half as u32 };
+    let documents = || (0..count).map(begin).collect();
     Batch {
         inputs,
         targets,
-        documents: None,
+        documents: (train.documents == Packing::Isolated).then(documents),
         batch,
         seq,
     }
