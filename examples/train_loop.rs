@@ -8,7 +8,7 @@ use std::error::Error;
 use burn::backend::Autodiff;
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
 use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
-use emberlm_data::{Dataset, Split, TalesConfig, TrainBatches, write_tales_dataset};
+use emberlm_data::{Dataset, Packing, Split, TalesConfig, TrainBatches, write_tales_dataset};
 use emberlm_examples::Backend;
 use emberlm_model::{DecoderConfig, families};
 
@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = config.init::<Training>(1, &device);
     let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
 
-    let batches = TrainBatches::new(dataset.split(Split::Train)?, 1, config.seq_len)?;
+    let windows = dataset.windows(Split::Train, config.seq_len, Packing::Stream)?;
+    let batches = TrainBatches::new(windows, 1)?;
     for step in 0..steps {
         let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;
         let shape = [batch.batch, batch.seq];

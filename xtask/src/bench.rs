@@ -1,8 +1,10 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
 //!
-//! Map: `train`, `load` and `prepare` are the benchmarks, `measurement` what each run prints, `report` how results are shown.
+//! Map: `train`, `load`, `loader` and `prepare` are the benchmarks, `measurement` what each run prints, `report` how
+//! results are shown.
 
 mod load;
+mod loader;
 mod measurement;
 mod prepare;
 mod report;
@@ -27,6 +29,8 @@ enum Subject {
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
     Prepare(prepare::PrepareArgs),
+    /// Making batches: tokens/s of each way to load, beside a small model's training.
+    Loader(loader::LoaderArgs),
 }
 
 /// Runs the benchmark.
@@ -35,6 +39,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Train(args) => train::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
+        Subject::Loader(args) => loader::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
 use crate::commands::bench_load::BenchLoadArgs;
+use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_prepare::BenchPrepareArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::data::DataArgs;
@@ -77,6 +78,9 @@ pub enum Command {
     /// Measure the speed and memory of preparing (what `cargo xtask bench prepare` runs)
     #[command(hide = true)]
     BenchPrepare(BenchPrepareArgs),
+    /// Measure how fast batches come (what `cargo xtask bench loader` runs)
+    #[command(hide = true)]
+    BenchLoader(BenchLoaderArgs),
 }
 
 /// Arguments of `generate`.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_data::{Dataset, MANIFEST_FILE};
+use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
@@ -118,6 +118,14 @@ impl Model {
             Source::Own(checkpoint) => checkpoint.decoder(device)?,
             Source::HuggingFace(model) => model.decoder(device)?,
         })
+    }
+
+    /// How documents came into the sequences that it was trained on, as far as it is known.
+    pub fn documents(&self) -> Packing {
+        match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.documents,
+            Source::HuggingFace(_) => Packing::Stream,
+        }
     }
 
     /// What its token ids stand for, if that is known.

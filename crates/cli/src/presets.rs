@@ -22,9 +22,7 @@ pub fn run(name: &str) -> Result<RunConfig, CliError> {
     };
     Ok(RunConfig {
         model: preset.config,
-        data: DataConfig {
-            dataset: Default::default(),
-        },
+        data: DataConfig::default(),
         train: training(name),
     })
 }
@@ -33,9 +31,7 @@ pub fn run(name: &str) -> Result<RunConfig, CliError> {
 pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     RunConfig {
         model: model.raw().clone(),
-        data: DataConfig {
-            dataset: Default::default(),
-        },
+        data: DataConfig::default(),
         train: TrainConfig {
             from: from.to_owned(),
             seq_len: if model.seq_len > 1024 { 1024 } else { 0 },

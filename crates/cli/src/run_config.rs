@@ -5,7 +5,7 @@ use std::path::Path;
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
-use emberlm_trainer::{DataConfig, Group, Groups, RunConfig, TrainConfig};
+use emberlm_trainer::{DataConfig, Group, Groups, MixedDataset, RunConfig, TrainConfig};
 use toml::{Table, Value};
 
 use crate::error::CliError;
@@ -94,7 +94,7 @@ pub fn to_toml(config: &RunConfig) -> Result<String, CliError> {
     for line in text.lines() {
         let about = match line.strip_prefix('[') {
             Some(header) => {
-                table = header.trim_end_matches(']').to_owned();
+                table = header.trim_matches(['[', ']']).to_owned();
                 table.rsplit_once('.').and_then(|(of, key)| about(of, key))
             }
             None => line
@@ -117,6 +117,7 @@ fn about(table: &str, key: &str) -> Option<&'static str> {
     match table {
         "model" => ModelConfig::get_field_docs(key).ok(),
         "data" => DataConfig::get_field_docs(key).ok(),
+        "data.mix" => MixedDataset::get_field_docs(key).ok(),
         "train" => TrainConfig::get_field_docs(key).ok(),
         "train.groups" => Groups::get_field_docs(key).ok(),
         _ if table.starts_with("train.groups.") => Group::get_field_docs(key).ok(),

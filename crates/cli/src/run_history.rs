@@ -284,6 +284,7 @@ mod tests {
         Event::Step {
             step,
             tokens: 100 * step as u64,
+            learnt: None,
             loss,
             perplexity: loss.exp(),
             gradient_norm: 1.0,
@@ -319,6 +320,7 @@ mod tests {
             loss,
             perplexity: loss.exp(),
             tokens: 10,
+            datasets: Vec::new(),
         }
     }
 

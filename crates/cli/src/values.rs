@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use emberlm_data::{ExportFormat, Format, OnError, SplitRule};
+use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -48,6 +48,11 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// A format of exported datasets by name.
 pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
     one_of(ExportFormat::ALL, ExportFormat::name)
+}
+
+/// How documents come into sequences, by name.
+pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
+    one_of(Packing::ALL, Packing::name)
 }
 
 /// A part that leaves something.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
-use crate::{DataError, MANIFEST_FILE, Manifest, Shard, Split};
+use crate::{DataError, MANIFEST_FILE, Manifest, Mask, Packing, Shard, Split, Windows};
 
 /// A dataset directory whose manifest has been read and whose tokenizer has been found.
 pub struct Dataset {
@@ -57,9 +57,9 @@ impl Dataset {
     /// Opens the shards of one split.
     ///
     /// # Errors
-    /// Where a shard is missing, damaged, or has another number of tokens than the manifest says.
+    /// Where a shard or its mask is missing, damaged, or has another number of tokens than the manifest says.
     pub fn split(&self, split: Split) -> Result<TokenSplit, DataError> {
-        let mut shards = Vec::new();
+        let (mut shards, mut masks) = (Vec::new(), Vec::new());
         for entry in &self.manifest.split(split).shards {
             let shard = Shard::open_as(&self.folder.join(&entry.file), entry.layout)?;
             if shard.len() != entry.tokens {
@@ -72,9 +72,37 @@ impl Dataset {
                     ),
                 });
             }
+            let mask = entry.mask.as_ref();
+            let mask = mask.map(|mask| Mask::open(&self.folder.join(&mask.file), entry.tokens));
+            masks.push(mask.transpose()?);
             shards.push(shard);
         }
-        Ok(TokenSplit::new(shards, self.tokenizer.vocab_size()))
+        let vocab_size = self.tokenizer.vocab_size();
+        Ok(TokenSplit::with_masks(shards, masks, vocab_size))
+    }
+
+    /// One split in windows of `seq_len` positions.
+    ///
+    /// # Errors
+    /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`], and
+    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with.
+    pub fn windows(
+        &self,
+        split: Split,
+        seq_len: usize,
+        packing: Packing,
+    ) -> Result<Windows, DataError> {
+        let tokens = self.split(split)?;
+        match (packing, self.tokenizer.end_of_text()) {
+            (Packing::Stream, _) => Windows::stream(tokens, seq_len),
+            (Packing::Isolated, Some(end_of_text)) => {
+                Windows::isolated(tokens, seq_len, end_of_text)
+            }
+            (Packing::Isolated, None) => Err(DataError::NoEndOfText {
+                path: self.folder.clone(),
+                tokenizer: self.tokenizer.kind().to_string(),
+            }),
+        }
     }
 
     /// How many bytes its files have, as far as they are there.
@@ -107,6 +135,8 @@ pub struct TokenSplit {
 
 struct Inner {
     shards: Vec<Shard>,
+    /// Of each shard, if it has one.
+    masks: Vec<Option<Mask>>,
     /// Where each shard begins in the sequence, and at last where the sequence ends.
     starts: Vec<u64>,
     vocab_size: usize,
@@ -115,6 +145,12 @@ struct Inner {
 impl TokenSplit {
     /// The sequence of `shards`, whose ids must be below `vocab_size`: each is checked when it is read.
     pub fn new(shards: Vec<Shard>, vocab_size: usize) -> Self {
+        let masks = shards.iter().map(|_| None).collect();
+        Self::with_masks(shards, masks, vocab_size)
+    }
+
+    /// As [`TokenSplit::new`], with the mask of each shard that has one.
+    pub fn with_masks(shards: Vec<Shard>, masks: Vec<Option<Mask>>, vocab_size: usize) -> Self {
         let mut starts = vec![0];
         let mut end = 0;
         for shard in &shards {
@@ -123,6 +159,7 @@ impl TokenSplit {
         }
         let inner = Arc::new(Inner {
             shards,
+            masks,
             starts,
             vocab_size,
         });
@@ -150,12 +187,48 @@ impl TokenSplit {
     /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::TokenOutOfRange`] where an id among them is
     /// outside the vocabulary.
     pub fn read(&self, start: u64, len: u64) -> Result<Vec<u32>, DataError> {
+        let mut ids = Vec::with_capacity(len.min(self.len()) as usize);
+        self.each_shard(start, len, |at, from, len| {
+            let (shard, first) = (&self.inner.shards[at], ids.len());
+            shard.read_into(from, len, &mut ids)?;
+            self.check(shard, from, &ids[first..])
+        })?;
+        Ok(ids)
+    }
+
+    /// Whether each of the `len` tokens from `start` on is to be learnt; none where all of them are, because no shard has
+    /// a mask.
+    ///
+    /// # Errors
+    /// [`DataError::OutOfBounds`] where there are not as many; where a mask holds anything but 0 and 1.
+    pub fn learnt(&self, start: u64, len: u64) -> Result<Option<Vec<bool>>, DataError> {
+        if self.inner.masks.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut learnt = Vec::with_capacity(len.min(self.len()) as usize);
+        self.each_shard(start, len, |at, from, len| match self.inner.masks.get(at) {
+            Some(Some(mask)) => mask.read_into(from, len, &mut learnt),
+            _ => {
+                learnt.resize(learnt.len() + len as usize, true);
+                Ok(())
+            }
+        })?;
+        Ok(Some(learnt))
+    }
+
+    /// Calls `read` for each shard that has some of the `len` tokens from `start` on, with its number, the first of them
+    /// in it and how many it has.
+    fn each_shard(
+        &self,
+        start: u64,
+        len: u64,
+        mut read: impl FnMut(usize, u64, u64) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         let total = self.len();
         let Some(end) = start.checked_add(len).filter(|&end| end <= total) else {
             return Err(DataError::OutOfBounds { start, len, total });
         };
-        let mut ids = Vec::with_capacity(len as usize);
-        let Inner { shards, starts, .. } = &*self.inner;
+        let starts = &self.inner.starts;
         // The last shard that begins at or before `start`.
         let mut at = starts
             .partition_point(|&begin| begin <= start)
@@ -163,13 +236,11 @@ impl TokenSplit {
         let mut position = start;
         while position < end {
             let stop = end.min(starts[at + 1]);
-            let (from, first) = (position - starts[at], ids.len());
-            shards[at].read_into(from, stop - position, &mut ids)?;
-            self.check(&shards[at], from, &ids[first..])?;
+            read(at, position - starts[at], stop - position)?;
             position = stop;
             at += 1;
         }
-        Ok(ids)
+        Ok(())
     }
 
     fn check(&self, shard: &Shard, from: u64, ids: &[u32]) -> Result<(), DataError> {
@@ -207,6 +278,31 @@ pub(crate) mod tests {
         }
         assert!(rest.is_empty());
         TokenSplit::new(shards, vocab_size)
+    }
+
+    /// As [`split_of`], with what is to be learnt of each token; the first shard has no mask.
+    pub(crate) fn masked_split(ids: &[u32], learnt: &[bool], first: usize) -> TokenSplit {
+        let split = split_of(ids, &[first, ids.len() - first], 70_000);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mask");
+        let bytes: Vec<u8> = learnt[first..].iter().map(|&l| u8::from(l)).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mask = Mask::open(&path, bytes.len() as u64).unwrap();
+        let inner = Arc::into_inner(split.inner).unwrap();
+        TokenSplit::with_masks(inner.shards, vec![None, Some(mask)], inner.vocab_size)
+    }
+
+    #[test]
+    fn masks_cross_shards_too() {
+        let ids: Vec<u32> = (0..12).collect();
+        let learnt: Vec<bool> = (0..12).map(|i| i < 5 || i % 3 == 0).collect();
+        let split = masked_split(&ids, &learnt, 5);
+        for start in 0..12 {
+            let found = split.learnt(start as u64, 12 - start as u64).unwrap();
+            assert_eq!(found.unwrap(), learnt[start..]);
+        }
+        assert!(split.learnt(3, 10).is_err());
+        assert_eq!(split_of(&ids, &[12], 20).learnt(0, 12).unwrap(), None);
     }
 
     #[test]

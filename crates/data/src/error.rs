@@ -315,6 +315,20 @@ pub enum DataError {
         /// The window's length in predicted tokens.
         seq_len: u64,
     },
+    /// Documents are to be isolated that nothing tells apart.
+    #[error("{}: its tokenizer, {tokenizer}, has no end-of-text token to tell documents apart by", path.display())]
+    NoEndOfText {
+        /// The dataset.
+        path: PathBuf,
+        /// Its tokenizer.
+        tokenizer: String,
+    },
+    /// A way to pack documents is asked for that does not exist.
+    #[error("unknown packing `{name}`: choose stream or isolated")]
+    UnknownPacking {
+        /// The name as given.
+        name: String,
+    },
     /// A split is asked for that does not exist.
     #[error("unknown split `{name}`: choose train or val")]
     UnknownSplit {

@@ -29,22 +29,32 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
+//! | `packing` | [`Packing`]: rows of whole documents, and where each row begins |
+//! | `windows` | [`Windows`]: a split in stretches of text or in rows of documents |
 //! | `order` | [`WindowOrder`]: the seeded order of training windows, a pure function of the index |
+//! | `mix` | [`Mix`]: which of several datasets the next window comes from, a pure function of the index |
 //! | `batch` | [`Batch`]: inputs and targets side by side |
-//! | `loader` | [`TrainBatches`] and [`EvalBatches`] |
+//! | `prefetch` | things made ahead by other threads, in order |
+//! | `loader` | [`TrainBatches`]: batches of one dataset or a mix, made ahead |
+//! | `evaluation` | [`EvalBatches`]: every token of a split once |
 //!
-//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored.
+//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
+//! whole documents alone have an index, of 8 bytes per row.
 
 mod adopt;
 mod batch;
 mod dataset;
 mod error;
+mod evaluation;
 mod export;
 mod inputs;
 mod inspect;
 mod loader;
 mod manifest;
+mod mix;
 mod order;
+mod packing;
+mod prefetch;
 mod prepare;
 mod shard;
 mod split;
@@ -54,12 +64,14 @@ mod survey;
 pub mod tales;
 mod texts;
 mod verify;
+mod windows;
 mod writer;
 
 pub use adopt::{AdoptOptions, Adopted, Adoption};
-pub use batch::Batch;
+pub use batch::{Batch, IGNORED};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
+pub use evaluation::EvalBatches;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use inputs::{
     Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, STANDARD_INPUT, expand,
@@ -67,9 +79,11 @@ pub use inputs::{
 pub use inspect::{
     Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
 };
-pub use loader::{EvalBatches, TrainBatches, eval_batches};
+pub use loader::TrainBatches;
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
+pub use mix::Mix;
 pub use order::WindowOrder;
+pub use packing::Packing;
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
     prepare,
@@ -79,6 +93,7 @@ pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
 pub use texts::for_each_text;
 pub use verify::{FileCheck, Verification, verify};
+pub use windows::{Packed, Windows};
 
 /// What a dataset's ids are read with: part of its interface.
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

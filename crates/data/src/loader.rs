@@ -1,28 +1,105 @@
-//! Batches for training, in a seeded order, and for evaluation, in the text's order.
+//! Batches for training, in a seeded order.
 
-use crate::order::check_seq_len;
-use crate::{Batch, DataError, TokenSplit, WindowOrder};
+use std::sync::Arc;
+
+use crate::order::Shuffle;
+use crate::prefetch::Prefetch;
+use crate::{Batch, DataError, Mix, WindowOrder, Windows};
 
 /// Training batches: which windows are in a batch depends on its first window's index alone.
 #[derive(Clone)]
 pub struct TrainBatches {
-    split: TokenSplit,
-    order: WindowOrder,
+    sources: Arc<[Source]>,
+    mix: Mix,
+}
+
+/// The windows of a dataset in their own order.
+struct Source {
+    windows: Windows,
+    order: Order,
+}
+
+enum Order {
+    /// Of stretches of text.
+    Stretches(WindowOrder),
+    /// Of rows of documents.
+    Rows(Shuffle),
+}
+
+impl Source {
+    fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
+        let (tokens, seq_len) = (windows.split().len(), windows.seq_len() as u64);
+        let order = match windows.rows() {
+            None => Order::Stretches(WindowOrder::new(seed, tokens, seq_len)?),
+            Some(_) if tokens < 2 => return Err(DataError::TooShort { tokens, seq_len: 1 }),
+            Some(rows) => Order::Rows(Shuffle::new(seed, rows.rows())),
+        };
+        Ok(Self { windows, order })
+    }
+
+    fn windows_per_epoch(&self) -> u64 {
+        match &self.order {
+            Order::Stretches(order) => order.windows_per_epoch(),
+            Order::Rows(order) => order.count(),
+        }
+    }
+
+    /// Appends the window that comes at `index`.
+    fn push(&self, index: u64, batch: &mut Batch) -> Result<(), DataError> {
+        match (&self.order, self.windows.rows()) {
+            (Order::Rows(order), Some(rows)) => {
+                self.windows
+                    .push_row(rows, order.at(index), u64::MAX, batch)
+            }
+            (Order::Stretches(order), _) => self.windows.push_from(order.start(index), batch),
+            (Order::Rows(_), None) => Ok(()),
+        }
+    }
 }
 
 impl TrainBatches {
-    /// Batches of windows of `seq_len` positions over `split`, in the order of `seed`.
+    /// Batches of `windows` in the order of `seed`.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] where the split has not even one window; [`DataError::Value`] where `seq_len` is 0.
-    pub fn new(split: TokenSplit, seed: u64, seq_len: usize) -> Result<Self, DataError> {
-        let order = WindowOrder::new(seed, split.len(), seq_len as u64)?;
-        Ok(Self { split, order })
+    /// [`DataError::TooShort`] where there is not even one window.
+    pub fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
+        Self::mixed(vec![(windows, 1.0)], seed)
     }
 
-    /// The order of the windows.
-    pub fn order(&self) -> &WindowOrder {
-        &self.order
+    /// Batches of several datasets' windows, which have the same number of positions and are packed in the same way. Each
+    /// dataset has its part of them as [`Mix`] says, in an order of its own, in which each of its windows comes once per
+    /// its own epoch.
+    ///
+    /// # Errors
+    /// As [`TrainBatches::new`] and [`Mix::new`]; [`DataError::Value`] where windows are of different sizes or packings.
+    pub fn mixed(datasets: Vec<(Windows, f64)>, seed: u64) -> Result<Self, DataError> {
+        let weights: Vec<f64> = datasets.iter().map(|(_, weight)| *weight).collect();
+        let mix = Mix::new(&weights)?;
+        let mut sources: Vec<Source> = Vec::new();
+        for (windows, _) in datasets {
+            // The first dataset's order is the one that it has alone.
+            let seed = seed.wrapping_add((sources.len() as u64) << 32);
+            let before = sources.first().map(|source| &source.windows);
+            check_alike(before.unwrap_or(&windows), &windows)?;
+            sources.push(Source::new(windows, seed)?);
+        }
+        let sources = sources.into();
+        Ok(Self { sources, mix })
+    }
+
+    /// Positions of a window.
+    pub fn seq_len(&self) -> usize {
+        self.sources[0].windows.seq_len()
+    }
+
+    /// What is mixed.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
+    }
+
+    /// How many windows a dataset has.
+    pub fn windows_per_epoch(&self, dataset: usize) -> u64 {
+        self.sources[dataset].windows_per_epoch()
     }
 
     /// The `micro_batch` windows from `first_window_index` on, which counts windows since the run's start and may run
@@ -31,132 +108,83 @@ impl TrainBatches {
     /// # Errors
     /// Where the tokens cannot be read; [`DataError::Value`] where `micro_batch` is 0.
     pub fn batch(&self, first_window_index: u64, micro_batch: usize) -> Result<Batch, DataError> {
-        check_batch("micro_batch", micro_batch)?;
-        let seq_len = self.order.seq_len();
-        let mut batch = Batch::empty(seq_len as usize);
+        if micro_batch == 0 {
+            return Err(DataError::Value {
+                field: "micro_batch",
+                value: "0".to_owned(),
+                rule: "it must be at least 1",
+            });
+        }
+        let windows = &self.sources[0].windows;
+        let mut batch = windows.empty_batch(windows.seq_len() as u64);
         for i in 0..micro_batch as u64 {
-            let start = self.order.start(first_window_index.wrapping_add(i));
-            batch.push(&self.split.read(start, seq_len + 1)?);
+            let (dataset, own) = self.mix.place(first_window_index.wrapping_add(i));
+            self.sources[dataset].push(own, &mut batch)?;
         }
         Ok(batch)
     }
-}
 
-/// Batches that predict every token of a split but the first, each exactly once, in the text's order.
-///
-/// Full windows come `batch` at a time, the last such batch with what is left; what is shorter than a window comes last,
-/// as a batch of one.
-pub struct EvalBatches {
-    split: TokenSplit,
-    seq_len: u64,
-    batch: u64,
-    /// The next window's first token.
-    position: u64,
-    /// How many tokens are to be predicted in all.
-    targets: u64,
-}
-
-/// Evaluation batches of up to `batch` windows of `seq_len` positions over `split`; with `max_tokens`, no more than
-/// that many predicted tokens, from the beginning.
-///
-/// # Errors
-/// [`DataError::TooShort`] where there are not even two tokens; [`DataError::Value`] where `seq_len`, `batch` or
-/// `max_tokens` is 0.
-pub fn eval_batches(
-    split: &TokenSplit,
-    seq_len: usize,
-    batch: usize,
-    max_tokens: Option<u64>,
-) -> Result<EvalBatches, DataError> {
-    check_seq_len(seq_len as u64)?;
-    check_batch("batch", batch)?;
-    if max_tokens == Some(0) {
-        return Err(DataError::Value {
-            field: "max_tokens",
-            value: "0".to_owned(),
-            rule: "it must be at least 1",
-        });
-    }
-    let tokens = split.len();
-    if tokens < 2 {
-        return Err(DataError::TooShort { tokens, seq_len: 1 });
-    }
-    Ok(EvalBatches {
-        split: split.clone(),
-        seq_len: seq_len as u64,
-        batch: batch as u64,
-        position: 0,
-        targets: max_tokens.map_or(tokens - 1, |max| max.min(tokens - 1)),
-    })
-}
-
-impl EvalBatches {
-    /// How many tokens are predicted in all.
-    pub fn targets(&self) -> u64 {
-        self.targets
-    }
-
-    /// The next batch, of `windows` windows of `seq` positions.
-    fn take(&mut self, windows: u64, seq: u64) -> Result<Batch, DataError> {
-        let mut batch = Batch::empty(seq as usize);
-        for _ in 0..windows {
-            batch.push(&self.split.read(self.position, seq + 1)?);
-            self.position += seq;
-        }
-        Ok(batch)
+    /// The batches of `micro_batch` windows one after another from `first_window_index` on, without end, made ahead by
+    /// `workers` threads that end with the iterator; with none, each is made when it is taken. They are the same for any
+    /// number of threads.
+    pub fn ahead(
+        &self,
+        first_window_index: u64,
+        micro_batch: usize,
+        workers: usize,
+    ) -> impl Iterator<Item = Result<Batch, DataError>> + use<> {
+        let this = self.clone();
+        Prefetch::new(workers, move |at| {
+            let windows = at.wrapping_mul(micro_batch as u64);
+            this.batch(first_window_index.wrapping_add(windows), micro_batch)
+        })
     }
 }
 
-impl Iterator for EvalBatches {
-    type Item = Result<Batch, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let left = self.targets - self.position;
-        let (windows, seq) = match left / self.seq_len {
-            0 if left == 0 => return None,
-            0 => (1, left),
-            full => (full.min(self.batch), self.seq_len),
-        };
-        let batch = self.take(windows, seq);
-        if batch.is_err() {
-            // An error is told once; the iterator ends with it.
-            self.position = self.targets;
-        }
-        Some(batch)
+fn check_alike(first: &Windows, other: &Windows) -> Result<(), DataError> {
+    let wrong = |field, value: String| {
+        let rule = "it must be the same for all datasets of a mix";
+        Err(DataError::Value { field, value, rule })
+    };
+    if first.seq_len() != other.seq_len() {
+        return wrong("seq_len", other.seq_len().to_string());
     }
-}
-
-fn check_batch(field: &'static str, value: usize) -> Result<(), DataError> {
-    match value {
-        0 => Err(DataError::Value {
-            field,
-            value: value.to_string(),
-            rule: "it must be at least 1",
-        }),
-        _ => Ok(()),
+    if first.packing() != other.packing() {
+        return wrong("packing", other.packing().to_string());
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::dataset::tests::split_of;
+    use crate::TokenSplit;
+    use crate::dataset::tests::{masked_split, split_of};
+    use crate::evaluation::tests::counting;
 
-    fn counting(tokens: u32) -> TokenSplit {
-        let ids: Vec<u32> = (0..tokens).collect();
+    /// Tokens `from..to`, in two shards.
+    fn range(from: u32, to: u32) -> TokenSplit {
+        let ids: Vec<u32> = (from..to).collect();
         let first = ids.len() / 3;
         split_of(&ids, &[first, ids.len() - first], 70_000)
     }
 
+    fn stream(split: TokenSplit, seed: u64, seq_len: usize) -> TrainBatches {
+        TrainBatches::new(Windows::stream(split, seq_len).unwrap(), seed).unwrap()
+    }
+
     #[test]
     fn a_training_batch_is_its_windows_side_by_side() {
-        let batches = TrainBatches::new(counting(1000), 5, 8).unwrap();
+        let batches = stream(counting(1000), 5, 8);
+        let order = WindowOrder::new(5, 1000, 8).unwrap();
         let batch = batches.batch(40, 3).unwrap();
-        assert_eq!((batch.batch, batch.seq), (3, 8));
+        assert_eq!((batch.batch, batch.seq, batch.learnt()), (3, 8, 24));
         for (row, index) in (40..43).enumerate() {
-            let start = batches.order().start(index) as u32;
+            let start = order.start(index) as u32;
             let inputs: Vec<u32> = (start..start + 8).collect();
             let targets: Vec<u32> = (start + 1..start + 9).collect();
             assert_eq!(batch.inputs[row * 8..][..8], inputs);
@@ -166,7 +194,7 @@ mod tests {
 
     #[test]
     fn micro_batches_are_the_large_batch_in_pieces() {
-        let batches = TrainBatches::new(counting(1000), 5, 8).unwrap();
+        let batches = stream(counting(1000), 5, 8);
         let whole = batches.batch(6, 6).unwrap();
         let [a, b] = [6, 9].map(|first| batches.batch(first, 3).unwrap());
         assert_eq!([a.inputs, b.inputs].concat(), whole.inputs);
@@ -175,56 +203,136 @@ mod tests {
 
     #[test]
     fn values_of_nothing_are_refused_by_name() {
-        let split = counting(100);
         let named = |result: Result<(), DataError>| result.unwrap_err().to_string();
-        let train = TrainBatches::new(split.clone(), 0, 8).unwrap();
+        let train = stream(counting(100), 0, 8);
         assert!(named(train.batch(0, 0).map(drop)).contains("`micro_batch` is 0"));
-        assert!(named(eval_batches(&split, 0, 1, None).map(drop)).contains("`seq_len` is 0"));
-        assert!(named(eval_batches(&split, 1, 0, None).map(drop)).contains("`batch` is 0"));
-        assert!(named(eval_batches(&split, 1, 1, Some(0)).map(drop)).contains("`max_tokens` is 0"));
-        let one = counting(1);
-        assert!(
-            named(eval_batches(&one, 8, 1, None).map(drop))
-                .contains("needs 2 tokens, but the split has 1")
-        );
+        let empty = Windows::stream(counting(100), 0);
+        assert!(named(empty.map(drop)).contains("`seq_len` is 0"));
+        let one = Windows::isolated(counting(1), 8, 0).unwrap();
+        let refused = TrainBatches::new(one, 0).map(drop);
+        assert!(named(refused).contains("needs 2 tokens, but the split has 1"));
+        let [a, b] = [8, 9].map(|seq_len| Windows::stream(counting(100), seq_len).unwrap());
+        let c = Windows::isolated(counting(100), 8, 0).unwrap();
+        let mixed = |one: &Windows, other: &Windows| {
+            let both = vec![(one.clone(), 1.0), (other.clone(), 1.0)];
+            named(TrainBatches::mixed(both, 0).map(drop))
+        };
+        assert!(mixed(&a, &b).contains("`seq_len` is 9: it must be the same"));
+        assert!(mixed(&a, &c).contains("`packing` is isolated: it must be the same"));
+    }
+
+    /// The windows that come from `first` on, each as its inputs.
+    fn windows(batches: &TrainBatches, first: u64, count: u64) -> Vec<Vec<u32>> {
+        let made = batches.ahead(first, 1, 1).take(count as usize);
+        made.map(|batch| batch.unwrap().inputs).collect()
     }
 
     #[test]
-    fn evaluation_ends_with_a_smaller_batch_and_the_tail() {
-        let shapes: Vec<(usize, usize)> = eval_batches(&counting(24), 4, 2, None)
-            .unwrap()
-            .map(|batch| batch.map(|b| (b.batch, b.seq)).unwrap())
-            .collect();
-        assert_eq!(shapes, [(2, 4), (2, 4), (1, 4), (1, 3)]);
+    fn a_mix_has_each_datasets_windows_once_per_its_own_epoch() {
+        let parts = [range(0, 400), range(1000, 1700), range(2000, 2090)];
+        let weights = [0.5, 0.3, 0.2];
+        let mixed = parts.iter().zip(weights);
+        let mixed =
+            mixed.map(|(split, weight)| (Windows::stream(split.clone(), 8).unwrap(), weight));
+        let batches = TrainBatches::mixed(mixed.collect(), 3).unwrap();
+        // Alone, the first dataset has the same order.
+        let alone = stream(parts[0].clone(), 3, 8);
+        let all = windows(&batches, 0, 1000);
+        let of = |from: u32| {
+            let own = move |window: &&Vec<u32>| window[0] / 1000 * 1000 == from;
+            all.iter().filter(own).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(of(0), windows(&alone, 0, 500));
+        for (dataset, (from, count)) in [(0, 500), (1000, 300), (2000, 200)].into_iter().enumerate()
+        {
+            let own = of(from);
+            assert_eq!(own.len(), count);
+            let epoch = batches.windows_per_epoch(dataset) as usize;
+            for whole in own.chunks_exact(epoch) {
+                let mut starts: Vec<u32> = whole.iter().map(|window| window[0]).collect();
+                starts.sort();
+                assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 8));
+            }
+        }
+        // From anywhere, it goes on as it would have.
+        assert_eq!(windows(&batches, 321, 100), all[321..421]);
+    }
+
+    /// `lengths` documents, of tokens that go on counting.
+    fn documents(lengths: impl Iterator<Item = usize>) -> TokenSplit {
+        let mut ids = Vec::new();
+        for len in lengths {
+            let next = ids.len() as u32;
+            ids.push(0);
+            ids.extend((1..len as u32).map(|i| next + i));
+        }
+        let first = ids.len() / 2;
+        split_of(&ids, &[first, ids.len() - first], 70_000)
     }
 
     #[test]
-    fn a_bad_token_ends_an_evaluation_with_one_error() {
-        let split = split_of(&[0, 1, 2, 99, 0, 1], &[6], 3);
-        let results: Vec<bool> = eval_batches(&split, 2, 1, None)
-            .unwrap()
-            .map(|b| b.is_ok())
-            .collect();
-        assert_eq!(results, [true, false]);
+    fn an_epoch_of_isolated_documents_has_every_row_once() {
+        let split = documents((0..200).map(|i| 1 + i * 7 % 40));
+        let windows_of = Windows::isolated(split.clone(), 16, 0).unwrap();
+        let batches = TrainBatches::new(windows_of, 9).unwrap();
+        let rows = batches.windows_per_epoch(0);
+        let mut epochs = Vec::new();
+        for epoch in 0..2 {
+            let made = batches.ahead(epoch * rows, 1, 2).take(rows as usize);
+            let mut targets = BTreeMap::new();
+            let mut order = Vec::new();
+            for batch in made {
+                let batch = batch.unwrap();
+                order.push(batch.inputs.clone());
+                for &target in batch.targets.iter().filter(|&&t| t != crate::IGNORED) {
+                    *targets.entry(target).or_insert(0) += 1;
+                }
+            }
+            let ids = split.read(0, split.len()).unwrap();
+            let expected = ids.into_iter().filter(|&id| id != 0).map(|id| (id, 1));
+            assert_eq!(targets, expected.collect());
+            epochs.push(order);
+        }
+        assert_ne!(epochs[0], epochs[1]);
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn evaluation_predicts_every_token_once(
-            tokens in 2u32..200, seq_len in 1usize..40, batch in 1usize..6, max in prop::option::of(1u64..250),
+        fn any_number_of_workers_gives_the_same_batches(
+            seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5,
         ) {
-            let batches = eval_batches(&counting(tokens), seq_len, batch, max).unwrap();
-            let count = batches.targets();
-            prop_assert_eq!(count, u64::from(tokens - 1).min(max.unwrap_or(u64::MAX)));
-            let mut targets = Vec::new();
-            for made in batches {
-                let made = made.unwrap();
-                prop_assert!(made.batch <= batch && made.seq <= seq_len);
-                prop_assert_eq!(made.inputs.len(), made.batch * made.seq);
-                prop_assert!(made.inputs.iter().zip(&made.targets).all(|(i, t)| i + 1 == *t));
-                targets.extend(made.targets);
-            }
-            prop_assert_eq!(targets, (1..=count as u32).collect::<Vec<_>>());
+            let of = |split: TokenSplit| match isolated {
+                true => Windows::isolated(split, 8, 0).unwrap(),
+                false => Windows::stream(split, 8).unwrap(),
+            };
+            let masked: Vec<u32> = (0..300).map(|i| if i % 13 == 0 { 0 } else { i }).collect();
+            let learnt: Vec<bool> = (0..300).map(|i| i % 3 > 0).collect();
+            let parts = vec![
+                (of(documents((0..40).map(|i| 1 + i * 5 % 30))), 0.7),
+                (of(masked_split(&masked, &learnt, 100)), 0.3),
+            ];
+            let batches = TrainBatches::mixed(parts, seed).unwrap();
+            let made = |workers| -> Vec<Batch> {
+                let made = batches.ahead(first, micro_batch, workers).take(20);
+                made.map(Result::unwrap).collect()
+            };
+            let inline = made(0);
+            prop_assert_eq!(&made(workers), &inline);
+            let at = |i: u64| batches.batch(first + i * micro_batch as u64, micro_batch).unwrap();
+            prop_assert_eq!((0..20).map(at).collect::<Vec<_>>(), inline);
         }
+    }
+
+    #[test]
+    fn an_error_comes_where_its_batch_would() {
+        let mut ids: Vec<u32> = (0..100).collect();
+        ids[40] = 80_000;
+        let batches = stream(split_of(&ids, &[100], 70_001), 0, 8);
+        let good = |batch: Result<Batch, DataError>| batch.is_ok();
+        let inline: Vec<bool> = batches.ahead(0, 1, 0).take(30).map(good).collect();
+        let ahead: Vec<bool> = batches.ahead(0, 1, 3).take(30).map(good).collect();
+        assert_eq!(inline, ahead);
+        assert!(inline.contains(&false) && inline.contains(&true));
     }
 }

@@ -11,13 +11,41 @@ use crate::DataError;
 /// Enough for every index to depend on every other bit many times over.
 const ROUNDS: u64 = 8;
 
+/// The order of a number of things, another one in each epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shuffle {
+    seed: u64,
+    count: u64,
+}
+
+impl Shuffle {
+    /// The order of `count` things, at least 1.
+    pub(crate) fn new(seed: u64, count: u64) -> Self {
+        Self { seed, count }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The number of the thing that comes at `index`, which counts on over the epochs.
+    pub(crate) fn at(&self, index: u64) -> u64 {
+        permute(index % self.count, self.count, self.key(index))
+    }
+
+    /// The key of the epoch that `index` is in.
+    fn key(&self, index: u64) -> u64 {
+        mix(mix(self.seed) ^ (index / self.count))
+    }
+}
+
 /// Which window comes when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowOrder {
-    seed: u64,
     seq_len: u64,
-    /// Windows per epoch, the same in each: as many as fit at the largest offset.
-    windows: u64,
+    /// The windows of an epoch, as many in each: those that fit at the largest offset.
+    windows: Shuffle,
     /// How many offsets there are to choose from.
     offsets: u64,
 }
@@ -37,16 +65,15 @@ impl WindowOrder {
         let windows = ((tokens - seq_len) / seq_len).max(1);
         let offsets = (tokens - windows * seq_len).min(seq_len);
         Ok(Self {
-            seed,
             seq_len,
-            windows,
+            windows: Shuffle::new(seed, windows),
             offsets,
         })
     }
 
     /// Windows per epoch; at least 1.
     pub fn windows_per_epoch(&self) -> u64 {
-        self.windows
+        self.windows.count()
     }
 
     /// The window's length in predicted tokens.
@@ -56,10 +83,8 @@ impl WindowOrder {
 
     /// The first token of the window that comes at `index`, which counts windows since the run's start.
     pub fn start(&self, index: u64) -> u64 {
-        let (epoch, within) = (index / self.windows, index % self.windows);
-        let key = mix(mix(self.seed) ^ epoch);
-        let offset = scale(mix(key), self.offsets);
-        offset + permute(within, self.windows, key) * self.seq_len
+        let offset = scale(mix(self.windows.key(index)), self.offsets);
+        offset + self.windows.at(index) * self.seq_len
     }
 }
 

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
-use emberlm_data::Dataset;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::checkpoint::{Checkpoint, State, broken};
 use crate::config::RunConfig;
+use crate::data::TrainingData;
 use crate::ema::Average;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
 use crate::optimizer::Optimizer;
 
 /// What a run begins with.
@@ -34,7 +33,7 @@ impl<B: TrainingBackend> Begun<B> {
         weights: Option<Decoder<B>>,
         config: &RunConfig,
         model: &DecoderConfig,
-        dataset: &Dataset,
+        data: &TrainingData,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
         let mut optimizer = Optimizer::new(&config.train);
@@ -62,7 +61,7 @@ impl<B: TrainingBackend> Begun<B> {
         let decay = config.train.ema;
         let average =
             (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| decoder.valid()), decay));
-        state.data = Some(DataIdentity::of(dataset));
+        state.data = data.identities();
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
         let moved_from = (checkpoint.is_some() && before != state.backend).then_some(before);

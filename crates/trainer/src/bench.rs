@@ -1,17 +1,19 @@
-//! Training speed and memory: the same step as the loop's, on random batches.
+//! Training speed and memory: the same step as the loop's, on random batches. And the speed that batches come with.
 
 use std::time::Instant;
 
+use burn::data::dataloader::DataLoader;
 use burn::tensor::{Device, ElementConversion};
-use emberlm_data::Batch;
+use emberlm_data::{Batch, Packing};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, TrainingPass, count};
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
+use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::gradients::accumulate;
-use crate::loader::to_tensors;
+use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::trainee::Trainee;
@@ -36,7 +38,7 @@ pub struct Measured {
 /// `warm_up` others.
 ///
 /// # Errors
-/// Its sequences are longer than the model's context.
+/// Its sequences are longer than the model's context, or the model cannot keep documents apart where it is to.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -45,6 +47,9 @@ pub fn measure<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
     let seq = train.sequence_tokens(model.seq_len)?;
+    if train.documents == Packing::Isolated {
+        model.check_documents()?;
+    }
     let decoder = model.init::<B>(train.seed, device);
     let mut trainee = Trainee { decoder };
     let mut optimizer = Optimizer::new(train);
@@ -52,7 +57,7 @@ pub fn measure<B: TrainingBackend>(
     let mut seconds = Vec::with_capacity(steps);
     for step in 0..warm_up + steps {
         let batches = (0..train.accumulation)
-            .map(|_| to_tensors::<B>(&random_batch(model, train.micro_batch, seq), device))
+            .map(|_| to_tensors::<B>(&random_batch(model, train, seq), device))
             .collect();
         let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
         let start = Instant::now();
@@ -79,8 +84,43 @@ pub fn measure<B: TrainingBackend>(
     })
 }
 
-/// Ids that look random; the same every time.
-fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
+/// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`
+/// micro-batches as `train` has them, after a tenth as many.
+///
+/// # Errors
+/// The data cannot be read.
+pub fn measure_loader<B: TrainingBackend>(
+    data: &TrainingData,
+    train: &TrainConfig,
+    batches: usize,
+    device: &Device<B>,
+) -> Result<f64, TrainError> {
+    let (windows, _) = data.batches(train.seed, train.seq_len, train.documents)?;
+    let failure = Failure::default();
+    let loader = TrainLoader::<B> {
+        batches: windows,
+        first_window: 0,
+        micro_batch: train.micro_batch,
+        workers: train.loader_workers,
+        windows: u64::MAX,
+        device: device.clone(),
+        failure: failure.clone(),
+    };
+    let mut made = loader.iter();
+    let mut take = |count: usize| made.by_ref().take(count).map(|batch| batch.count()).sum();
+    let _: usize = take(batches / 10);
+    let start = Instant::now();
+    let positions: usize = take(batches);
+    let seconds = start.elapsed().as_secs_f64();
+    match failure.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(positions as f64 / seconds),
+    }
+}
+
+/// Ids that look random; the same every time. Where documents are isolated, there are two in a row.
+fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
+    let batch = train.micro_batch;
     let count = batch * seq;
     let mut state = 1u64;
     let mut id = || {
@@ -91,9 +131,13 @@ fn random_batch(model: &DecoderConfig, batch: usize, seq: usize) -> Batch {
     };
     let inputs: Vec<u32> = (0..count).map(|_| id()).collect();
     let targets = (0..count).map(|_| id()).collect();
+    let half = seq / 2;
+    let begin = |at: usize| if at % seq < half { 0 } else { half as u32 };
+    let documents = || (0..count).map(begin).collect();
     Batch {
         inputs,
         targets,
+        documents: (train.documents == Packing::Isolated).then(documents),
         batch,
         seq,
     }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use emberlm_data::{Packing, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct Description {
     pub model: ModelConfig,
     /// What its token ids stand for, if that is known.
     pub tokenizer: Option<TokenizerSpec>,
+    /// How documents came into the sequences that it was trained on.
+    #[serde(default, skip_serializing_if = "Packing::is_stream")]
+    pub documents: Packing,
 }
 
 /// Where a run stood.
@@ -72,9 +75,9 @@ pub struct State {
     /// What steps are compared with, to be skipped.
     #[serde(default)]
     pub watch: Watch,
-    /// What it is trained on.
+    /// What it is trained on, dataset by dataset; their weights are in the run's configuration.
     #[serde(default)]
-    pub data: Option<DataIdentity>,
+    pub data: Vec<DataIdentity>,
     /// Where it was computed.
     #[serde(default)]
     pub backend: String,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use documented::DocumentedFields;
+use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
 use emberlm_model::ModelConfig;
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::TrainError;
 use crate::schedule::decay_end;
 
+mod data;
 mod groups;
 mod kinds;
 
+pub use data::{DataConfig, MixedDataset};
 pub use groups::{Group, Groups};
 pub use kinds::{OptimizerKind, Schedule};
 
@@ -28,14 +31,6 @@ pub struct RunConfig {
     pub train: TrainConfig,
 }
 
-/// What a run learns from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(deny_unknown_fields)]
-pub struct DataConfig {
-    /// The dataset's directory.
-    pub dataset: PathBuf,
-}
-
 /// How a run learns. One step is `accumulation` micro-batches and one update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
@@ -48,9 +43,13 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Tokens of a sequence, in training and evaluation; 0 for the model's whole context.
     pub seq_len: usize,
+    /// How documents come into sequences: stream (one after another) or isolated (whole, none sees another).
+    pub documents: Packing,
+    /// Threads that make batches ahead; 0 for none, each is made when it is needed.
+    pub loader_workers: usize,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
-    /// Micro-batches per step; the loss is the mean over all of a step's tokens.
+    /// Micro-batches per step; the loss is the mean over all targets of a step that are learnt.
     pub accumulation: usize,
     /// Keep only what each block takes, and compute its inside again for its gradients: less memory, more time.
     pub recompute: bool,
@@ -112,6 +111,9 @@ pub struct TrainConfig {
     pub groups: Groups,
 }
 
+/// More threads than this could not have anything to do.
+const MOST_WORKERS: usize = 64;
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
@@ -119,6 +121,8 @@ impl Default for TrainConfig {
             steps: 2000,
             seed: 1,
             seq_len: 0,
+            documents: Packing::Stream,
+            loader_workers: 1,
             micro_batch: 12,
             accumulation: 1,
             recompute: false,
@@ -214,6 +218,9 @@ impl TrainConfig {
             self.skip_window >= 2,
             "must be at least 2, for there to be a deviation",
         )?;
+        let rule = format!("must be at most {MOST_WORKERS}");
+        let workers = self.loader_workers;
+        require("loader_workers", workers, workers <= MOST_WORKERS, &rule)?;
         self.check_schedule()?;
         self.groups.check(self.optimizer)
     }
@@ -308,6 +315,8 @@ mod tests {
         assert_eq!(error_of(|c| c.min_learning_rate = 0.1), expected);
         let expected = "train.skip_window = 1: must be at least 2, for there to be a deviation";
         assert_eq!(error_of(|c| c.skip_window = 1), expected);
+        let expected = "train.loader_workers = 65: must be at most 64";
+        assert_eq!(error_of(|c| c.loader_workers = 65), expected);
         let expected = "train.label_smoothing = 1: must be at least 0 and below 1";
         assert_eq!(error_of(|c| c.label_smoothing = 1.0), expected);
     }

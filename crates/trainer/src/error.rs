@@ -21,6 +21,24 @@ pub enum TrainError {
         /// What it must be.
         rule: String,
     },
+    /// Datasets of a mix have different tokenizers.
+    #[error("{} and {} have different tokenizers: {first_tokenizer} and {other_tokenizer}{}", first.display(), other.display(), vocabularies(first_tokenizer, other_tokenizer))]
+    Tokenizers {
+        /// The mix's first dataset.
+        first: PathBuf,
+        /// Its tokenizer.
+        first_tokenizer: String,
+        /// Another one.
+        other: PathBuf,
+        /// Its tokenizer.
+        other_tokenizer: String,
+    },
+    /// A dataset's masks leave nothing to learn.
+    #[error("{}: its masks leave no token of the train split to learn", path.display())]
+    NothingLearnt {
+        /// The dataset.
+        path: PathBuf,
+    },
     /// A model setting that is not allowed.
     #[error(transparent)]
     Model(#[from] ConfigError),
@@ -114,6 +132,14 @@ fn last_good(last: &Option<PathBuf>) -> String {
     match last {
         Some(path) => format!("; the last good checkpoint is {}", path.display()),
         None => "; there is no checkpoint yet".to_owned(),
+    }
+}
+
+/// The rest of a sentence that names two tokenizers.
+fn vocabularies(first: &str, other: &str) -> &'static str {
+    match first == other {
+        true => ", with other vocabularies",
+        false => "",
     }
 }
 

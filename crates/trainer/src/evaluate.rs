@@ -1,7 +1,7 @@
 //! The loss over a split, as a whole and by the position in the window.
 
 use burn::tensor::ElementConversion;
-use emberlm_data::{Batch, TokenSplit, eval_batches};
+use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
@@ -11,25 +11,25 @@ use crate::loader::to_tensors;
 /// What an evaluation found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Mean cross-entropy in nats per token.
+    /// Mean cross-entropy in nats per token; NaN where there are none.
     pub loss: f64,
-    /// Tokens predicted.
+    /// Tokens predicted: neither masked nor padding.
     pub tokens: u64,
 }
 
-/// Predicts every token of a split but its first, in windows of `seq_len`, at most the model's context; of at most
-/// `max_tokens`.
+/// Predicts every token of a split but its first (of isolated documents, each one's first), in windows of at most the
+/// model's context; of the first `max_tokens + 1` tokens alone where that is given. What a mask leaves out is read, but
+/// not predicted.
 ///
 /// # Errors
 /// The split cannot be read, or has not even two tokens.
 pub fn evaluate<B: Backend>(
     decoder: &Decoder<B>,
-    split: &TokenSplit,
-    seq_len: usize,
+    windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
 ) -> Result<Evaluation, TrainError> {
-    evaluate_observed(decoder, split, seq_len, batch, max_tokens, |_| ())
+    evaluate_observed(decoder, windows, batch, max_tokens, |_| ())
 }
 
 /// As [`evaluate`], and shows every batch once its loss is known.
@@ -38,19 +38,18 @@ pub fn evaluate<B: Backend>(
 /// As [`evaluate`].
 pub fn evaluate_observed<B: Backend>(
     decoder: &Decoder<B>,
-    split: &TokenSplit,
-    seq_len: usize,
+    windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
     mut observe: impl FnMut(&Batch),
 ) -> Result<Evaluation, TrainError> {
     let device = decoder.device();
-    let batches = eval_batches(split, seq_len, batch, max_tokens)?;
+    let batches = EvalBatches::new(windows, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
     for batch in batches {
         let batch = batch?;
         let tensors = to_tensors::<B>(&batch, &device);
-        tokens += tensors.count() as u64;
+        tokens += tensors.learnt as u64;
         let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
         sum += loss.into_scalar().elem::<f64>();
         observe(&batch);
@@ -59,7 +58,8 @@ pub fn evaluate_observed<B: Backend>(
     Ok(Evaluation { loss, tokens })
 }
 
-/// The loss by the position in the window: at position `p` a token is predicted from the `p + 1` tokens before it.
+/// The loss by the position in the window, or in the document where those are isolated: at position `p` a token is
+/// predicted from the `p + 1` tokens before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PositionLosses {
     /// By position: the sum of the losses in nats, and how many tokens they are of.
@@ -91,13 +91,19 @@ impl PositionLosses {
         buckets
     }
 
-    /// Adds a batch's losses, row after row of `seq` positions.
-    fn add(&mut self, losses: impl IntoIterator<Item = f64>, seq: usize) {
-        if self.sums.len() < seq {
-            self.sums.resize(seq, (0.0, 0));
-        }
-        for (at, loss) in losses.into_iter().enumerate() {
-            let (sum, count) = &mut self.sums[at % seq];
+    /// Adds the losses of a batch's positions.
+    fn add(&mut self, losses: impl IntoIterator<Item = f64>, batch: &Batch) {
+        for (at, (loss, &target)) in losses.into_iter().zip(&batch.targets).enumerate() {
+            if target == IGNORED {
+                continue;
+            }
+            let documents = batch.documents.as_ref();
+            let begin = documents.map_or(0, |documents| documents[at] as usize);
+            let position = at % batch.seq - begin;
+            if self.sums.len() <= position {
+                self.sums.resize(position + 1, (0.0, 0));
+            }
+            let (sum, count) = &mut self.sums[position];
             *sum += loss;
             *count += 1;
         }
@@ -118,18 +124,17 @@ fn mean(sums: impl IntoIterator<Item = (f64, u64)>) -> Evaluation {
 /// As [`evaluate`].
 pub fn evaluate_positions<B: Backend>(
     decoder: &Decoder<B>,
-    split: &TokenSplit,
-    seq_len: usize,
+    windows: &Windows,
     batch: usize,
     mut observe: impl FnMut(&Batch),
 ) -> Result<PositionLosses, TrainError> {
     let device = decoder.device();
     let mut found = PositionLosses::default();
-    for batch in eval_batches(split, seq_len, batch, None)? {
+    for batch in EvalBatches::new(windows, batch, None)? {
         let batch = batch?;
         let tensors = to_tensors::<B>(&batch, &device);
         let losses = decoder.token_losses(tensors.tokens, tensors.targets);
-        found.add(losses.into_data().iter::<f64>(), batch.seq);
+        found.add(losses.into_data().iter::<f64>(), &batch);
         observe(&batch);
     }
     Ok(found)
@@ -142,9 +147,17 @@ mod tests {
     #[test]
     fn positions_are_gathered_in_powers_of_two() {
         let mut found = PositionLosses::default();
+        let batch = |batch: usize, seq: usize| Batch {
+            inputs: vec![0; batch * seq],
+            targets: vec![0; batch * seq],
+            documents: None,
+            batch,
+            seq,
+        };
         // Two windows of 6, and a last one of 2: position p's losses are p, p + 1 and, of the first two, 4.
-        found.add([0., 1., 2., 3., 4., 5., 1., 2., 3., 4., 5., 6.], 6);
-        found.add([4., 4.], 2);
+        let losses = [0., 1., 2., 3., 4., 5., 1., 2., 3., 4., 5., 6.];
+        found.add(losses, &batch(2, 6));
+        found.add([4., 4.], &batch(1, 2));
         let of = |loss: f64, tokens| Evaluation { loss, tokens };
         assert_eq!(found.positions()[0], of(5. / 3., 3));
         assert_eq!(found.positions()[5], of(5.5, 2));
@@ -158,5 +171,23 @@ mod tests {
             ]
         );
         assert_eq!(found.overall(), of(44. / 14., 14));
+    }
+
+    #[test]
+    fn positions_are_those_of_the_document() {
+        let mut found = PositionLosses::default();
+        // Documents of 3 and 2 tokens and one of padding; the loss at what is ignored is 0.
+        found.add(
+            [1., 2., 0., 4., 0., 0.],
+            &Batch {
+                inputs: vec![9, 1, 2, 9, 3, 9],
+                targets: vec![1, 2, IGNORED, 3, IGNORED, IGNORED],
+                documents: Some(vec![0, 0, 0, 3, 3, 5]),
+                batch: 1,
+                seq: 6,
+            },
+        );
+        let of = |loss: f64, tokens| Evaluation { loss, tokens };
+        assert_eq!(found.positions(), [of(2.5, 2), of(2., 1)]);
     }
 }

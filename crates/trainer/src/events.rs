@@ -24,9 +24,12 @@ pub enum Event {
     Step {
         /// Steps made.
         step: usize,
-        /// Tokens trained on.
+        /// Tokens trained on: positions computed in all steps so far, whether they are learnt or not.
         tokens: u64,
-        /// The step's mean loss, before its update.
+        /// Targets of this step that are learnt, where it is not all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        learnt: Option<usize>,
+        /// The step's mean loss over them, before its update.
         #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
@@ -53,14 +56,17 @@ pub enum Event {
     Evaluation {
         /// Steps made.
         step: usize,
-        /// Mean loss over the validation tokens.
+        /// Mean loss over the validation tokens; of several datasets, their means weighted as in training.
         #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
         #[serde(deserialize_with = "number")]
         perplexity: f64,
-        /// Validation tokens.
+        /// Validation tokens that were predicted.
         tokens: u64,
+        /// Each dataset's own, where there are several.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        datasets: Vec<DatasetLoss>,
     },
     /// What the model wrote.
     Sample {
@@ -124,6 +130,18 @@ pub enum Event {
         /// How.
         how: Ending,
     },
+}
+
+/// The validation loss on one of several datasets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatasetLoss {
+    /// The dataset's directory, as the run's configuration has it.
+    pub dataset: String,
+    /// Mean loss over its validation tokens.
+    #[serde(deserialize_with = "number")]
+    pub loss: f64,
+    /// Its validation tokens that were predicted.
+    pub tokens: u64,
 }
 
 /// How a run ended.

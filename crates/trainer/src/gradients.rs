@@ -7,18 +7,19 @@ use emberlm_model::TrainingPass;
 
 use crate::trainee::{TokenBatch, Trainee};
 
-/// The mean loss over `tokens`, `[1]`, and its gradients, over all of a step's micro-batches.
+/// The loss summed over all of a step's micro-batches and divided by `learnt`, `[1]`, and its gradients: the mean over
+/// the step's targets, however they are spread over its micro-batches.
 pub(crate) fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: Vec<TokenBatch<B>>,
-    tokens: usize,
+    learnt: usize,
     objective: HeadLossOptions,
     passes: impl Iterator<Item = TrainingPass>,
 ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     for (batch, pass) in micro_batches.into_iter().zip(passes) {
-        let (part, grads) = model.loss_and_gradients(batch, tokens, objective, pass);
+        let (part, grads) = model.loss_and_gradients(batch, learnt, objective, pass);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,

@@ -19,7 +19,7 @@ pub struct DataIdentity {
 pub struct SplitIdentity {
     /// How many.
     pub tokens: u64,
-    /// BLAKE3 of the shards' hashes in their order.
+    /// BLAKE3 of the hashes of the shards, and of their masks, in their order.
     pub blake3: String,
 }
 
@@ -55,6 +55,9 @@ impl SplitIdentity {
         let mut hasher = blake3::Hasher::new();
         for shard in &split.shards {
             hasher.update(shard.blake3.as_bytes());
+            if let Some(mask) = &shard.mask {
+                hasher.update(mask.blake3.as_bytes());
+            }
         }
         Self {
             tokens: split.tokens,

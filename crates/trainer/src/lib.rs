@@ -2,7 +2,7 @@
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
 //! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
-//! model as Burn's learner takes it and `loader` its data; [`mod@strategy`] hands them to the loop, `training`, which takes
+//! model as Burn's learner takes it, `loader` its batches of the run's [`data`]; [`mod@strategy`] hands them to the loop, `training`, which takes
 //! `gradients`, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
 //! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
 //! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod clip;
 pub mod config;
 pub mod dashboard;
+pub mod data;
 pub mod ema;
 pub mod error;
 pub mod evaluate;
@@ -48,7 +49,10 @@ mod trainee;
 mod training;
 
 pub use burn::train::Interrupter;
-pub use config::{DataConfig, Group, Groups, OptimizerKind, RunConfig, Schedule, TrainConfig};
+pub use config::{
+    DataConfig, Group, Groups, MixedDataset, OptimizerKind, RunConfig, Schedule, TrainConfig,
+};
+pub use data::TrainingData;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use folder::RunFolder;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches, eval_batches};
+use emberlm_data::{Batch, DataError, EvalBatches, TrainBatches, Windows};
+use emberlm_model::Tokens;
 
 use crate::trainee::TokenBatch;
 
@@ -13,12 +14,20 @@ use crate::trainee::TokenBatch;
 pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B> {
     let shape = [batch.batch, batch.seq];
     let tensor = |ids: &[u32]| {
-        let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+        let number = |&id| match id {
+            emberlm_data::IGNORED => emberlm_model::IGNORED,
+            id => id as i32,
+        };
+        let ids: Vec<i32> = ids.iter().map(number).collect();
         Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), device)
     };
     TokenBatch {
-        tokens: tensor(&batch.inputs),
+        tokens: Tokens {
+            ids: tensor(&batch.inputs),
+            documents: batch.documents.as_deref().map(tensor),
+        },
         targets: tensor(&batch.targets),
+        learnt: batch.learnt(),
     }
 }
 
@@ -39,29 +48,37 @@ impl Failure {
     }
 }
 
-/// Micro-batches without end, from a given window of the run on.
+/// Micro-batches without end, from a given window of the run on, made ahead.
 #[derive(Clone)]
 pub struct TrainLoader<B: Backend> {
     pub batches: TrainBatches,
     pub first_window: u64,
     pub micro_batch: usize,
+    /// Threads that make batches.
+    pub workers: usize,
     /// Windows in the whole run.
     pub windows: u64,
     pub device: Device<B>,
     pub failure: Failure,
 }
 
-struct TrainIterator<'a, B: Backend> {
+struct TrainIterator<'a, B: Backend, M> {
     loader: &'a TrainLoader<B>,
+    made: M,
+    /// Windows taken.
     window: u64,
 }
 
-impl<B: Backend> Iterator for TrainIterator<'_, B> {
+impl<B, M> Iterator for TrainIterator<'_, B, M>
+where
+    B: Backend,
+    M: Iterator<Item = Result<Batch, DataError>>,
+{
     type Item = TokenBatch<B>;
 
     fn next(&mut self) -> Option<TokenBatch<B>> {
         let loader = self.loader;
-        match loader.batches.batch(self.window, loader.micro_batch) {
+        match self.made.next()? {
             Ok(batch) => {
                 self.window += loader.micro_batch as u64;
                 Some(to_tensors(&batch, &loader.device))
@@ -74,7 +91,11 @@ impl<B: Backend> Iterator for TrainIterator<'_, B> {
     }
 }
 
-impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B> {
+impl<B, M> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B, M>
+where
+    B: Backend,
+    M: Iterator<Item = Result<Batch, DataError>>,
+{
     fn progress(&self) -> Progress {
         Progress::new(self.window as usize, self.loader.windows as usize)
     }
@@ -82,9 +103,11 @@ impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B> {
 
 impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
+        let (first, count) = (self.first_window, self.micro_batch);
         Box::new(TrainIterator {
             loader: self,
-            window: self.first_window,
+            made: self.batches.ahead(first, count, self.workers),
+            window: first,
         })
     }
 
@@ -109,8 +132,7 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
 /// Every batch of an evaluation, in the text's order.
 #[derive(Clone)]
 pub struct EvalLoader<B: Backend> {
-    pub split: TokenSplit,
-    pub seq_len: usize,
+    pub windows: Windows,
     pub batch: usize,
     pub max_tokens: Option<u64>,
     pub device: Device<B>,
@@ -118,7 +140,7 @@ pub struct EvalLoader<B: Backend> {
 }
 
 struct EvalIterator<B: Backend> {
-    batches: Option<emberlm_data::EvalBatches>,
+    batches: Option<EvalBatches>,
     done: usize,
     total: usize,
     device: Device<B>,
@@ -150,7 +172,7 @@ impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for EvalIterator<B> {
 
 impl<B: Backend> DataLoader<B, TokenBatch<B>> for EvalLoader<B> {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
-        let batches = eval_batches(&self.split, self.seq_len, self.batch, self.max_tokens);
+        let batches = EvalBatches::new(&self.windows, self.batch, self.max_tokens);
         let batches = batches.map_err(|error| self.failure.set(error)).ok();
         Box::new(EvalIterator {
             batches,
@@ -162,8 +184,8 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for EvalLoader<B> {
     }
 
     fn num_items(&self) -> usize {
-        let tokens = self.split.len().saturating_sub(1);
-        self.max_tokens.map_or(tokens, |max| max.min(tokens)) as usize
+        let batches = EvalBatches::new(&self.windows, self.batch, self.max_tokens);
+        batches.map_or(0, |batches| batches.positions()) as usize
     }
 
     fn to_device(&self, device: &Device<B>) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {

@@ -17,7 +17,7 @@ pub struct Figures {
     pub gradient_norm: f64,
     /// The rate of the update.
     pub learning_rate: f64,
-    /// Speed since the line before.
+    /// Positions computed per second since the line before.
     pub tokens_per_second: f64,
     /// The model's operations per second over those that the machine's matrix product reaches.
     pub utilization: Option<f64>,
@@ -27,6 +27,8 @@ pub struct Figures {
     pub seconds_left: f64,
     /// The newest validation loss.
     pub validation: Option<f64>,
+    /// Of an evaluation: each dataset's own loss, where there are several.
+    pub datasets: Arc<str>,
     /// What was last said of the run.
     pub note: Arc<str>,
     /// What the model wrote.
@@ -77,6 +79,7 @@ pub const LEARNING_RATE: &str = "Rate";
 pub const GRADIENT_NORM: &str = "Gradient";
 pub const TOKENS_PER_SECOND: &str = "Tokens/s";
 pub const TIME_LEFT: &str = "Time left";
+pub const DATASETS: &str = "Datasets";
 const NOW: &str = "Now";
 
 impl FigureMetric {
@@ -211,6 +214,11 @@ impl TextMetric {
             items.extend((!words.is_empty()).then(|| format!("“{}”", words.join(" "))));
             items.join("  ")
         })
+    }
+
+    /// Each dataset's own validation loss.
+    pub fn datasets() -> Self {
+        Self::new(DATASETS, |figures| figures.datasets.to_string())
     }
 
     /// To the last step.

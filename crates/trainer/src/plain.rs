@@ -84,9 +84,10 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "validation loss {}  perplexity {}",
+                "validation loss {}  perplexity {}{}",
                 figure(metrics::LOSS),
                 figure(metrics::PERPLEXITY),
+                self.valid.get(metrics::DATASETS).map_or("", String::as_str),
             ),
         );
     }

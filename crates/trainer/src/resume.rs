@@ -8,13 +8,16 @@ use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
+use crate::data::TrainingData;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
 
 /// The keys that may change when a run is resumed: how long it is, what is shown and kept of it, and where the same
-/// dataset lies. Any other makes another run of it.
-pub const MAY_CHANGE: [&str; 10] = [
+/// datasets lie; `*` is a place in a list. Any other makes another run of it.
+pub const MAY_CHANGE: [&str; 12] = [
     "data.dataset",
+    "data.mix.*.dataset",
+    // The batches are the same for any number.
+    "train.loader_workers",
     "train.steps",
     "train.log_interval",
     "train.eval_interval",
@@ -34,7 +37,7 @@ pub const MAY_CHANGE: [&str; 10] = [
 pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
     let changes = changes(then, now).into_iter();
     let changes: Vec<String> = changes
-        .filter(|(key, _)| !MAY_CHANGE.contains(&key.as_str()))
+        .filter(|(key, _)| !may_change(key))
         .map(|(_, change)| change)
         .collect();
     if changes.is_empty() {
@@ -44,6 +47,13 @@ pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<()
         path: run.to_owned(),
         reason: changes.join("; "),
     })
+}
+
+fn may_change(key: &str) -> bool {
+    let is_place = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let general = |part| if is_place(part) { "*" } else { part };
+    let parts: Vec<&str> = key.split('.').map(general).collect();
+    MAY_CHANGE.contains(&parts.join(".").as_str())
 }
 
 /// The keys that differ between two configurations, each with a sentence that has both values.
@@ -73,11 +83,12 @@ fn flatten(key: &str, value: Value, values: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {
             for (name, value) in table {
-                let key = match key {
-                    "" => name,
-                    key => format!("{key}.{name}"),
-                };
-                flatten(&key, value, values);
+                flatten(&below(key, name), value, values);
+            }
+        }
+        Value::Array(tables) if tables.first().is_some_and(Value::is_object) => {
+            for (place, value) in tables.into_iter().enumerate() {
+                flatten(&below(key, place.to_string()), value, values);
             }
         }
         value => {
@@ -86,22 +97,31 @@ fn flatten(key: &str, value: Value, values: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Compares what a checkpoint was trained on with a dataset.
+fn below(key: &str, name: String) -> String {
+    match key {
+        "" => name,
+        key => format!("{key}.{name}"),
+    }
+}
+
+/// Compares what a checkpoint was trained on with a run's datasets.
 ///
 /// # Errors
 /// What differs.
-pub fn check_dataset(checkpoint: &Checkpoint, dataset: &Dataset) -> Result<(), TrainError> {
-    let differs = |what: String| TrainError::Resume {
+pub fn check_data(checkpoint: &Checkpoint, data: &TrainingData) -> Result<(), TrainError> {
+    let differs = |dataset: &Dataset, what: String| TrainError::Resume {
         path: checkpoint.path.clone(),
         reason: format!("{}: {what}", dataset.folder().display()),
     };
-    if checkpoint.description.tokenizer.as_ref() != Some(&dataset.tokenizer().spec()) {
-        return Err(differs("it has another tokenizer".to_owned()));
+    let first = data.first();
+    if checkpoint.description.tokenizer.as_ref() != Some(&first.tokenizer().spec()) {
+        return Err(differs(first, "it has another tokenizer".to_owned()));
     }
-    let then = checkpoint
-        .state
-        .as_ref()
-        .and_then(|state| state.data.as_ref());
-    let difference = then.and_then(|then| then.difference(&DataIdentity::of(dataset)));
-    difference.map_or(Ok(()), |what| Err(differs(what)))
+    let then = checkpoint.state.iter().flat_map(|state| &state.data);
+    for ((then, now), dataset) in then.zip(data.identities()).zip(data.datasets()) {
+        if let Some(what) = then.difference(&now) {
+            return Err(differs(dataset, what));
+        }
+    }
+    Ok(())
 }

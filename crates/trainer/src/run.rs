@@ -11,13 +11,14 @@ use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSplit};
 use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::{Interrupter, Learner, SupervisedTraining, TrainingStrategy};
-use emberlm_data::{Dataset, Floor, Split, TokenSplit, TrainBatches};
+use emberlm_data::{Dataset, Floor, Packing, TrainBatches, Windows};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{ConfigError, Decoder, DecoderConfig};
 
 use crate::begin::Begun;
 use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::{RunConfig, TrainConfig};
+use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::events::{self, EventLog, now};
 use crate::folder::RunFolder;
@@ -106,22 +107,27 @@ pub fn train<B: TrainingBackend>(
     device: Device<B>,
 ) -> Result<Outcome, TrainError> {
     config.train.check()?;
-    let dataset = Dataset::open(&config.data.dataset)?;
+    let data = TrainingData::open(&config.data)?;
+    let dataset = data.first();
     let checkpoint = match &beginning {
         Beginning::New(_) => None,
         Beginning::Resumed(_, checkpoint) => checkpoint.as_deref(),
     };
     if let Some(checkpoint) = checkpoint {
-        resume::check_dataset(checkpoint, &dataset)?;
+        resume::check_data(checkpoint, &data)?;
     }
-    let model = resolve_model(&mut config, &dataset)?;
+    let model = resolve_model(&mut config, dataset)?;
     let (train, seed) = (&config.train, config.train.seed);
     let seq_len = train.sequence_tokens(model.seq_len)?;
-    let batches = TrainBatches::new(dataset.split(Split::Train)?, seed, seq_len)?;
-    let validation = dataset.split(Split::Val)?;
-    let floor = dataset.manifest().split(Split::Val).floor.clone();
+    let packing = train.documents;
+    if packing == Packing::Isolated {
+        model.check_documents()?;
+    }
+    let (batches, said) = data.batches(seed, seq_len, packing)?;
+    let validation = data.validation(seq_len, packing)?;
+    let floor = data.floor();
 
-    let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &dataset, &device)?;
+    let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &data, &device)?;
     let text = (surroundings.render)(&config);
     let (folder, log) = open_folder(beginning, &text, begun.state.step)?;
     let run = folder.path().to_owned();
@@ -135,6 +141,9 @@ pub fn train<B: TrainingBackend>(
         false => None,
     };
     let mut notes = Notes::new(surroundings.renderer == Renderer::Plain);
+    for said in said {
+        notes.say(said);
+    }
     if let Some(before) = &begun.moved_from {
         let now = &begun.state.backend;
         notes.say(format!(
@@ -145,7 +154,7 @@ pub fn train<B: TrainingBackend>(
     let failure = Failure::default();
     let loaders = loaders(
         batches,
-        &validation,
+        validation.first(),
         train,
         begun.state.step,
         &failure,
@@ -156,6 +165,7 @@ pub fn train<B: TrainingBackend>(
         description: Description {
             model: config.model.clone(),
             tokenizer: Some(dataset.tokenizer().spec()),
+            documents: packing,
         },
         tokenizer: Some(dataset.tokenizer().clone()),
     };
@@ -224,24 +234,23 @@ fn open_folder(
 /// What Burn's learner reads from, for a run that stands at `step`.
 fn loaders<B: TrainingBackend>(
     batches: TrainBatches,
-    validation: &TokenSplit,
+    validation: &Windows,
     train: &TrainConfig,
     step: usize,
     failure: &Failure,
     device: &Device<B>,
 ) -> Loaders<B> {
-    let seq_len = batches.order().seq_len() as usize;
     let train_loader = TrainLoader::<B> {
         batches,
         first_window: step as u64 * train.step_sequences(),
         micro_batch: train.micro_batch,
+        workers: train.loader_workers,
         windows: train.steps as u64 * train.step_sequences(),
         device: device.clone(),
         failure: failure.clone(),
     };
     let eval_loader = EvalLoader::<B::InnerBackend> {
-        split: validation.clone(),
-        seq_len,
+        windows: validation.clone(),
         batch: train.eval_batch,
         max_tokens: (train.eval_tokens > 0).then_some(train.eval_tokens),
         device: device.clone(),
@@ -278,6 +287,7 @@ fn launch<B: TrainingBackend>(
     match renderer {
         Renderer::Plain => {
             let training = training.metric_train(TextMetric::time_left());
+            let training = training.metric_valid(TextMetric::datasets());
             let training = training.renderer(PlainRenderer::new(steps));
             drop(training.launch(learner));
         }

@@ -68,6 +68,11 @@ impl Watch {
         }
     }
 
+    /// A step that was not taken because there was nothing to learn in it, which is no sign of anything.
+    pub fn pass_over(&mut self) {
+        self.total += 1;
+    }
+
     /// Steps not taken since the last one that was.
     pub fn in_a_row(&self) -> usize {
         self.in_a_row

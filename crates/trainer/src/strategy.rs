@@ -12,12 +12,13 @@ use burn::train::{
     Learner, LearningComponentsMarker, SupervisedLearningStrategy,
     SupervisedTrainingEventProcessor, TrainLoader, TrainingComponents, ValidLoader,
 };
-use emberlm_data::{TokenSplit, Tokenizer};
+use emberlm_data::Tokenizer;
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::DecoderConfig;
 
 use crate::checkpoint::{About, State};
 use crate::config::TrainConfig;
+use crate::data::Validation;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::events::Event;
@@ -71,8 +72,8 @@ pub struct StepStrategy<B: TrainingBackend> {
     pub(crate) about: Arc<About>,
     /// What its samples are decoded with.
     pub(crate) tokenizer: Tokenizer,
-    /// What it is validated on; empty for none.
-    pub(crate) validation: TokenSplit,
+    /// What it is validated on.
+    pub(crate) validation: Validation,
     /// The lowest validation loss that any model can have, where it is known.
     pub(crate) floor: Option<f64>,
     /// What to show of a resumed run before it goes on.

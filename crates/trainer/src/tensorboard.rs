@@ -10,7 +10,7 @@ use std::path::Path;
 use prost::Message;
 
 use crate::error::TrainError;
-use crate::events::{Event, now};
+use crate::events::{DatasetLoss, Event, now};
 use crate::growing::GrowingFile;
 
 /// Where a run's event files are.
@@ -104,11 +104,20 @@ fn record(event: &Event, now: f64) -> Option<Record> {
         ],
         Event::Skipped { .. } => vec![scalar("train/skipped", 1.0)],
         Event::Evaluation {
-            loss, perplexity, ..
-        } => vec![
-            scalar("validation/loss", *loss),
-            scalar("validation/perplexity", *perplexity),
-        ],
+            loss,
+            perplexity,
+            datasets,
+            ..
+        } => {
+            let own =
+                |of: &DatasetLoss| scalar(&format!("validation/loss/{}", of.dataset), of.loss);
+            let mut values = vec![
+                scalar("validation/loss", *loss),
+                scalar("validation/perplexity", *perplexity),
+            ];
+            values.extend(datasets.iter().map(own));
+            values
+        }
         Event::Sample { text: written, .. } => vec![text("sample", written)],
         Event::Pace {
             time,

@@ -7,21 +7,23 @@ use burn::tensor::{ElementConversion, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, TrainingPass};
+use emberlm_model::{Decoder, Tokens, TrainingPass};
 
 use crate::metrics::Figures;
 
 /// Tokens and the tokens that follow them, `[batch, seq]` each.
 #[derive(Clone, Debug)]
 pub struct TokenBatch<B: BurnBackend> {
-    /// `[batch, seq]`.
-    pub tokens: Tensor<B, 2, Int>,
-    /// `[batch, seq]`.
+    /// `[batch, seq]`, with the documents that they are of where those are isolated.
+    pub tokens: Tokens<B>,
+    /// `[batch, seq]`, [`emberlm_model::IGNORED`] where there is nothing to learn.
     pub targets: Tensor<B, 2, Int>,
+    /// How many targets are to be learnt.
+    pub learnt: usize,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
-    /// How many tokens are predicted.
+    /// How many positions are computed.
     pub fn count(&self) -> usize {
         self.tokens.dims().iter().product()
     }
@@ -44,7 +46,9 @@ impl<B: TrainingBackend> Trainee<B> {
         objective: HeadLossOptions,
         pass: TrainingPass,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
-        let TokenBatch { tokens, targets } = batch;
+        let TokenBatch {
+            tokens, targets, ..
+        } = batch;
         let loss = |hidden| {
             let sum = self
                 .decoder
@@ -63,7 +67,7 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
     type Output = Figures;
 
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
-        let count = batch.count();
+        let count = batch.learnt.max(1);
         let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
         let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass);
         let item = Figures::of_loss(loss.into_scalar().elem());
@@ -76,7 +80,7 @@ impl<B: Backend> InferenceStep for Trainee<B> {
     type Output = Figures;
 
     fn step(&self, batch: TokenBatch<B>) -> Figures {
-        let count = batch.count();
+        let count = batch.learnt.max(1);
         let sum = self.decoder.loss_sum(batch.tokens, batch.targets);
         let sum: f64 = sum.into_scalar().elem();
         Figures::of_loss(sum / count as f64)

@@ -1,7 +1,7 @@
 //! The training loop, counted in steps.
 //!
 //! ```text
-//! step:  micro-batch ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the whole step)
+//! step:  micro-batch ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the step's targets)
 //!        one norm over all gradients ─► go or skip ─► one clip ─► one rate ─► one update
 //! every log_interval steps         figures ─► events.jsonl, renderer
 //! every eval_interval steps        validation loss and a sample
@@ -17,27 +17,27 @@ use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingIte
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{Decoder, TrainingPass, count};
 
-use crate::checkpoint::{Best, Contents, Keep};
+use crate::checkpoint::{Contents, Keep};
 use crate::clip::{clip_factor, global_norm};
 use crate::ema::Average;
 use crate::error::TrainError;
-use crate::evaluate::evaluate;
 use crate::events::{Ending, Event, now};
 use crate::gradients::{accumulate, read};
 use crate::metrics::Figures;
 use crate::optimizer::Optimizer;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
-use crate::sample::sample;
 use crate::schedule::learning_rate;
 use crate::skip::Verdict;
 use crate::strategy::{Position, Processor, Progressed, StepStrategy};
 use crate::trainee::{TokenBatch, Trainee};
 
+mod validate;
+
 /// What a step has found out.
 #[derive(Clone, Copy, Debug)]
 struct Stepped {
-    /// The mean loss over the step's tokens.
+    /// The mean loss over the step's targets.
     loss: f64,
     /// The norm of all gradients before clipping.
     norm: f64,
@@ -145,10 +145,18 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             };
             let started = Instant::now();
             let tokens = micro_batches.iter().map(TokenBatch::count).sum();
-            let (updated, stepped) = self.update(model, micro_batches, tokens);
-            model = updated;
-            self.pace.add(tokens, started);
-            let after = stepped.and_then(|stepped| self.after_step(&model, stepped));
+            let learnt = micro_batches.iter().map(|batch| batch.learnt).sum();
+            let stepped;
+            (model, stepped) = match learnt {
+                0 => (model, self.pass_over()),
+                _ => {
+                    let (model, stepped) = self.update(model, micro_batches, learnt);
+                    self.pace.add(tokens, started);
+                    (model, stepped)
+                }
+            };
+            let logged = (learnt < tokens).then_some(learnt);
+            let after = stepped.and_then(|stepped| self.after_step(&model, stepped, logged));
             if let Err(error) = after {
                 return (model, Err(error));
             }
@@ -176,7 +184,12 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                     let item = LearnerEvent::ProcessedItem(self.item(figures, step));
                     self.processor.process_train(item);
                 }
-                Event::Evaluation { step, loss, .. } => self.show_evaluation(loss, step),
+                Event::Evaluation {
+                    step,
+                    loss,
+                    ref datasets,
+                    ..
+                } => self.show_evaluation(loss, datasets, step),
                 _ => {}
             }
         }
@@ -205,14 +218,14 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         &mut self,
         model: Trainee<B>,
         micro_batches: Vec<TokenBatch<B>>,
-        tokens: usize,
+        learnt: usize,
     ) -> (Trainee<B>, Result<Option<Stepped>, TrainError>) {
         let config = &self.strategy.config;
         let rate = learning_rate(config, self.step());
         // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
         let passes = TrainingPass::of_step(config.seed, self.step() as u64, config.recompute);
         let objective = config.objective();
-        let (loss, grads) = accumulate(&model, micro_batches, tokens, objective, passes);
+        let (loss, grads) = accumulate(&model, micro_batches, learnt, objective, passes);
         let norm = global_norm::<B, _>(&model, &grads);
         let factor = norm
             .clone()
@@ -229,6 +242,14 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             average.update(&model.valid().decoder, self.optimizer.updates());
         }
         (model, Ok(Some(Stepped { loss, norm, rate })))
+    }
+
+    /// A step without a target to learn, whose mean loss would be a division by zero.
+    fn pass_over(&mut self) -> Result<Option<Stepped>, TrainError> {
+        self.progressed.state.step += 1;
+        self.progressed.state.watch.pass_over();
+        let reason = "none of its targets is to be learnt".to_owned();
+        self.skip(f64::NAN, f64::NAN, reason).map(|()| None)
     }
 
     /// Tells of a step that was skipped.
@@ -262,6 +283,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         &mut self,
         model: &Trainee<B>,
         stepped: Option<Stepped>,
+        learnt: Option<usize>,
     ) -> Result<(), TrainError> {
         let config = &self.strategy.config;
         let step = self.step();
@@ -269,7 +291,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         self.recorder.look();
         let logged = last || step == 1 || step.is_multiple_of(config.log_interval);
         if let Some(stepped) = stepped.filter(|_| logged) {
-            self.log(stepped);
+            self.log(stepped, learnt);
         }
         let mut due =
             step.is_multiple_of(config.checkpoint_interval) || (self.recorder.owed && logged);
@@ -285,12 +307,14 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         Ok(())
     }
 
-    fn log(&mut self, stepped: Stepped) {
+    /// A line of the log; `learnt` is how many of the step's targets are, where it is not all of them.
+    fn log(&mut self, stepped: Stepped, learnt: Option<usize>) {
         let step = self.step();
         let perplexity = stepped.loss.exp();
         self.recorder.record(&Event::Step {
             step,
             tokens: self.tokens(),
+            learnt,
             loss: stepped.loss,
             perplexity,
             gradient_norm: stepped.norm,
@@ -316,77 +340,13 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             memory_mib: pace.memory_mib,
             seconds_left: pace.seconds_left,
             validation: self.progressed.state.validation_loss,
+            datasets: Default::default(),
             note: self.recorder.notes.shown().into(),
             sample: self.progressed.sample.as_deref().unwrap_or_default().into(),
         };
         let item = self.item(figures, step);
         self.processor
             .process_train(LearnerEvent::ProcessedItem(item));
-    }
-
-    /// Evaluates, and lets the model write. Whether the loss is the lowest so far.
-    fn validate(&mut self, model: &Trainee<B>) -> Result<bool, TrainError> {
-        let strategy = self.strategy;
-        let config = &strategy.config;
-        let step = self.step();
-        let decoder = self.used(model);
-        let mut text = None;
-        if config.sample_tokens > 0 {
-            let (tokenizer, tokens) = (&strategy.tokenizer, config.sample_tokens);
-            text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
-        }
-        let mut better = false;
-        if !strategy.validation.is_empty() {
-            let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
-            let found = evaluate(
-                &decoder,
-                &strategy.validation,
-                strategy.seq_len,
-                config.eval_batch,
-                most,
-            )?;
-            let loss = found.loss;
-            let state = &mut self.progressed.state;
-            state.validation_loss = Some(loss);
-            better = state.best.is_none_or(|best| loss < best.loss);
-            if better {
-                state.best = Some(Best { loss, step });
-            }
-            self.recorder.record(&Event::Evaluation {
-                step,
-                loss,
-                perplexity: loss.exp(),
-                tokens: found.tokens,
-            });
-            self.show_evaluation(loss, step);
-        }
-        if let Some(text) = text {
-            self.keep_sample(step, text);
-        }
-        Ok(better)
-    }
-
-    fn show_evaluation(&mut self, loss: f64, step: usize) {
-        let item = self.item(Figures::of_loss(loss), step);
-        self.processor
-            .process_valid(LearnerEvent::ProcessedItem(item));
-        let round = step.div_ceil(self.strategy.config.eval_interval);
-        self.processor.process_valid(LearnerEvent::EndEpoch(round));
-    }
-
-    fn keep_sample(&mut self, step: usize, text: String) {
-        let folder = self.strategy.run.join("samples");
-        let path = folder.join(format!("step-{step:08}.txt"));
-        // It is in the events as well: a disk that is full should not end the run for it.
-        if let Err(error) = std::fs::write(&path, &text) {
-            let said = format!("warning: {}: {error}", path.display());
-            self.recorder.notes.say(said);
-        }
-        self.recorder.record(&Event::Sample {
-            step,
-            text: text.clone(),
-        });
-        self.progressed.sample = Some(text);
     }
 
     /// The weights that the model is used with: their average, where there is one.
@@ -426,6 +386,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             .save_last(self.step(), keep, || contents.clone())
     }
 
+    /// Positions computed in all steps so far.
     fn tokens(&self) -> u64 {
         let seq_len = self.strategy.seq_len as u64;
         self.step() as u64 * self.strategy.config.step_sequences() * seq_len

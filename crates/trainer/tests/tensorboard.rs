@@ -41,6 +41,7 @@ fn write(log: &mut TensorBoard) {
             Event::Step {
                 step: 30,
                 tokens: 3000,
+                learnt: None,
                 loss: 1.5,
                 perplexity: 4.481_689_070_3,
                 gradient_norm: 0.25,
@@ -65,6 +66,7 @@ fn write(log: &mut TensorBoard) {
                 loss: f64::INFINITY,
                 perplexity: f64::INFINITY,
                 tokens: 1,
+                datasets: Vec::new(),
             },
         ),
         (

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
-use emberlm_data::Split;
+use emberlm_data::{Packing, Split};
 use emberlm_trainer::tasks::Task;
 
 use crate::backend::BackendArg;
 use crate::error::CliError;
-use crate::values::at_least_one;
+use crate::values::{at_least_one, packing_parser};
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -35,6 +35,12 @@ pub struct EvalArgs {
         conflicts_with_all = ["hellaswag", "lambada"],
     )]
     pub split: Split,
+    /// Whether documents follow one another in a window (stream) or none sees another (isolated) [default: as the model was trained]
+    #[arg(
+        long, value_name = "HOW", value_parser = packing_parser(),
+        conflicts_with_all = ["hellaswag", "lambada"],
+    )]
+    pub documents: Option<Packing>,
     /// Add the loss by the position in the window, which tells whether the context is used
     #[arg(long, conflicts_with_all = ["hellaswag", "lambada"])]
     pub per_position: bool,

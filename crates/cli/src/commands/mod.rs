@@ -2,6 +2,7 @@
 
 mod attention;
 pub mod bench_load;
+pub mod bench_loader;
 pub mod bench_prepare;
 pub mod bench_train;
 pub mod data;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Export(args) => export::run(args),
         Command::BenchLoad(args) => bench_load::run(args),
         Command::BenchPrepare(args) => bench_prepare::run(args),
+        Command::BenchLoader(args) => bench_loader::run(args),
         Command::Fit(args) => fit::run(args),
         Command::FitStep(args) => fit_step::run(args),
         Command::BenchTrain(args) => bench_train::run(args),

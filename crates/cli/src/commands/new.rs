@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use emberlm_data::Packing;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, count};
 use emberlm_trainer::checkpoint::{Description, write_untrained};
@@ -59,6 +60,7 @@ impl Job for New<'_> {
         let description = Description {
             model: self.config.raw().clone(),
             tokenizer: None,
+            documents: Packing::Stream,
         };
         Ok(write_untrained(self.folder, &decoder, &description, None)?)
     }

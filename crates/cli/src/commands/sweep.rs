@@ -66,7 +66,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     }
     fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
     record.write(&out)?;
-    let untold = |run: &&Planned| run.config.data.dataset.as_os_str().is_empty();
+    let untold = |run: &&Planned| run.config.data.is_empty();
     if unfinished.iter().any(untold) {
         // The runs would make them all at once.
         built_in_tales::dataset("emberlm sweep")?;

@@ -1,8 +1,9 @@
 //! `emberlm train`: from a dataset, or the built-in tales, to a model that writes.
 //!
-//! Map: `args` is its command line, `resume` opens a run that was stopped, `report` says what came of it.
+//! Map: `args` is its command line, `datasets` what its `--data` says, `resume` opens a run that was stopped, `report` says what came of it.
 
 mod args;
+pub mod datasets;
 mod report;
 mod resume;
 
@@ -10,10 +11,10 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use emberlm_data::Dataset;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::{
-    Beginning, Interrupter, Outcome, Renderer, RunConfig, Surroundings, dashboard, run,
+    Beginning, DataConfig, Interrupter, Outcome, Renderer, RunConfig, Surroundings, TrainingData,
+    dashboard, run,
 };
 
 pub use args::TrainArgs;
@@ -43,8 +44,8 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     }
     let backend = args.backend.choose()?;
     config.train.check()?;
-    if config.data.dataset.as_os_str().is_empty() {
-        config.data.dataset = built_in_tales::dataset("emberlm train")?;
+    if config.data.is_empty() {
+        config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
     }
     let renderer = args.renderer.choose();
     if renderer == Renderer::Dashboard && !stdout().is_terminal() {
@@ -94,8 +95,8 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
 /// A configuration with everything that was said over it.
 fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
-    if let Some(data) = &args.data {
-        config.data.dataset = data.clone();
+    if !args.data.is_empty() {
+        config.data = datasets::config(&args.data)?;
     }
     args.apply(&mut config.train);
     Ok(config)
@@ -104,9 +105,9 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// What would be trained: with the dataset's vocabulary, where there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    if !config.data.dataset.as_os_str().is_empty() {
-        let dataset = Dataset::open(&config.data.dataset)?;
-        run::resolve_model(&mut config, &dataset)?;
+    if !config.data.is_empty() {
+        let data = TrainingData::open(&config.data)?;
+        run::resolve_model(&mut config, data.first())?;
     }
     let text = run_config::to_toml(&config)?;
     stdout()
@@ -125,7 +126,7 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
         Some(model) => model,
         None => Model::open(from)?,
     };
-    model.check_dataset(&Dataset::open(&config.data.dataset)?)?;
+    model.check_dataset(TrainingData::open(&config.data)?.first())?;
     Ok(Some(model))
 }
 

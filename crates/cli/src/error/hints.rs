@@ -138,6 +138,9 @@ impl From<TrainError> for CliError {
             TrainError::Resume { .. } => {
                 Some("begin another run with these settings: leave out --resume and give an --out")
             }
+            TrainError::Tokenizers { .. } => {
+                Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
+            }
             TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
             TrainError::Checkpoint { .. } => Some("use another checkpoint of the run"),
             TrainError::Diverged { .. } => {
@@ -205,6 +208,7 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::UnknownSplit { .. }
         | DataError::UnknownSplitRule { .. }
         | DataError::Contradiction { .. }
+        | DataError::UnknownPacking { .. }
         | DataError::NotATale { .. } => return None,
         DataError::NoMatch { .. } => {
             "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
@@ -263,6 +267,9 @@ fn data(error: &DataError) -> Option<String> {
             "name that one, or make a folder of its own with --out"
         }
         DataError::NotExportable { .. } => "--format npy holds any dataset",
+        DataError::NoEndOfText { .. } => {
+            "prepare the text with a tokenizer that has one, such as gpt2 or byte, or leave it at --documents stream"
+        }
         DataError::TooShort { .. } => {
             "prepare more text, or train a model with a smaller `model.seq_len`"
         }

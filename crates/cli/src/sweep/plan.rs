@@ -1,14 +1,12 @@
 //! The runs of a sweep: their names, configurations and command lines.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::Dataset;
 use emberlm_model::DecoderConfig;
-use emberlm_trainer::RunConfig;
 use emberlm_trainer::folder::CONFIG_FILE;
 use emberlm_trainer::run::resolve_model;
+use emberlm_trainer::{DataConfig, RunConfig, TrainingData};
 use toml::Value;
 
 use super::file::{Settings, SweepFile};
@@ -47,13 +45,13 @@ impl Plan {
     /// # Errors
     /// A run that cannot be, or two that are the same.
     pub fn new(file: &SweepFile, out: &Path, backend: &str) -> Result<Self, CliError> {
-        let mut datasets = HashMap::new();
+        let mut opened = Vec::new();
         let mut runs: Vec<Planned> = Vec::new();
         for own in &file.runs {
             let name = name(own);
             let within = |error: CliError| error.within(&format!("run {name}"));
             let config = resolved(file, own).map_err(within)?;
-            check(config.clone(), &mut datasets).map_err(within)?;
+            check(config.clone(), &mut opened).map_err(within)?;
             if runs.iter().any(|run| run.name == name) {
                 return Err(CliError::usage(format!("there are two runs {name}"))
                     .hint("each value of a grid, and each entry of a list, must be another"));
@@ -120,29 +118,33 @@ fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
     let settings: Vec<String> = file.common.iter().chain(own).map(as_argument).collect();
     let mut config = run_config::layered(base, file.config.as_deref(), &settings)?;
     if let Some(data) = &file.data {
-        config.data.dataset.clone_from(data);
+        config.data = DataConfig::of(data);
     }
     Ok(config)
 }
 
 /// What can be known to be wrong before the run.
-fn check(mut config: RunConfig, datasets: &mut HashMap<PathBuf, Dataset>) -> Result<(), CliError> {
+fn check(
+    mut config: RunConfig,
+    opened: &mut Vec<(DataConfig, TrainingData)>,
+) -> Result<(), CliError> {
     config.train.check()?;
-    let path = config.data.dataset.clone();
-    let model = if path.as_os_str().is_empty() {
+    let model = if config.data.is_empty() {
         if config.model.vocab_size == 0 {
             // The tales' own is not known before they are made; any will do to check the rest.
             config.model.vocab_size = 256;
         }
         DecoderConfig::try_from(config.model)?
     } else {
-        if !datasets.contains_key(&path) {
-            datasets.insert(path.clone(), Dataset::open(&path)?);
-        }
-        match datasets.get(&path) {
-            Some(dataset) => resolve_model(&mut config, dataset)?,
-            None => DecoderConfig::try_from(config.model)?,
-        }
+        let opened = match opened.iter().find(|(of, _)| *of == config.data) {
+            Some((_, opened)) => opened,
+            None => {
+                let data = TrainingData::open(&config.data)?;
+                opened.push((config.data.clone(), data));
+                &opened[opened.len() - 1].1
+            }
+        };
+        resolve_model(&mut config, opened.first())?
     };
     config.train.sequence_tokens(model.seq_len)?;
     Ok(())

@@ -56,11 +56,11 @@ fn each_command_tells_its_options() {
         ),
         (
             "train",
-            "--preset --resume --recompute --ema --keep-last --keep-best --tensorboard",
+            "--preset --data --documents --resume --recompute --ema --keep-last --keep-best --tensorboard",
         ),
         (
             "eval",
-            "<MODEL> --data --hellaswag --lambada --split --per-position --limit --seq-len --batch --json --backend",
+            "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch --json --backend",
         ),
         ("logits", "<MODEL> --tokens --out --backend"),
         (
@@ -125,6 +125,10 @@ fn wrong_usage_exits_with_2() {
         "eval m",
         "eval m --data d --split test",
         "eval m --data d --batch 0",
+        "eval m --data d --documents packed",
+        "eval m --lambada f --documents isolated",
+        "train --documents packed",
+        "train --data",
         "eval m --data d --lambada f",
         "eval m --hellaswag f --lambada f",
         "eval m --data d --limit 3",

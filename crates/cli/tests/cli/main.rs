@@ -11,6 +11,7 @@ mod dashboard;
 mod data;
 mod eval_split;
 mod eval_tasks;
+mod feeding;
 mod help;
 mod hugging_face;
 mod info;

@@ -43,6 +43,7 @@ fn every_command_works_as_written() {
         "book.txt",
         "The words of a book. The end of it.\n".repeat(200),
     );
+    sandbox.write("notes.txt", "A few notes beside the book.\n".repeat(100));
     let commands = commands(&readme());
     assert!(commands.len() >= 10, "{commands:?}");
     for command in &commands {

@@ -85,6 +85,7 @@ mod tests {
             loss: 1.1 / 3.0,
             perplexity: 2.0,
             tokens: 3,
+            datasets: Vec::new(),
         }
     }
 

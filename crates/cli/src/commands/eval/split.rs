@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_data::{Batch, Dataset, SplitManifest, TokenBytes, TokenSplit};
+use emberlm_data::{
+    Batch, Dataset, EvalBatches, IGNORED, Packing, SplitManifest, TokenBytes, Windows,
+};
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::{Evaluation, PositionLosses, evaluate_observed, evaluate_positions};
 use indicatif::HumanCount;
@@ -40,25 +42,34 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
         ));
     }
     let seq_len = window(args.seq_len, model.config().seq_len, LONGEST_BY_DEFAULT)?;
+    let packing = args.documents.unwrap_or_else(|| model.documents());
+    if packing == Packing::Isolated {
+        model.config().check_documents()?;
+    }
     let found = backend.run(Evaluate {
         model: &model,
-        split: dataset.split(args.split)?,
-        seq_len,
+        windows: dataset.windows(args.split, seq_len, packing)?,
         batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
         per_position: args.per_position,
         bytes: dataset.tokenizer().token_bytes(),
     })??;
+    if found.evaluation.tokens == 0 {
+        let (data, split) = (data.display(), args.split);
+        let message = format!("the {split} split of {data} has no token to predict");
+        return Err(
+            CliError::new(message).hint("its masks leave none to learn: see its dataset.json")
+        );
+    }
     let report = Report::new(&found);
     match args.json {
         true => print_json(&report),
-        false => print(&report.text(manifest, seq_len, found.positions.as_ref())),
+        false => print(&report.text(manifest, seq_len, packing, found.positions.as_ref())),
     }
 }
 
 struct Evaluate<'a> {
     model: &'a Model,
-    split: TokenSplit,
-    seq_len: usize,
+    windows: Windows,
     batch: usize,
     per_position: bool,
     bytes: Option<TokenBytes>,
@@ -77,9 +88,9 @@ impl Job for Evaluate<'_> {
     type Output = Result<Found, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let (split, seq_len, batch) = (&self.split, self.seq_len, self.batch);
+        let (windows, batch) = (&self.windows, self.batch);
         let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
-        let bar = progress::tokens(split.len().saturating_sub(1));
+        let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {
             bar.inc(batch.targets.len() as u64);
@@ -87,11 +98,11 @@ impl Job for Evaluate<'_> {
         };
         let (evaluation, positions) = match self.per_position {
             true => {
-                let found = evaluate_positions(&decoder, split, seq_len, batch, observe)?;
+                let found = evaluate_positions(&decoder, windows, batch, observe)?;
                 (found.overall(), Some(found))
             }
             false => {
-                let found = evaluate_observed(&decoder, split, seq_len, batch, None, observe)?;
+                let found = evaluate_observed(&decoder, windows, batch, None, observe)?;
                 (found, None)
             }
         };
@@ -108,6 +119,7 @@ impl Job for Evaluate<'_> {
 fn text_bytes(bytes: &TokenBytes, batch: &Batch) -> Option<u64> {
     let pairs = batch.inputs.iter().zip(&batch.targets);
     pairs
+        .filter(|(_, id)| **id != IGNORED)
         .map(|(&previous, &id)| bytes.after(previous, id).map(u64::from))
         .sum()
 }
@@ -155,6 +167,7 @@ impl Report {
         &self,
         split: &SplitManifest,
         seq_len: usize,
+        packing: Packing,
         positions: Option<&PositionLosses>,
     ) -> String {
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
@@ -171,7 +184,10 @@ impl Report {
             let of = format!("over {} bytes of text", HumanCount(bytes));
             table.row(["bits per byte", &format!("{bits:.4}"), &of]);
         }
-        let windows = format!("predicted, in windows of {seq_len}");
+        let windows = match packing {
+            Packing::Stream => format!("predicted, in windows of {seq_len}"),
+            Packing::Isolated => format!("predicted, in rows of {seq_len} of isolated documents"),
+        };
         table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
         let by_position = positions.map(|found| format!("\n{}", position_table(found)));
         table.render() + &by_position.unwrap_or_default()

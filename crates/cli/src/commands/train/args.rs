@@ -4,17 +4,19 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use emberlm_data::Packing;
 use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
 use crate::presets;
+use crate::values;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The dataset's folder, made by `emberlm prepare` [default: the built-in tales]
-    #[arg(long, value_name = "DATASET")]
-    pub data: Option<PathBuf>,
+    /// The dataset's folder, made by `emberlm prepare`; of several, each with its weight if they differ [default: the built-in tales]
+    #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1..)]
+    pub data: Vec<PathBuf>,
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
@@ -39,6 +41,9 @@ pub struct TrainArgs {
     /// What first weights, data order and dropout are drawn from (train.seed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Whether documents follow one another in a sequence (stream) or none sees another (isolated) (train.documents)
+    #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume")]
+    pub documents: Option<Packing>,
     /// Steps between two evaluations (train.eval_interval)
     #[arg(long, value_name = "N")]
     pub eval_interval: Option<usize>,
@@ -99,6 +104,7 @@ impl TrainArgs {
     pub fn apply(&self, train: &mut TrainConfig) {
         train.steps = self.steps.unwrap_or(train.steps);
         train.seed = self.seed.unwrap_or(train.seed);
+        train.documents = self.documents.unwrap_or(train.documents);
         train.eval_interval = self.eval_interval.unwrap_or(train.eval_interval);
         train.accumulation = self.accumulation.unwrap_or(train.accumulation);
         train.recompute |= self.recompute;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use emberlm_data::Manifest;
+use emberlm_data::{Manifest, Packing};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
@@ -40,6 +40,7 @@ pub fn write_run(
     let description = Description {
         model: model.clone(),
         tokenizer: tokenizer.cloned(),
+        documents: Packing::Stream,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
     // Nothing but a specification: none of these tokenizers has a file of its own.

@@ -1,0 +1,86 @@
+//! `emberlm bench-loader`: how fast batches come for training, as `cargo xtask bench loader` runs it.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_data::Packing;
+use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::bench::measure_loader;
+use emberlm_trainer::{TrainConfig, TrainError, TrainingData};
+
+use super::train::datasets;
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::output::print_json;
+use crate::values::packing_parser;
+
+/// Arguments of `bench-loader`.
+#[derive(Debug, Args)]
+pub struct BenchLoaderArgs {
+    /// The datasets, as `emberlm train` takes them
+    #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., required = true)]
+    pub data: Vec<PathBuf>,
+    /// How documents come into sequences
+    #[arg(long, value_name = "HOW", value_parser = packing_parser(), default_value = Packing::Stream.name())]
+    pub documents: Packing,
+    /// Threads that make batches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub workers: usize,
+    /// Sequences per batch
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub batch: usize,
+    /// Tokens of a sequence
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub seq_len: usize,
+    /// Batches that count, after a tenth as many that do not
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub batches: usize,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Runs the command; its result is JSON.
+///
+/// # Errors
+/// The datasets cannot be read.
+pub fn run(args: BenchLoaderArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let data = TrainingData::open(&datasets::config(&args.data)?)?;
+    let train = TrainConfig {
+        seq_len: args.seq_len,
+        micro_batch: args.batch,
+        documents: args.documents,
+        loader_workers: args.workers,
+        ..TrainConfig::default()
+    };
+    train.check()?;
+    let tokens_per_second = backend.run(Bench {
+        data: &data,
+        train,
+        batches: args.batches,
+    })??;
+    print_json(&serde_json::json!({
+        "datasets": args.data.len(),
+        "documents": args.documents,
+        "workers": args.workers,
+        "batch": args.batch,
+        "seq_len": args.seq_len,
+        "tokens_per_second": tokens_per_second.round(),
+    }))
+}
+
+struct Bench<'a> {
+    data: &'a TrainingData,
+    train: TrainConfig,
+    batches: usize,
+}
+
+impl Job for Bench<'_> {
+    type Output = Result<f64, TrainError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        measure_loader::<B>(self.data, &self.train, self.batches, &device)
+    }
+}

@@ -1,0 +1,326 @@
+//! What training and evaluation are fed: mixes of datasets, isolated documents, masked targets, batches made ahead.
+
+use std::fs;
+
+use emberlm_data::Manifest;
+use serde_json::{Value, json};
+
+use super::support::model::{tiny, write_run};
+use super::support::train::trained;
+use super::support::{Ran, Sandbox, close};
+
+/// Byte datasets of counted lines, one file per document.
+fn with_datasets(names: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in names {
+        for file in 0..12 {
+            let line = |i: usize| format!("{name} {} ", file * 7 + i * 3);
+            let text: String = (0..10 + 5 * file).map(line).collect();
+            sandbox.write(&format!("texts/{name}/{file:02}.txt"), text);
+        }
+        let line = format!("prepare texts/{name} --out {name} --tokenizer byte");
+        sandbox.words(&line).ok();
+    }
+    sandbox
+}
+
+/// Gives every shard of a dataset a mask: what is to be learnt of a split's tokens, by place.
+fn mask(sandbox: &Sandbox, data: &str, learnt: impl Fn(u64) -> bool) {
+    let path = sandbox.path(data).join("dataset.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for split in ["train", "val"] {
+        let shard = &mut manifest["splits"][split]["shards"][0];
+        let bytes: Vec<u8> = (0..shard["tokens"].as_u64().unwrap())
+            .map(|at| u8::from(learnt(at)))
+            .collect();
+        let file = format!("{split}.mask");
+        let count = bytes.iter().filter(|&&byte| byte == 1).count();
+        shard["mask"] = json!({ "file": file, "learnt": count, "blake3": "not looked at" });
+        fs::write(sandbox.path(data).join(file), bytes).unwrap();
+    }
+    fs::write(&path, manifest.to_string()).unwrap();
+}
+
+#[track_caller]
+fn refused(ran: Ran) -> String {
+    assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("hint: "), "{ran}");
+    ran.stderr
+}
+
+#[test]
+fn a_mix_goes_on_where_it_was_stopped() {
+    let sandbox = with_datasets(&["a", "b"]);
+    let line = "--data a=0.7 b=0.3 --set train.decay_steps=50 --set train.warmup_steps=2";
+    trained(sandbox.train(&format!("{line} --out long --steps 8")));
+    trained(sandbox.train(&format!("{line} --out run --steps 5")));
+    // The datasets lie elsewhere, and other threads make the batches.
+    fs::rename(sandbox.path("a"), sandbox.path("c")).unwrap();
+    let resume = "train --resume run --steps 8 --renderer plain";
+    let ran = sandbox.words(&format!(
+        "{resume} --data c=0.7 b=0.3 --set train.loader_workers=3"
+    ));
+    trained(ran);
+    assert_eq!(sandbox.losses("long"), sandbox.losses("run"));
+    assert_eq!(sandbox.weights("long", 8), sandbox.weights("run", 8));
+    let message = refused(sandbox.words(&format!("{resume} --data c=0.6 b=0.4")));
+    let expected = "data.mix.0.weight was 0.7 and is 0.6; data.mix.1.weight was 0.3 and is 0.4";
+    assert!(message.contains(expected), "{message}");
+    let message = refused(sandbox.words(&format!("{resume} --data b=0.7 c=0.3")));
+    assert!(message.contains("b: its train split"), "{message}");
+}
+
+#[test]
+fn a_mix_is_validated_on_each_dataset() {
+    let sandbox = with_datasets(&["a", "b"]);
+    let ran = sandbox.train("--data a=3 --data b=1 --out run --steps 2");
+    let last = &sandbox.events("run", "evaluation")[0];
+    let datasets = last["datasets"].as_array().unwrap();
+    let names: Vec<&Value> = datasets.iter().map(|of| &of["dataset"]).collect();
+    assert_eq!(names, ["a", "b"]);
+    let loss = |at: usize| datasets[at]["loss"].as_f64().unwrap();
+    let mean = json!(0.75 * loss(0) + 0.25 * loss(1));
+    close(&last["loss"], &mean, 1e-12);
+    let shown = format!("  a {:.4}  b {:.4}", loss(0), loss(1));
+    assert!(ran.stderr.contains(&shown), "{ran}");
+    trained(ran);
+    // Each as `eval` finds it.
+    for (of, name) in datasets.iter().zip(["a", "b"]) {
+        let found: Value = sandbox
+            .words(&format!("eval run --data {name} --json"))
+            .json();
+        close(&found["loss"], &of["loss"], 1e-6);
+        assert_eq!(found["tokens"], of["tokens"]);
+    }
+    let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
+    assert!(config.contains("[[data.mix]]\n"), "{config}");
+    // Without weights each has the same.
+    let printed = sandbox.train("--data a b --print-config").ok();
+    assert_eq!(printed.matches("\nweight = 1.0\n").count(), 2, "{printed}");
+    sandbox.write("mix.toml", &printed);
+    let again = sandbox.words("train --config mix.toml --print-config").ok();
+    assert_eq!(printed, again);
+}
+
+#[test]
+fn what_is_no_mix() {
+    let sandbox = with_datasets(&["a", "b"]);
+    sandbox.write("text.txt", "a few words\n".repeat(30));
+    sandbox
+        .words("prepare text.txt --out words --tokenizer char")
+        .ok();
+    for (line, expected) in [
+        ("--data a=0 b=1", "`0` is no weight: it must be above 0"),
+        ("--data a=-1 b=1", "`-1` is no weight"),
+        ("--data a=nan b=1", "`nan` is no weight"),
+        (
+            "--data a=1 b",
+            "some datasets have a weight and some have none",
+        ),
+        ("--data a=0.5 nowhere=0.5", "nowhere"),
+        (
+            "--data a words",
+            "a and words have different tokenizers: byte and char",
+        ),
+        (
+            "--data words --documents isolated",
+            "words: its tokenizer, char, has no end-of-text token",
+        ),
+        (
+            "--data a --documents isolated --set model.attention.kind=linear --set model.attention.features=8",
+            "attention.kind",
+        ),
+    ] {
+        let ran = sandbox.words(&format!("train --renderer plain --out run {line}"));
+        assert!(matches!(ran.code, Some(1 | 2)), "{line}:\n{ran}");
+        assert!(ran.stderr.contains(expected), "{line}:\n{ran}");
+        assert!(!sandbox.path("run").exists(), "{line}");
+    }
+    sandbox.write(
+        "mix.toml",
+        "[data]\nmix = [{ dataset = \"a\", weight = 1 }, { dataset = \"b\", weight = 0.0 }]",
+    );
+    let ran = sandbox.words("train --config mix.toml");
+    let expected = "data.mix.weight = 0 of b: must be above 0 and finite";
+    assert!(ran.stderr.contains(expected), "{ran}");
+}
+
+#[test]
+fn isolated_documents_have_the_loss_that_each_has_alone() {
+    let sandbox = Sandbox::new();
+    // Rows of 8 positions: short ones, one that fills a row, and one of three rows and a bit.
+    let texts = [
+        "abc",
+        "d",
+        "efghijkl",
+        "mnopqrstuvwxyz0123456789,.",
+        "-+",
+        "=?",
+    ];
+    let (mut nats, mut tokens, mut bytes) = (0.0, 0, 0);
+    for (i, text) in texts.iter().enumerate() {
+        sandbox.write(&format!("all/{i}.txt"), text);
+        sandbox.write(&format!("one-{i}/{i}.txt"), text);
+        let line = format!("prepare one-{i} --out data-{i} --val-fraction 0 --tokenizer byte");
+        sandbox.words(&line).ok();
+    }
+    sandbox
+        .words("prepare all --out data --val-fraction 0 --tokenizer byte")
+        .ok();
+    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    write_run(&sandbox.path("run"), &tiny(spec.vocab_size), None, &[1]);
+    for i in 0..texts.len() {
+        let line = format!("eval run --data data-{i} --split train --json");
+        let found: Value = sandbox.words(&line).json();
+        let count = found["tokens"].as_u64().unwrap();
+        nats += found["loss"].as_f64().unwrap() * count as f64;
+        tokens += count;
+        bytes += found["bytes"].as_u64().unwrap();
+    }
+    let line = "eval run --data data --split train --documents isolated";
+    let found: Value = sandbox.words(&format!("{line} --json")).json();
+    close(&found["loss"], &json!(nats / tokens as f64), 1e-6);
+    assert_eq!(
+        (&found["tokens"], &found["bytes"]),
+        (&json!(tokens), &json!(bytes))
+    );
+    let stream: Value = sandbox
+        .words("eval run --data data --split train --json")
+        .json();
+    assert_ne!(stream["loss"], found["loss"]);
+    // By the position in the document: as many first tokens as there are documents, and rows that go on with one.
+    let found: Value = sandbox
+        .words(&format!("{line} --json --per-position"))
+        .json();
+    let positions = found["positions"].as_array().unwrap();
+    assert_eq!(
+        (positions.len(), &positions[0]["tokens"]),
+        (8, &json!(6 + 3))
+    );
+    let text = sandbox.words(line).ok();
+    assert!(
+        text.contains("in rows of 8 of isolated documents"),
+        "{text}"
+    );
+}
+
+#[test]
+fn isolated_training_is_a_mean_over_what_is_learnt() {
+    let sandbox = with_datasets(&["a"]);
+    let line = "--data a --documents isolated --steps 3 --set train.micro_batch";
+    let ran = sandbox.train(&format!("{line}=6 --out whole"));
+    // The one that is cut at the border of the splits begins in both.
+    let said = "a: 12 documents in ";
+    assert!(
+        ran.stderr.contains(said) && ran.stderr.contains("% padding"),
+        "{ran}"
+    );
+    trained(ran);
+    trained(sandbox.train(&format!("{line}=1 --accumulation 6 --out parts")));
+    let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
+    for (a, b) in whole.iter().zip(&parts) {
+        assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
+    }
+    let steps = sandbox.events("whole", "step");
+    assert_eq!(steps[2]["tokens"], 3 * 6 * 32);
+    let learnt: Vec<u64> = steps
+        .iter()
+        .filter_map(|step| step["learnt"].as_u64())
+        .collect();
+    assert!(
+        !learnt.is_empty() && learnt.iter().all(|&learnt| learnt < 6 * 32),
+        "{steps:?}"
+    );
+    // What has been trained so is evaluated so.
+    let last = &sandbox.events("whole", "evaluation")[0];
+    let found: Value = sandbox.words("eval whole --data a --json").json();
+    close(&found["loss"], &last["loss"], 1e-6);
+    assert_eq!(found["tokens"], last["tokens"]);
+    // Each of 12 documents has a first token, of which the split's own is no target in any case.
+    let tokens = |line: &str| -> u64 {
+        let line = format!("eval whole --data a --split train --json {line}");
+        sandbox.words(&line).json::<Value>()["tokens"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(tokens("") + 11, tokens("--documents stream"));
+}
+
+#[test]
+fn masked_targets_are_no_part_of_the_loss() {
+    let sandbox = with_datasets(&["a"]);
+    let spec = Manifest::read(&sandbox.path("a")).unwrap().tokenizer;
+    write_run(&sandbox.path("model"), &tiny(spec.vocab_size), None, &[1]);
+    let line = "eval model --data a --split val --json";
+    let all: Value = sandbox.words(&format!("{line} --per-position")).json();
+    // Of each window of 8 what is predicted at position 3, its fifth token.
+    mask(&sandbox, "a", |at| at % 8 == 4);
+    let found: Value = sandbox.words(line).json();
+    close(&found["loss"], &all["positions"][3]["loss"], 1e-6);
+    assert_eq!(found["tokens"], all["positions"][3]["tokens"]);
+    assert_eq!(found["bytes"], found["tokens"]);
+    let (loss, tokens) = (
+        found["loss"].as_f64().unwrap(),
+        found["tokens"].as_f64().unwrap(),
+    );
+    let bits = json!(loss / 2f64.ln() * tokens / found["bytes"].as_f64().unwrap());
+    close(&found["bits_per_byte"], &bits, 1e-9);
+
+    let line = "--data a --steps 3 --set train.micro_batch";
+    let ran = sandbox.train(&format!("{line}=6 --out whole"));
+    assert!(ran.stderr.contains(" tokens are learnt"), "{ran}");
+    trained(ran);
+    trained(sandbox.train(&format!("{line}=2 --accumulation 3 --out parts")));
+    let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
+    for (a, b) in whole.iter().zip(&parts) {
+        assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
+    }
+    assert_eq!(sandbox.events("whole", "step")[0]["learnt"], 6 * 32 / 8);
+}
+
+#[test]
+fn a_step_with_nothing_to_learn_is_passed_over() {
+    let sandbox = with_datasets(&["a"]);
+    // Two windows of 32 at most have something to learn.
+    mask(&sandbox, "a", |at| (40..48).contains(&at));
+    let line = "--data a --steps 40 --set train.micro_batch=1 --set train.sample_tokens=0";
+    let ran = sandbox.train(&format!("{line} --out run"));
+    assert!(
+        ran.stderr.contains("none of its targets is to be learnt"),
+        "{ran}"
+    );
+    trained(ran);
+    let (steps, skipped) = (
+        sandbox.events("run", "step"),
+        sandbox.events("run", "skipped"),
+    );
+    assert!(steps.len() + skipped.len() == 40 && skipped.len() > 20);
+    assert!(steps.iter().all(|step| step["loss"].is_f64()), "{steps:?}");
+    // Nor is there anything to validate on, where its beginning is masked.
+    mask(&sandbox, "a", |_| false);
+    let ran = sandbox.train(&format!("{line} --out none"));
+    assert_eq!(ran.code, Some(1));
+    let expected = "a: its masks leave no token of the train split to learn";
+    assert!(ran.stderr.contains(expected), "{ran}");
+    let message = refused(sandbox.words("eval run --data a"));
+    assert!(
+        message.contains("the val split of a has no token to predict"),
+        "{message}"
+    );
+    fs::remove_file(sandbox.path("a/val.mask")).unwrap();
+    let ran = sandbox.words("eval run --data a");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("a/val.mask"), "{ran}");
+}
+
+#[test]
+fn any_number_of_workers_makes_the_same_run() {
+    let sandbox = with_datasets(&["a", "b"]);
+    for workers in [0, 3] {
+        let line = format!("--data a b --documents isolated --steps 4 --out run-{workers}");
+        trained(sandbox.train(&format!("{line} --set train.loader_workers={workers}")));
+    }
+    assert_eq!(sandbox.losses("run-0"), sandbox.losses("run-3"));
+    assert_eq!(sandbox.weights("run-0", 4), sandbox.weights("run-3", 4));
+}

@@ -1,0 +1,219 @@
+//! Batches for evaluation, in the text's order.
+
+use crate::{Batch, DataError, Windows};
+
+/// Batches that predict every token of a split but the first, each exactly once, in the text's order; of isolated
+/// documents, every token but each document's first. What a mask leaves out is no target.
+///
+/// Full windows come `batch` at a time, the last such batch with what is left; what is shorter than a window comes last,
+/// as a batch of one. Rows of documents are padded.
+pub struct EvalBatches {
+    windows: Windows,
+    batch: u64,
+    /// The next window's first token, or the next row.
+    next: u64,
+    /// How many tokens are to be predicted in all, or how many rows there are.
+    end: u64,
+    /// How many of the split's tokens are seen.
+    tokens: u64,
+}
+
+impl EvalBatches {
+    /// Batches of up to `batch` of `windows`; with `max_tokens`, of the first `max_tokens + 1` tokens alone.
+    ///
+    /// # Errors
+    /// [`DataError::TooShort`] where there are not even two tokens; [`DataError::Value`] where `batch` or `max_tokens` is
+    /// 0.
+    pub fn new(
+        windows: &Windows,
+        batch: usize,
+        max_tokens: Option<u64>,
+    ) -> Result<Self, DataError> {
+        for (field, value) in [
+            ("batch", batch as u64),
+            ("max_tokens", max_tokens.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return Err(DataError::Value {
+                    field,
+                    value: value.to_string(),
+                    rule: "it must be at least 1",
+                });
+            }
+        }
+        let tokens = windows.split().len();
+        if tokens < 2 {
+            return Err(DataError::TooShort { tokens, seq_len: 1 });
+        }
+        let targets = max_tokens.map_or(tokens - 1, |max| max.min(tokens - 1));
+        let end = match windows.rows() {
+            // A row that begins at the last token has nothing to predict.
+            Some(rows) => rows.rows_before(targets),
+            None => targets,
+        };
+        Ok(Self {
+            windows: windows.clone(),
+            batch: batch as u64,
+            next: 0,
+            end,
+            tokens: targets + 1,
+        })
+    }
+
+    /// How many positions there are in all: as many as targets, with those that are masked, and padding.
+    pub fn positions(&self) -> u64 {
+        match self.windows.rows() {
+            Some(_) => self.end * self.windows.seq_len() as u64,
+            None => self.end,
+        }
+    }
+
+    /// The next batch, of `windows` windows of `seq` positions.
+    fn take(&mut self, windows: u64, seq: u64) -> Result<Batch, DataError> {
+        let mut batch = self.windows.empty_batch(seq);
+        for _ in 0..windows {
+            match self.windows.rows() {
+                Some(rows) => {
+                    self.windows
+                        .push_row(rows, self.next, self.tokens, &mut batch)?;
+                    self.next += 1;
+                }
+                None => {
+                    self.windows.push_from(self.next, &mut batch)?;
+                    self.next += seq;
+                }
+            }
+        }
+        Ok(batch)
+    }
+}
+
+impl Iterator for EvalBatches {
+    type Item = Result<Batch, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (left, seq_len) = (self.end - self.next, self.windows.seq_len() as u64);
+        let full = match self.windows.rows() {
+            Some(_) => left,
+            None => left / seq_len,
+        };
+        let (windows, seq) = match full {
+            0 if left == 0 => return None,
+            0 => (1, left),
+            full => (full.min(self.batch), seq_len),
+        };
+        let batch = self.take(windows, seq);
+        if batch.is_err() {
+            // An error is told once; the iterator ends with it.
+            self.next = self.end;
+        }
+        Some(batch)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::dataset::tests::{masked_split, split_of};
+    use crate::{IGNORED, TokenSplit};
+
+    pub(crate) fn counting(tokens: u32) -> TokenSplit {
+        let ids: Vec<u32> = (0..tokens).collect();
+        let first = ids.len() / 3;
+        split_of(&ids, &[first, ids.len() - first], 70_000)
+    }
+
+    fn stream(split: &TokenSplit, seq_len: usize) -> Windows {
+        Windows::stream(split.clone(), seq_len).unwrap()
+    }
+
+    #[test]
+    fn values_of_nothing_are_refused_by_name() {
+        let windows = stream(&counting(100), 8);
+        let refusal = |batch, max_tokens, windows: &Windows| {
+            let refused = EvalBatches::new(windows, batch, max_tokens);
+            refused.err().unwrap().to_string()
+        };
+        assert!(refusal(0, None, &windows).contains("`batch` is 0"));
+        assert!(refusal(1, Some(0), &windows).contains("`max_tokens` is 0"));
+        let one = stream(&counting(1), 8);
+        assert!(refusal(1, None, &one).contains("needs 2 tokens, but the split has 1"));
+    }
+
+    #[test]
+    fn evaluation_ends_with_a_smaller_batch_and_the_tail() {
+        let shapes: Vec<(usize, usize)> = EvalBatches::new(&stream(&counting(24), 4), 2, None)
+            .unwrap()
+            .map(|batch| batch.map(|b| (b.batch, b.seq)).unwrap())
+            .collect();
+        assert_eq!(shapes, [(2, 4), (2, 4), (1, 4), (1, 3)]);
+    }
+
+    #[test]
+    fn a_bad_token_ends_an_evaluation_with_one_error() {
+        let split = split_of(&[0, 1, 2, 99, 0, 1], &[6], 3);
+        let results: Vec<bool> = EvalBatches::new(&stream(&split, 2), 1, None)
+            .unwrap()
+            .map(|b| b.is_ok())
+            .collect();
+        assert_eq!(results, [true, false]);
+    }
+
+    #[test]
+    fn masked_tokens_are_read_and_not_predicted() {
+        let ids: Vec<u32> = (0..10).collect();
+        let learnt = [0, 1, 1, 0, 0, 1, 0, 1, 0, 1].map(|l| l == 1);
+        let split = masked_split(&ids, &learnt, 2);
+        let mut inputs = Vec::new();
+        let mut targets = Vec::new();
+        for batch in EvalBatches::new(&stream(&split, 4), 1, None).unwrap() {
+            let batch = batch.unwrap();
+            inputs.extend(batch.inputs);
+            targets.extend(batch.targets.into_iter().filter(|&id| id != IGNORED));
+        }
+        assert_eq!(inputs, (0..9).collect::<Vec<_>>());
+        // The first shard has no mask: its tokens 0 and 1 are learnt.
+        assert_eq!(targets, [1, 2, 5, 7, 9]);
+    }
+
+    #[test]
+    fn isolated_documents_are_evaluated_from_the_beginning() {
+        let ids = [0, 1, 2, 0, 3, 4, 5, 6, 0, 7];
+        let split = split_of(&ids, &[10], 10);
+        let windows = Windows::isolated(split, 3, 0).unwrap();
+        let targets = |max_tokens| {
+            let batches = EvalBatches::new(&windows, 2, max_tokens).unwrap();
+            let positions = batches.positions();
+            let made: Vec<Batch> = batches.map(Result::unwrap).collect();
+            let count: usize = made.iter().map(|batch| batch.inputs.len()).sum();
+            assert_eq!(count as u64, positions);
+            let targets = made.into_iter().flat_map(|batch| batch.targets);
+            targets.filter(|&id| id != IGNORED).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(None), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(targets(Some(5)), [1, 2, 3, 4]);
+        assert_eq!(targets(Some(3)), [1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn evaluation_predicts_every_token_once(
+            tokens in 2u32..200, seq_len in 1usize..40, batch in 1usize..6, max in prop::option::of(1u64..250),
+        ) {
+            let batches = EvalBatches::new(&stream(&counting(tokens), seq_len), batch, max).unwrap();
+            let count = batches.positions();
+            prop_assert_eq!(count, u64::from(tokens - 1).min(max.unwrap_or(u64::MAX)));
+            let mut targets = Vec::new();
+            for made in batches {
+                let made = made.unwrap();
+                prop_assert!(made.batch <= batch && made.seq <= seq_len);
+                prop_assert_eq!(made.inputs.len(), made.batch * made.seq);
+                prop_assert!(made.inputs.iter().zip(&made.targets).all(|(i, t)| i + 1 == *t));
+                targets.extend(made.targets);
+            }
+            prop_assert_eq!(targets, (1..=count as u32).collect::<Vec<_>>());
+        }
+    }
+}

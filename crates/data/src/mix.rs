@@ -1,0 +1,140 @@
+//! Which of several datasets the next window comes from: a pure function of the window's index.
+//!
+//! The datasets are halved again and again, as in a binary tree. Of the first `i` windows of a node, its left half has
+//! `l(i) = floor(share · i + 1/2)` and its right half the others; window `i` is the left's if `l(i + 1) > l(i)`, as its
+//! window `l(i)`, and else the right's, as its window `i - l(i)`. So the windows of each dataset are counted on without a
+//! gap, and after any number of windows a dataset has had its share of them to within half a window for each of the
+//! levels above it: of two datasets half a window, of up to four less than one.
+
+use crate::DataError;
+
+/// Several datasets with their weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// The weights of the first `k` datasets together, from none to all of them.
+    sums: Vec<f64>,
+}
+
+impl Mix {
+    /// A mix of datasets in proportion to `weights`, which need not sum to 1.
+    ///
+    /// # Errors
+    /// [`DataError::Value`] where there is none, or where one is not a number above 0.
+    pub fn new(weights: &[f64]) -> Result<Self, DataError> {
+        let wrong = |field, value: String, rule| Err(DataError::Value { field, value, rule });
+        if weights.is_empty() {
+            let rule = "it must have at least one dataset";
+            return wrong("mix", "empty".to_owned(), rule);
+        }
+        let mut sums = vec![0.0];
+        let mut sum = 0.0;
+        for &weight in weights {
+            sum += weight;
+            if !(weight > 0.0 && f64::is_finite(sum)) {
+                return wrong(
+                    "weight",
+                    weight.to_string(),
+                    "it must be above 0 and finite",
+                );
+            }
+            sums.push(sum);
+        }
+        Ok(Self { sums })
+    }
+
+    /// How many datasets there are.
+    pub fn datasets(&self) -> usize {
+        self.sums.len() - 1
+    }
+
+    /// The part of all windows that a dataset has, 0 to 1.
+    pub fn share(&self, dataset: usize) -> f64 {
+        self.part(dataset, dataset + 1, 0, self.datasets())
+    }
+
+    /// The dataset that window `index` comes from, and its number among that dataset's own.
+    pub fn place(&self, index: u64) -> (usize, u64) {
+        let (mut first, mut end, mut index) = (0, self.datasets(), index);
+        while end - first > 1 {
+            let middle = first + (end - first) / 2;
+            // As a whole number of 2⁻⁶⁴ths, so that nothing is rounded, however large the index.
+            let share = (self.part(first, middle, first, end) * 2f64.powi(64)) as u64;
+            let before = rounded(share, index);
+            if rounded(share, index.saturating_add(1)) > before {
+                (end, index) = (middle, before);
+            } else {
+                (first, index) = (middle, index - before);
+            }
+        }
+        (first, index)
+    }
+
+    /// The weight of the datasets `from..to` over that of `first..end`.
+    fn part(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
+        (self.sums[to] - self.sums[from]) / (self.sums[end] - self.sums[first])
+    }
+}
+
+/// `floor(share / 2⁶⁴ · index + 1/2)`.
+fn rounded(share: u64, index: u64) -> u64 {
+    ((u128::from(share) * u128::from(index) + (1 << 63)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_dataset_has_its_share_at_any_time_and_its_windows_in_order(
+            weights in prop::collection::vec(0.01f64..10.0, 1..9), steps in 1u64..3000,
+        ) {
+            let mix = Mix::new(&weights).unwrap();
+            let total: f64 = weights.iter().sum();
+            let levels = weights.len().next_power_of_two().ilog2();
+            let mut counts = vec![0u64; weights.len()];
+            for index in 0..steps {
+                let (dataset, own) = mix.place(index);
+                prop_assert_eq!(own, counts[dataset]);
+                counts[dataset] += 1;
+                for (&count, weight) in counts.iter().zip(&weights) {
+                    let quota = weight / total * (index + 1) as f64;
+                    let off = (count as f64 - quota).abs();
+                    prop_assert!(off <= 0.5 * f64::from(levels) + 1e-6, "{count}, not {quota}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn three_of_four_by_hand() {
+        let mix = Mix::new(&[3.0, 1.0]).unwrap();
+        // floor(0.75 i + 0.5) for i = 0 … 8: 0 1 2 2 3 4 5 5 6.
+        let datasets: Vec<usize> = (0..8).map(|i| mix.place(i).0).collect();
+        assert_eq!(datasets, [0, 0, 1, 0, 0, 0, 1, 0]);
+        assert_eq!(mix.place(7), (0, 5));
+        assert_eq!((mix.share(0), mix.share(1)), (0.75, 0.25));
+        // Exact however long the run is.
+        let long = 1u64 << 62;
+        assert_eq!(mix.place(long), (0, long / 4 * 3));
+    }
+
+    #[test]
+    fn one_dataset_has_all() {
+        let mix = Mix::new(&[0.2]).unwrap();
+        assert_eq!((mix.share(0), mix.place(12_345)), (1.0, (0, 12_345)));
+    }
+
+    #[test]
+    fn weights_that_are_none_are_refused() {
+        let message = |weights: &[f64]| Mix::new(weights).unwrap_err().to_string();
+        for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let expected = format!("`weight` is {weight}: it must be above 0 and finite");
+            assert_eq!(message(&[1.0, weight]), expected);
+        }
+        assert!(message(&[f64::MAX, f64::MAX]).contains("above 0 and finite"));
+        assert!(message(&[]).contains("at least one dataset"));
+    }
+}

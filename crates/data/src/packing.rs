@@ -1,0 +1,305 @@
+//! Rows of whole documents.
+//!
+//! Documents are packed in the dataset's order, next-fit: one that does not fit into what is left of a row begins the
+//! next one. So a row is a stretch of the split's tokens, and the index of all rows is where each begins: 8 bytes per
+//! row. A document longer than a row is cut into rows that overlap by one token, so that every token of it but the first
+//! is predicted once; the end of it shares its row with what follows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{DataError, TokenSplit};
+
+/// How documents come into a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Packing {
+    /// A window is a stretch of all documents one after another.
+    #[default]
+    Stream,
+    /// A window is a row of whole documents, none of which sees another.
+    Isolated,
+}
+
+impl Packing {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Stream, Self::Isolated];
+
+    /// Its name, as [`FromStr`] reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Isolated => "isolated",
+        }
+    }
+
+    /// Whether it is the one that all have where nothing is said.
+    pub fn is_stream(&self) -> bool {
+        *self == Self::Stream
+    }
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Packing {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        let named = Self::ALL.into_iter().find(|packing| packing.name() == name);
+        named.ok_or_else(|| DataError::UnknownPacking {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Tokens that one thread looks through at a time.
+const SCANNED: u64 = 1 << 20;
+
+/// The rows of a split.
+#[derive(Debug)]
+pub(crate) struct PackedRows {
+    /// The token that every document begins with.
+    pub(crate) end_of_text: u32,
+    /// Where each row begins, and at last where the split ends.
+    starts: Vec<u64>,
+    seq_len: u64,
+    /// Positions that hold a token.
+    filled: u64,
+    documents: u64,
+}
+
+impl PackedRows {
+    /// The rows of `seq_len` positions (and so of `seq_len + 1` tokens) of `split`, whose documents begin with
+    /// `end_of_text`. Reads all of it, with all threads.
+    ///
+    /// # Errors
+    /// As [`TokenSplit::read`].
+    pub(crate) fn new(
+        split: &TokenSplit,
+        seq_len: u64,
+        end_of_text: u32,
+    ) -> Result<Self, DataError> {
+        let total = split.len();
+        let mut packer = Packer {
+            starts: Vec::new(),
+            capacity: seq_len + 1,
+            document: 0,
+            documents: 0,
+        };
+        // So many at a time, so that no more is held than a few blocks' worth of documents' beginnings.
+        let at_once = SCANNED * 4 * rayon::current_num_threads() as u64;
+        for from in (0..total).step_by(at_once as usize) {
+            let blocks: Vec<u64> = (from..total.min(from + at_once))
+                .step_by(SCANNED as usize)
+                .collect();
+            let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
+                let ids = split.read(start, SCANNED.min(total - start))?;
+                let places = ids.iter().zip(start..);
+                Ok(places
+                    .filter(|(id, _)| **id == end_of_text)
+                    .map(|(_, at)| at)
+                    .collect())
+            };
+            let found: Result<Vec<Vec<u64>>, DataError> = blocks.par_iter().map(scan).collect();
+            for begin in found?.into_iter().flatten() {
+                packer.begin(begin);
+            }
+        }
+        packer.begin(total);
+        let mut starts = packer.starts;
+        starts.push(total);
+        let mut this = Self {
+            end_of_text,
+            starts,
+            seq_len,
+            filled: 0,
+            documents: packer.documents,
+        };
+        this.filled = (0..this.rows())
+            .map(|row| this.span(row).1.min(seq_len))
+            .sum();
+        Ok(this)
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    /// How many documents there are.
+    pub(crate) fn documents(&self) -> u64 {
+        self.documents
+    }
+
+    /// How many rows begin before a token.
+    pub(crate) fn rows_before(&self, token: u64) -> u64 {
+        let starts = &self.starts[..self.starts.len() - 1];
+        starts.partition_point(|&start| start < token) as u64
+    }
+
+    /// A row's first token and how many it has.
+    pub(crate) fn span(&self, row: u64) -> (u64, u64) {
+        let [start, next, total] = [row, row + 1, self.rows()].map(|at| self.starts[at as usize]);
+        // A row that is followed at once by the next one has its last target there: the next token of a document that
+        // was cut, or another's beginning, which is no target.
+        let len = match next - start {
+            len if len < self.seq_len => len,
+            _ => (self.seq_len + 1).min(total - start),
+        };
+        (start, len)
+    }
+
+    /// The part of all positions that hold no token, 0 to 1.
+    pub(crate) fn padding(&self) -> f64 {
+        let positions = self.rows() * self.seq_len;
+        1.0 - self.filled as f64 / positions.max(1) as f64
+    }
+}
+
+/// Documents on their way into rows.
+struct Packer {
+    starts: Vec<u64>,
+    /// Tokens that a row has room for.
+    capacity: u64,
+    /// Where the newest document begins.
+    document: u64,
+    documents: u64,
+}
+
+impl Packer {
+    /// Ends the newest document where another begins.
+    fn begin(&mut self, end: u64) {
+        let begin = std::mem::replace(&mut self.document, end);
+        if begin == end {
+            // The first one begins where the split does.
+            return;
+        }
+        self.documents += 1;
+        let fits = |row: Option<&u64>| row.is_some_and(|row| end - row <= self.capacity);
+        if !fits(self.starts.last()) {
+            self.starts.push(begin);
+        }
+        while let Some(&row) = self.starts.last().filter(|&row| end - row > self.capacity) {
+            self.starts.push(row + self.capacity - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::dataset::tests::split_of;
+
+    /// Documents of the given lengths: 0, then numbers that go on from one document to the next.
+    pub(crate) fn documents(lengths: &[usize]) -> Vec<u32> {
+        let mut next = 1;
+        let mut ids = Vec::new();
+        for &len in lengths {
+            ids.push(0);
+            for _ in 1..len {
+                ids.push(next);
+                next += 1;
+            }
+        }
+        ids
+    }
+
+    fn spans(lengths: &[usize], seq_len: u64) -> Vec<(u64, u64)> {
+        let ids = documents(lengths);
+        let split = split_of(&ids, &[ids.len()], 70_000);
+        let rows = PackedRows::new(&split, seq_len, 0).unwrap();
+        (0..rows.rows()).map(|row| rows.span(row)).collect()
+    }
+
+    #[test]
+    fn rows_by_hand() {
+        // Rows of 4 tokens for 3 positions. The second document does not fit beside the first, the third does.
+        assert_eq!(spans(&[3, 2, 2], 3), [(0, 4), (3, 4)]);
+        assert_eq!(spans(&[2, 3, 2], 3), [(0, 2), (2, 4), (5, 2)]);
+        // A document of two rows and the rest, which a short one follows.
+        assert_eq!(spans(&[1, 9, 1], 3), [(0, 1), (1, 4), (4, 4), (7, 4)]);
+        // One that fills a row to its last token is not cut.
+        assert_eq!(spans(&[4, 4], 3), [(0, 4), (4, 4)]);
+        assert_eq!(spans(&[], 3), []);
+    }
+
+    proptest! {
+        #[test]
+        fn every_token_but_a_documents_first_is_predicted_once(
+            lengths in prop::collection::vec(1usize..40, 1..60), seq_len in 1u64..30, headless: bool,
+        ) {
+            let mut ids = documents(&lengths);
+            if headless && lengths[0] > 1 {
+                // As where a split was cut within a document.
+                ids.remove(0);
+            }
+            let split = split_of(&ids, &[ids.len() / 2, ids.len() - ids.len() / 2], 70_000);
+            let rows = PackedRows::new(&split, seq_len, 0).unwrap();
+            prop_assert_eq!(rows.documents(), lengths.len() as u64);
+            let mut predicted = Vec::new();
+            let mut filled = 0;
+            for row in 0..rows.rows() {
+                let (start, len) = rows.span(row);
+                prop_assert!(len >= 1 && len <= seq_len + 1);
+                let row = split.read(start, len).unwrap();
+                // A row begins a document or goes on with one that is longer than a row.
+                predicted.extend(row[1..].iter().copied().filter(|&id| id != 0));
+                filled += len.min(seq_len);
+            }
+            let mut expected: Vec<u32> = ids.iter().copied().filter(|&id| id != 0).collect();
+            if headless && lengths[0] > 1 {
+                expected.remove(0);
+            }
+            prop_assert_eq!(predicted, expected);
+            let positions = (rows.rows() * seq_len) as f64;
+            prop_assert!((rows.padding() - (1.0 - filled as f64 / positions)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn only_documents_longer_than_a_row_are_cut(
+            lengths in prop::collection::vec(1usize..40, 1..60), seq_len in 1u64..30,
+        ) {
+            let mut begin = 0;
+            let mut whole = Vec::new();
+            for &len in &lengths {
+                whole.push((begin, begin + len as u64));
+                begin += len as u64;
+            }
+            for (start, len) in spans(&lengths, seq_len) {
+                for &(from, to) in whole.iter().filter(|(from, to)| to - from <= seq_len + 1) {
+                    // The row holds all of it, or nothing but its first token, which is nothing to predict.
+                    let inside = from >= start && to <= start + len;
+                    let outside = to <= start || from + 1 >= start + len;
+                    prop_assert!(inside || outside, "{from}..{to} and the row {start} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for packing in Packing::ALL {
+            assert_eq!(packing.to_string().parse::<Packing>().unwrap(), packing);
+        }
+        let message = "padded".parse::<Packing>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "unknown packing `padded`: choose stream or isolated"
+        );
+    }
+
+    #[test]
+    fn a_bad_token_is_an_error() {
+        let split = split_of(&[0, 1, 9], &[3], 5);
+        assert!(PackedRows::new(&split, 2, 0).is_err());
+    }
+}

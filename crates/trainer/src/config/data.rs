@@ -1,0 +1,118 @@
+//! What a run learns from.
+
+use std::path::{Path, PathBuf};
+
+use documented::DocumentedFields;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+
+/// What a run learns from: one dataset, or several with weights.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataConfig {
+    /// The dataset's directory; empty where there is a mix of several.
+    pub dataset: PathBuf,
+    /// One of several datasets that are mixed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mix: Vec<MixedDataset>,
+}
+
+/// A dataset of a mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(deny_unknown_fields)]
+pub struct MixedDataset {
+    /// The dataset's directory.
+    pub dataset: PathBuf,
+    /// Its part of all sequences, over the sum of all weights.
+    pub weight: f64,
+}
+
+impl DataConfig {
+    /// A single dataset.
+    pub fn of(dataset: impl Into<PathBuf>) -> Self {
+        Self {
+            dataset: dataset.into(),
+            mix: Vec::new(),
+        }
+    }
+
+    /// Whether no dataset is named.
+    pub fn is_empty(&self) -> bool {
+        self.dataset.as_os_str().is_empty() && self.mix.is_empty()
+    }
+
+    /// Every dataset with its weight.
+    ///
+    /// # Errors
+    /// A weight is not above 0 and finite, a dataset of a mix has no name, or there are a dataset and a mix.
+    pub fn datasets(&self) -> Result<Vec<(&Path, f64)>, TrainError> {
+        let wrong = |field, value: String, rule: &str| TrainError::Setting {
+            table: "data",
+            field,
+            value,
+            rule: rule.to_owned(),
+        };
+        let dataset = self.dataset.as_path();
+        if self.mix.is_empty() {
+            return Ok(vec![(dataset, 1.0)]);
+        }
+        if !dataset.as_os_str().is_empty() {
+            let rule = "must be empty where data.mix names datasets";
+            return Err(wrong("dataset", dataset.display().to_string(), rule));
+        }
+        let mut datasets = Vec::new();
+        for MixedDataset { dataset, weight } in &self.mix {
+            if dataset.as_os_str().is_empty() {
+                let rule = "must be a dataset's directory";
+                return Err(wrong("mix.dataset", "\"\"".to_owned(), rule));
+            }
+            if !(weight.is_finite() && *weight > 0.0) {
+                let value = format!("{weight} of {}", dataset.display());
+                return Err(wrong("mix.weight", value, "must be above 0 and finite"));
+            }
+            datasets.push((dataset.as_path(), *weight));
+        }
+        Ok(datasets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mix(dataset: &str, weights: &[(&str, f64)]) -> DataConfig {
+        let mixed = |&(dataset, weight): &(&str, f64)| MixedDataset {
+            dataset: dataset.into(),
+            weight,
+        };
+        DataConfig {
+            dataset: dataset.into(),
+            mix: weights.iter().map(mixed).collect(),
+        }
+    }
+
+    #[test]
+    fn one_or_several() {
+        assert!(DataConfig::default().is_empty());
+        let one = DataConfig::of("a");
+        assert_eq!(one.datasets().unwrap(), [(Path::new("a"), 1.0)]);
+        let several = mix("", &[("a", 0.7), ("b", 3.0)]);
+        assert!(!several.is_empty());
+        let expected = [(Path::new("a"), 0.7), (Path::new("b"), 3.0)];
+        assert_eq!(several.datasets().unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_no_mix_is_named() {
+        let message = |config: DataConfig| config.datasets().unwrap_err().to_string();
+        for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let expected = format!("data.mix.weight = {weight} of b: must be above 0 and finite");
+            assert_eq!(message(mix("", &[("a", 1.0), ("b", weight)])), expected);
+        }
+        let expected = "data.dataset = c: must be empty where data.mix names datasets";
+        assert_eq!(message(mix("c", &[("a", 1.0)])), expected);
+        let expected = "data.mix.dataset = \"\": must be a dataset's directory";
+        assert_eq!(message(mix("", &[("", 1.0)])), expected);
+    }
+}

@@ -1,0 +1,196 @@
+//! The datasets of a run: what is trained on in proportion to their weights, and what is evaluated.
+
+use emberlm_data::{DataError, Dataset, Floor, Packing, Split, TrainBatches, Windows};
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+
+use crate::config::DataConfig;
+use crate::error::TrainError;
+use crate::evaluate::evaluate;
+use crate::events::DatasetLoss;
+use crate::identity::DataIdentity;
+
+/// One dataset, or several whose ids stand for the same tokens.
+pub struct TrainingData {
+    parts: Vec<(Dataset, f64)>,
+}
+
+impl TrainingData {
+    /// Opens every dataset.
+    ///
+    /// # Errors
+    /// A dataset cannot be opened, a weight is none, or tokenizers differ.
+    pub fn open(config: &DataConfig) -> Result<Self, TrainError> {
+        let mut parts: Vec<(Dataset, f64)> = Vec::new();
+        for (path, weight) in config.datasets()? {
+            let dataset = Dataset::open(path)?;
+            if let Some((first, _)) = parts.first() {
+                check_tokenizers(first, &dataset)?;
+            }
+            parts.push((dataset, weight));
+        }
+        Ok(Self { parts })
+    }
+
+    /// The first of them, whose tokenizer is that of all.
+    pub fn first(&self) -> &Dataset {
+        &self.parts[0].0
+    }
+
+    /// All of them.
+    pub fn datasets(&self) -> impl Iterator<Item = &Dataset> {
+        self.parts.iter().map(|(dataset, _)| dataset)
+    }
+
+    /// What each of them is known by.
+    pub fn identities(&self) -> Vec<DataIdentity> {
+        self.datasets().map(DataIdentity::of).collect()
+    }
+
+    /// The lowest validation loss that any model can have, where it is known.
+    pub(crate) fn floor(&self) -> Option<Floor> {
+        let [(dataset, _)] = &self.parts[..] else {
+            // A mix's own is not known, even where each one's is: the sequences of one tell nothing of the others'.
+            return None;
+        };
+        dataset.manifest().split(Split::Val).floor.clone()
+    }
+
+    /// The training batches, and what there is to say of them.
+    pub(crate) fn batches(
+        &self,
+        seed: u64,
+        seq_len: usize,
+        packing: Packing,
+    ) -> Result<(TrainBatches, Vec<String>), TrainError> {
+        let (mut parts, mut said) = (Vec::new(), Vec::new());
+        for (dataset, weight) in &self.parts {
+            let path = dataset.folder();
+            let shards = &dataset.manifest().split(Split::Train).shards;
+            let learnt = shards
+                .iter()
+                .map(|shard| shard.mask.as_ref().map_or(shard.tokens, |mask| mask.learnt));
+            let (learnt, tokens) = (learnt.sum::<u64>(), shards.iter().map(|s| s.tokens).sum());
+            if learnt == 0 && tokens > 0 {
+                let path = path.to_owned();
+                return Err(TrainError::NothingLearnt { path });
+            }
+            if learnt < tokens {
+                let path = path.display();
+                said.push(format!("{path}: {learnt} of {tokens} tokens are learnt"));
+            }
+            let windows = dataset.windows(Split::Train, seq_len, packing)?;
+            if let Some(packed) = windows.packed() {
+                said.push(format!(
+                    "{}: {} documents in {} rows of {seq_len} positions, {:.1}% padding",
+                    path.display(),
+                    packed.documents,
+                    packed.rows,
+                    100.0 * packed.padding,
+                ));
+            }
+            parts.push((windows, *weight));
+        }
+        Ok((TrainBatches::mixed(parts, seed)?, said))
+    }
+
+    /// What the run is validated on.
+    pub(crate) fn validation(
+        &self,
+        seq_len: usize,
+        packing: Packing,
+    ) -> Result<Validation, DataError> {
+        let mut parts = Vec::new();
+        for (dataset, weight) in &self.parts {
+            parts.push(ValidationPart {
+                name: dataset.folder().display().to_string(),
+                windows: dataset.windows(Split::Val, seq_len, packing)?,
+                weight: *weight,
+            });
+        }
+        Ok(Validation { parts })
+    }
+}
+
+fn check_tokenizers(first: &Dataset, other: &Dataset) -> Result<(), TrainError> {
+    let [a, b] = [first, other].map(|dataset| &dataset.manifest().tokenizer);
+    if a.hash == b.hash {
+        return Ok(());
+    }
+    let of = |dataset: &Dataset| (dataset.folder().to_owned(), dataset.tokenizer().kind());
+    let ((first, first_kind), (other, other_kind)) = (of(first), of(other));
+    Err(TrainError::Tokenizers {
+        first,
+        first_tokenizer: first_kind.to_string(),
+        other,
+        other_tokenizer: other_kind.to_string(),
+    })
+}
+
+/// The validation splits of a run's datasets, always the same tokens of each.
+pub(crate) struct Validation {
+    parts: Vec<ValidationPart>,
+}
+
+struct ValidationPart {
+    name: String,
+    windows: Windows,
+    weight: f64,
+}
+
+/// What a validation found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Validated {
+    /// The datasets' mean losses in nats per token, weighted as they are in training.
+    pub(crate) loss: f64,
+    /// Tokens predicted.
+    pub(crate) tokens: u64,
+    /// Each dataset's own, where there are several.
+    pub(crate) datasets: Vec<DatasetLoss>,
+}
+
+impl Validation {
+    /// Windows of the first dataset.
+    pub(crate) fn first(&self) -> &Windows {
+        &self.parts[0].windows
+    }
+
+    /// The mean loss over each dataset's validation split, of at most `max_tokens` each; none where there is nothing to
+    /// predict in any.
+    pub(crate) fn evaluate<B: Backend>(
+        &self,
+        decoder: &Decoder<B>,
+        batch: usize,
+        max_tokens: Option<u64>,
+    ) -> Result<Option<Validated>, TrainError> {
+        let mut datasets = Vec::new();
+        let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
+        for part in &self.parts {
+            // A dataset may be for training alone.
+            if part.windows.split().len() < 2 {
+                continue;
+            }
+            let found = evaluate(decoder, &part.windows, batch, max_tokens)?;
+            if found.tokens == 0 {
+                continue;
+            }
+            sum += part.weight * found.loss;
+            weights += part.weight;
+            tokens += found.tokens;
+            datasets.push(DatasetLoss {
+                dataset: part.name.clone(),
+                loss: found.loss,
+                tokens: found.tokens,
+            });
+        }
+        if self.parts.len() == 1 {
+            datasets.clear();
+        }
+        let loss = sum / weights;
+        Ok((tokens > 0).then_some(Validated {
+            loss,
+            tokens,
+            datasets,
+        }))
+    }
+}
