@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
 use crate::Split;
@@ -198,6 +199,9 @@ pub enum DataError {
     /// A tokenizer, or the file that holds it, cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// A chat template cannot be used.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     /// The tokenizer that a manifest describes is not one of this program's.
     #[error("{}: {source}", path.display())]
     ManifestTokenizer {

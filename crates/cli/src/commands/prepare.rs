@@ -5,7 +5,7 @@ pub(super) mod summary;
 
 use std::process;
 
-use emberlm_data::{InputOptions, Phase, PrepareOptions, Progress, prepare};
+use emberlm_data::{Encoding, InputOptions, Phase, PrepareOptions, Progress, prepare};
 use indicatif::ProgressBar;
 
 use crate::error::CliError;
@@ -38,6 +38,12 @@ pub fn options(args: &PrepareArgs) -> PrepareOptions {
             field: args.field.clone(),
             on_error: args.on_error,
             ..InputOptions::default()
+        },
+        encoding: match &args.chat_template {
+            Some(template) => Encoding::Chat {
+                template: template.clone(),
+            },
+            None => Encoding::Text,
         },
         split: args.split,
         val_fraction: args.val_fraction,

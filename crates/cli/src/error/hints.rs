@@ -208,6 +208,7 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::UnknownSplit { .. }
         | DataError::UnknownSplitRule { .. }
         | DataError::Contradiction { .. }
+        | DataError::Chat(_)
         | DataError::UnknownPacking { .. }
         | DataError::NotATale { .. } => return None,
         DataError::NoMatch { .. } => {

@@ -33,7 +33,7 @@ fn each_command_tells_its_options() {
     for (command, options) in [
         (
             "prepare",
-            "<FILE>... --out --tokenizer --format --field --column --on-error --split --val-fraction --val --dedup \
+            "<FILE>... --out --tokenizer --format --field --column --chat-template --on-error --split --val-fraction --val --dedup \
              --shard-tokens --threads --continue --force",
         ),
         (

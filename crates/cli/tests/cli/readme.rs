@@ -1,5 +1,7 @@
 //! Runs the README's commands, in their order, in one folder.
 
+use serde_json::json;
+
 use super::support::Sandbox;
 
 /// What is put after a `train` of the README, so that a test takes seconds.
@@ -43,6 +45,12 @@ fn every_command_works_as_written() {
         "book.txt",
         "The words of a book. The end of it.\n".repeat(200),
     );
+    let talk = |i: usize| {
+        let question = json!({ "role": "user", "content": format!("What comes after {i}?") });
+        let answer = json!({ "role": "assistant", "content": format!("{}.", i + 1) });
+        json!({ "messages": [question, answer] }).to_string() + "\n"
+    };
+    sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
     sandbox.write("notes.txt", "A few notes beside the book.\n".repeat(100));
     let commands = commands(&readme());
     assert!(commands.len() >= 10, "{commands:?}");

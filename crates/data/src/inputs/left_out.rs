@@ -1,5 +1,7 @@
 //! The records that are no documents.
 
+use serde::{Deserialize, Serialize};
+
 use super::OnError;
 use crate::DataError;
 
@@ -7,7 +9,8 @@ use crate::DataError;
 const KEPT: usize = 3;
 
 /// What has been left out, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LeftOut {
     broken: u64,
     empty: u64,

@@ -1,6 +1,9 @@
 //! What a document becomes: token ids, and which of them are to be learnt.
 
-use emberlm_tokenizer::{Tokenizer, TokenizerError};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate};
+use emberlm_tokenizer::{TokenBytes, Tokenizer};
+
+use crate::{DataError, Format, Input};
 
 /// What a document becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,6 +11,49 @@ pub enum Encoding {
     /// The end-of-text token where the tokenizer has one, then the text's tokens. All are to be learnt.
     #[default]
     Text,
+    /// A JSON record of a conversation, or of a prompt and its completion: the end-of-text token where the tokenizer has
+    /// one, then what a chat template makes of it. To be learnt are the answers alone.
+    Chat {
+        /// The template's name or path, as [`ChatTemplate`]'s `FromStr` reads it.
+        template: String,
+    },
+}
+
+impl Encoding {
+    /// Whether a document can be cut where its text can be tokenized apart, be it between two splits or two threads.
+    pub(crate) fn can_be_cut(&self) -> bool {
+        match self {
+            Self::Text => true,
+            Self::Chat { .. } => false,
+        }
+    }
+
+    /// Whether a document is a record as it stands, and not one field of it.
+    pub(crate) fn takes_records(&self) -> bool {
+        !self.can_be_cut()
+    }
+
+    /// The chat template, if there is one.
+    ///
+    /// # Errors
+    /// Where it cannot be read or used.
+    pub(crate) fn template(&self) -> Result<Option<ChatTemplate>, DataError> {
+        Ok(match self {
+            Self::Text => None,
+            Self::Chat { template } => Some(template.parse()?),
+        })
+    }
+
+    /// Refuses inputs that are not what is encoded.
+    pub(crate) fn check(&self, inputs: &[Input]) -> Result<(), DataError> {
+        let other = inputs.iter().any(|input| input.format != Format::Jsonl);
+        match self {
+            Self::Chat { .. } if other => Err(DataError::Contradiction {
+                reason: "a chat template takes JSON lines, and not all inputs are",
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A document's tokens, or those of a part of it.
@@ -17,45 +63,83 @@ pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
     /// Which are to be learnt, as many as `ids`; without it, all.
     pub(crate) learnt: Option<Vec<bool>>,
+    /// How many bytes of text the tokens stand for; 0 where that is not known.
+    pub(crate) bytes: u64,
 }
 
-impl Encoding {
+/// Makes tokens of documents; shared between threads.
+pub(crate) struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    chat: Option<Chat>,
+}
+
+struct Chat {
+    encoder: ChatEncoder,
+    bytes: Option<TokenBytes>,
+}
+
+impl<'a> Encoder<'a> {
+    /// An encoder of texts, or with a template of conversations.
+    pub(crate) fn new(tokenizer: &'a Tokenizer, template: Option<ChatTemplate>) -> Self {
+        let chat = template.map(|template| Chat {
+            encoder: ChatEncoder::new(template, tokenizer),
+            bytes: tokenizer.token_bytes(),
+        });
+        Self { tokenizer, chat }
+    }
+
+    /// What the tokens are of.
+    pub(crate) fn tokenizer(&self) -> &'a Tokenizer {
+        self.tokenizer
+    }
+
     /// Whether shards have masks.
     pub(crate) fn is_masked(&self) -> bool {
-        match self {
-            Self::Text => false,
-        }
+        self.chat.is_some()
     }
 
-    /// Whether a document can be cut where its text can be tokenized apart, be it between two splits or two threads.
-    pub(crate) fn can_be_cut(&self) -> bool {
-        match self {
-            Self::Text => true,
-        }
-    }
-
-    /// What the encoding is called where it is written down.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Text => "text",
-        }
+    /// The special tokens that a template writes and the tokenizer lacks.
+    pub(crate) fn missing(&self) -> &[String] {
+        self.chat
+            .as_ref()
+            .map_or(&[], |chat| chat.encoder.missing())
     }
 
     /// The tokens of `text`, at whose beginning a document may begin.
-    pub(crate) fn encode(
-        &self,
-        tokenizer: &Tokenizer,
-        text: &str,
-        begins: bool,
-    ) -> Result<Encoded, TokenizerError> {
-        match self {
-            Self::Text => {
-                let mut ids = tokenizer.encode(text)?;
-                if begins && let Some(end_of_text) = tokenizer.end_of_text() {
-                    ids.insert(0, end_of_text);
-                }
-                Ok(Encoded { ids, learnt: None })
+    ///
+    /// # Errors
+    /// Where the text cannot be tokenized, or is no conversation that the template takes.
+    pub(crate) fn encode(&self, text: &str, begins: bool) -> Result<Encoded, ChatError> {
+        let begin = self.tokenizer.end_of_text().filter(|_| begins);
+        let Some(chat) = &self.chat else {
+            let mut ids = self.tokenizer.encode(text)?;
+            if let Some(begin) = begin {
+                ids.insert(0, begin);
             }
-        }
+            let bytes = text.len() as u64;
+            return Ok(Encoded {
+                ids,
+                learnt: None,
+                bytes,
+            });
+        };
+        let tokens = chat.encoder.encode(text)?;
+        let ids: Vec<u32> = begin.into_iter().chain(tokens.ids).collect();
+        let learnt = begin.iter().map(|_| false).chain(tokens.learnt).collect();
+        Ok(Encoded {
+            bytes: chat
+                .bytes
+                .as_ref()
+                .map_or(0, |table| text_bytes(table, &ids)),
+            ids,
+            learnt: Some(learnt),
+        })
     }
+}
+
+/// How many bytes of text `ids` stand for; 0 where that is not known of all.
+fn text_bytes(table: &TokenBytes, ids: &[u32]) -> u64 {
+    let pairs = ids.windows(2);
+    let bytes = pairs.map(|pair| table.after(pair[0], pair[1]).map(u64::from));
+    bytes.sum::<Option<u64>>().unwrap_or(0)
 }

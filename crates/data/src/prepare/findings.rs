@@ -26,7 +26,7 @@ pub struct Prepared {
 }
 
 /// Something about a dataset that may not be as it was meant.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
     /// The tokenizer lacks much of what is in the text.
@@ -35,6 +35,11 @@ pub enum Warning {
         unknown: u64,
         /// How many tokens there are.
         tokens: u64,
+    },
+    /// A chat template writes special tokens that the tokenizer does not have: they are plain text.
+    MissingSpecials {
+        /// Their names.
+        names: Vec<String>,
     },
     /// There is a validation split, but hardly anything in it.
     ShortVal {
@@ -65,8 +70,13 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |part: u64, of: u64| part as f64 / of.max(1) as f64 * 100.0;
-        match *self {
-            Self::UnknownTokens { unknown, tokens } => write!(
+        match self {
+            Self::MissingSpecials { names } => write!(
+                f,
+                "the tokenizer has no special token {}: the template's are plain text",
+                names.join(", ")
+            ),
+            &Self::UnknownTokens { unknown, tokens } => write!(
                 f,
                 "{unknown} of {tokens} tokens ({:.2}%) are unknown ones: the tokenizer was not made for this text",
                 percent(unknown, tokens)
@@ -77,22 +87,22 @@ impl fmt::Display for Warning {
                     "the validation split is empty: there are too few documents to choose from"
                 )
             }
-            Self::ShortVal { tokens } => write!(
+            &Self::ShortVal { tokens } => write!(
                 f,
                 "the validation split has {tokens} tokens only: losses on it will say little"
             ),
-            Self::ShortDocuments { short, documents } => write!(
+            &Self::ShortDocuments { short, documents } => write!(
                 f,
                 "{short} of {documents} documents have fewer than {FEW_TOKENS} tokens: is each line or record really a document of its own?"
             ),
-            Self::Duplicates {
+            &Self::Duplicates {
                 duplicates,
                 compared,
             } => write!(
                 f,
                 "{duplicates} of {compared} documents are equal to an earlier one: --dedup leaves them out"
             ),
-            Self::Leaked { leaked } => write!(
+            &Self::Leaked { leaked } => write!(
                 f,
                 "{leaked} documents of the validation split are in the training split too"
             ),
@@ -107,6 +117,7 @@ pub(super) fn warnings(
     counts: &Counts,
     dedup: bool,
     val_wanted: bool,
+    missing: &[String],
 ) -> Vec<Warning> {
     let sum = |count: fn(&SplitManifest) -> u64| -> u64 {
         Split::ALL
@@ -124,6 +135,9 @@ pub(super) fn warnings(
         ..
     } = counts;
     let warnings = [
+        (!missing.is_empty()).then(|| Warning::MissingSpecials {
+            names: missing.to_vec(),
+        }),
         (unknown as f64 > tokens as f64 * MOST_UNKNOWN)
             .then_some(Warning::UnknownTokens { unknown, tokens }),
         (val_wanted && val < FEW_VAL_TOKENS).then_some(Warning::ShortVal { tokens: val }),

@@ -16,7 +16,7 @@ use super::tally::Tally;
 use super::{PrepareOptions, SplitRule};
 use crate::staging::{PROGRESS_FILE, sync_folder};
 use crate::writer::SplitState;
-use crate::{DataError, Format, Input, Split};
+use crate::{DataError, Format, Input, LeftOut, Split};
 
 /// A note is made at least as often.
 const MOST_TIME: Duration = Duration::from_secs(3);
@@ -50,6 +50,8 @@ struct PlannedInput {
 pub(super) struct Note {
     /// What has been written.
     pub(super) tally: Tally,
+    /// The records that could not be encoded.
+    pub(super) refused: LeftOut,
     /// The training split's shards.
     pub(super) train: SplitState,
     /// The validation split's shards.
@@ -57,17 +59,19 @@ pub(super) struct Note {
 }
 
 impl Plan {
-    /// What is to be made; `tokenizer` names the tokenizer and its vocabulary's hash.
+    /// What is to be made; `tokenizer` names the tokenizer and its vocabulary's hash, `encoding` the template
+    /// and its.
     pub(super) fn new(
         corpus: &Corpus,
         options: &PrepareOptions,
         tokenizer: String,
+        encoding: String,
     ) -> Result<Self, DataError> {
         let format = options.input.format;
         let settings = [
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("tokenizer", tokenizer),
-            ("encoding", options.encoding.name().to_owned()),
+            ("encoding", encoding),
             ("format", format.map_or("by name", Format::name).to_owned()),
             ("field", options.input.field.clone()),
             ("split", corpus.rule.to_string()),

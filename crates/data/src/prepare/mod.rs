@@ -35,15 +35,17 @@ mod waves;
 
 use std::path::{Path, PathBuf};
 
+use emberlm_tokenizer::chat::ChatTemplate;
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 
 use self::assign::Assigner;
 use self::corpus::Corpus;
+use self::encoding::Encoder;
 use self::journal::{Note, Plan};
 use self::scan::scan;
 use self::tokenize::{Tokenized, tokenize};
 use crate::staging::{Staging, Unfinished};
-use crate::{DataError, LeftOut, Manifest};
+use crate::{DataError, InputOptions, LeftOut, Manifest};
 
 pub use encoding::Encoding;
 pub use findings::{Prepared, Warning};
@@ -69,6 +71,14 @@ pub fn prepare(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Prepared, DataError> {
     options.check()?;
+    let input = InputOptions {
+        raw_records: options.encoding.takes_records(),
+        ..options.input.clone()
+    };
+    let options = &PrepareOptions {
+        input,
+        ..options.clone()
+    };
     let Some(threads) = options.threads else {
         return in_pool(inputs, out, options, progress);
     };
@@ -100,13 +110,19 @@ fn in_pool(
         choice => Some(Tokenizer::from_choice(choice)?),
     };
     // Before the long work, not after it.
+    options.encoding.check(&corpus.inputs)?;
+    let template = options.encoding.template()?;
+    if template.is_some() && known.is_none() {
+        let reason = "a chat template needs a tokenizer that is there before the text: char is not";
+        return Err(DataError::Contradiction { reason });
+    }
     let unfinished = match (options.resume, options.force) {
         (true, _) => Unfinished::Continue,
         (false, true) => Unfinished::Discard,
         (false, false) => Unfinished::Refuse,
     };
     let staging = Staging::begin(out, options.force, unfinished)?;
-    let made = make(&staging, corpus, known, options, progress);
+    let made = make(&staging, corpus, known, template, options, progress);
     let prepared = made.map_err(|error| match error {
         error @ DataError::CannotContinue { .. } => error,
         error if staging.keeps() => DataError::Kept {
@@ -123,24 +139,26 @@ fn make(
     staging: &Staging,
     mut corpus: Corpus,
     known: Option<Tokenizer>,
+    template: Option<ChatTemplate>,
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Prepared, DataError> {
     corpus.spool(staging.notes(), &options.input)?;
-    let (command, note) = begin(staging, &corpus, known.as_ref(), options)?;
+    let (command, note) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
     let scan = scan(&corpus, options, known.is_none(), progress)?;
     let assigner = Assigner::new(&corpus, &scan, options)?;
     let tokenizer = match known {
         Some(tokenizer) => tokenizer,
         None => Tokenizer::char_from_alphabet(scan.alphabet.iter().copied())?,
     };
+    let encoder = Encoder::new(&tokenizer, template);
     let Tokenized {
         splits,
         tally,
         counts,
         left_out,
     } = tokenize(
-        &corpus, &tokenizer, assigner, staging, note, options, progress,
+        &corpus, &encoder, assigner, staging, note, options, progress,
     )?;
     if splits.train.tokens == 0 {
         let documents = counts.documents;
@@ -150,7 +168,14 @@ fn make(
     let manifest = Manifest::new(command, tokenizer.spec(), splits);
     let val_wanted = corpus.rule == SplitRule::File || options.val_fraction > 0.0;
     Ok(Prepared {
-        warnings: findings::warnings(&manifest, &tally, &counts, options.dedup, val_wanted),
+        warnings: findings::warnings(
+            &manifest,
+            &tally,
+            &counts,
+            options.dedup,
+            val_wanted,
+            encoder.missing(),
+        ),
         duplicates: match options.dedup {
             true => counts.duplicates,
             false => 0,
@@ -165,6 +190,7 @@ fn begin(
     staging: &Staging,
     corpus: &Corpus,
     tokenizer: Option<&Tokenizer>,
+    template: Option<&ChatTemplate>,
     options: &PrepareOptions,
 ) -> Result<(String, Note), DataError> {
     // An alphabet follows from the inputs.
@@ -172,7 +198,11 @@ fn begin(
         Some(spec) => format!("{} {}", spec.kind, spec.hash),
         None => TokenizerKind::Char.to_string(),
     };
-    let plan = Plan::new(corpus, options, tokenizer)?;
+    let encoding = match template {
+        Some(template) => format!("{} {}", template.name(), template.hash()),
+        None => "text".to_owned(),
+    };
+    let plan = Plan::new(corpus, options, tokenizer, encoding)?;
     if !staging.resumes() {
         plan.write(staging.notes())?;
         return Ok((plan.command, Note::default()));

@@ -4,20 +4,21 @@
 
 use std::path::Path;
 
-use emberlm_tokenizer::{Tokenizer, TokenizerError};
+use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::ChatError;
 use rayon::prelude::*;
 
 use super::assign::{Assigner, Part};
 use super::corpus::Corpus;
 use super::documents::Counts;
-use super::encoding::Encoded;
+use super::encoding::{Encoded, Encoder};
 use super::journal::{Journal, Note};
 use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
-use super::{Encoding, Phase, PrepareOptions, Progress};
+use super::{Phase, PrepareOptions, Progress};
 use crate::staging::Staging;
 use crate::writer::{Shards, SplitWriter};
-use crate::{DataError, LeftOut, Split, Splits, TokenWidth};
+use crate::{DataError, LeftOut, OnError, Split, Splits, TokenWidth};
 
 /// How long the parts of a long text are. Pieces of text files are about as long already.
 const PART_BYTES: usize = 256 << 10;
@@ -33,24 +34,26 @@ pub(super) struct Tokenized {
 /// Tokenizes all of `corpus`, but for what `note` says has been done.
 pub(super) fn tokenize(
     corpus: &Corpus,
-    tokenizer: &Tokenizer,
+    encoder: &Encoder,
     assigner: Assigner,
     staging: &Staging,
     note: Note,
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Tokenized, DataError> {
+    let tokenizer = encoder.tokenizer();
     let shards = Shards {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
-        masked: options.encoding.is_masked(),
+        masked: encoder.is_masked(),
     };
     let writer = |split, state| SplitWriter::resume(staging.folder(), split, shards, state);
     let mut pass = Pass {
         out: staging.out(),
         corpus,
-        tokenizer,
-        encoding: &options.encoding,
+        encoder,
+        can_be_cut: options.encoding.can_be_cut(),
+        on_error: options.input.on_error,
         unknown: tokenizer.unknown(),
         assigner,
         done: Done {
@@ -63,6 +66,7 @@ pub(super) fn tokenize(
             train: writer(Split::Train, note.train)?,
             val: writer(Split::Val, note.val)?,
             tally: note.tally,
+            refused: note.refused,
             journal: Journal::new(staging.notes(), options.journal_bytes),
             progress,
         },
@@ -89,8 +93,9 @@ struct Done {
 struct Pass<'a> {
     out: &'a Path,
     corpus: &'a Corpus,
-    tokenizer: &'a Tokenizer,
-    encoding: &'a Encoding,
+    encoder: &'a Encoder<'a>,
+    can_be_cut: bool,
+    on_error: OnError,
     unknown: Option<u32>,
     assigner: Assigner<'a>,
     done: Done,
@@ -107,12 +112,13 @@ struct EncodedWave {
     bytes: u64,
     /// How many bytes of the inputs' files.
     read: u64,
+    /// The records that could not be encoded.
+    refused: LeftOut,
 }
 
 struct EncodedPart {
     split: Split,
     begins: bool,
-    bytes: u64,
     unknown: u64,
     encoded: Encoded,
 }
@@ -122,30 +128,40 @@ impl Pass<'_> {
         let done = self.skip(&wave)?;
         let parts = self.assigner.assign(&wave.pieces)?;
         let parts = parts.into_iter().filter(|part| part.piece >= done);
-        let parts: Vec<Part> = match self.encoding.can_be_cut() {
-            true => parts.flat_map(|part| cut(part, self.tokenizer)).collect(),
+        let tokenizer = self.encoder.tokenizer();
+        let parts: Vec<Part> = match self.can_be_cut {
+            true => parts.flat_map(|part| cut(part, tokenizer)).collect(),
             false => parts.collect(),
         };
         let pending = self.pending.take();
-        let encode = |part: &Part| encode(part, self.encoding, self.tokenizer, self.unknown);
+        let encode = |part: &Part| encode(part, self.encoder, self.unknown);
         let (written, encoded) = rayon::join(
             || pending.map_or(Ok(()), |wave| self.output.write(&wave)),
             || parts.par_iter().map(encode).collect::<Vec<_>>(),
         );
         written?;
         // Looked at in their order, so that the first bad document is told of, not the first one found.
-        let encoded = parts.iter().zip(encoded).map(|(part, encoded)| {
-            encoded.map_err(|source| DataError::Tokenize {
-                path: self.corpus.inputs[wave.pieces[part.piece].input]
-                    .name
-                    .clone(),
-                source,
-            })
-        });
-        let encoded = encoded.collect::<Result<Vec<_>, _>>()?;
+        let mut refused = LeftOut::default();
+        let mut kept = Vec::with_capacity(encoded.len());
+        for (part, encoded) in parts.iter().zip(encoded) {
+            let located = &wave.pieces[part.piece];
+            let input = &self.corpus.inputs[located.input];
+            match encoded {
+                Ok(encoded) => kept.push(encoded),
+                Err(ChatError::Tokenizer(source)) => {
+                    let path = input.name.clone();
+                    return Err(DataError::Tokenize { path, source });
+                }
+                Err(error) => {
+                    let error = input.broken_record(located.piece.record, error.to_string());
+                    refused.broken_record(error, self.on_error)?;
+                }
+            }
+        }
         let new = &wave.pieces[done..];
         self.pending = Some(EncodedWave {
-            parts: encoded,
+            parts: kept,
+            refused,
             pieces: new.len() as u64,
             bytes: new
                 .iter()
@@ -194,6 +210,7 @@ impl Pass<'_> {
         }
         let mut tally = self.output.tally;
         tally.end_document();
+        self.left_out.add(&self.output.refused);
         Ok(Tokenized {
             splits: Splits {
                 train: self.output.train.finish()?,
@@ -232,20 +249,14 @@ fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
     parts
 }
 
-fn encode(
-    part: &Part,
-    encoding: &Encoding,
-    tokenizer: &Tokenizer,
-    unknown: Option<u32>,
-) -> Result<EncodedPart, TokenizerError> {
-    let encoded = encoding.encode(tokenizer, part.text, part.begins)?;
+fn encode(part: &Part, encoder: &Encoder, unknown: Option<u32>) -> Result<EncodedPart, ChatError> {
+    let encoded = encoder.encode(part.text, part.begins)?;
     let unknown = unknown.map_or(0, |unknown| {
         encoded.ids.iter().filter(|&&id| id == unknown).count() as u64
     });
     Ok(EncodedPart {
         split: part.split,
         begins: part.begins,
-        bytes: part.text.len() as u64,
         unknown,
         encoded,
     })
@@ -256,6 +267,8 @@ struct Output<'a> {
     train: SplitWriter<'a>,
     val: SplitWriter<'a>,
     tally: Tally,
+    /// The records that could not be encoded, of what has been written.
+    refused: LeftOut,
     journal: Journal<'a>,
     progress: &'a (dyn Fn(Progress) + Sync),
 }
@@ -263,20 +276,22 @@ struct Output<'a> {
 impl Output<'_> {
     fn write(&mut self, wave: &EncodedWave) -> Result<(), DataError> {
         for part in &wave.parts {
-            let Encoded { ids, learnt } = &part.encoded;
+            let Encoded { ids, learnt, bytes } = &part.encoded;
             let writer = match part.split {
                 Split::Train => &mut self.train,
                 Split::Val => &mut self.val,
             };
-            writer.write(ids, learnt.as_deref(), part.bytes, part.begins)?;
+            writer.write(ids, learnt.as_deref(), *bytes, part.begins)?;
             self.tally.add(ids.len() as u64, part.unknown, part.begins);
         }
+        self.refused.add(&wave.refused);
         self.tally.pieces += wave.pieces;
         self.tally.bytes += wave.bytes;
         (self.progress)(Progress::Advance { bytes: wave.read });
         if self.journal.is_due(wave.bytes) {
             let note = Note {
                 tally: self.tally,
+                refused: self.refused.clone(),
                 train: self.train.state()?,
                 val: self.val.state()?,
             };

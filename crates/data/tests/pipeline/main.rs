@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod chat;
 mod records;
 mod splits;
 mod unfinished;

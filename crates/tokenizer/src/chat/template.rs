@@ -112,6 +112,17 @@ impl ChatTemplate {
         &self.name
     }
 
+    /// BLAKE3, in hexadecimal, of its text and of the special tokens that it is told of.
+    pub fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let tokens = self.tokens.iter().flat_map(|(name, token)| [name, token]);
+        for text in [&self.source].into_iter().chain(tokens) {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
     /// Whether `{% generation %}` in it says what the assistant has written.
     pub fn marks_answers(&self) -> bool {
         self.marks_answers

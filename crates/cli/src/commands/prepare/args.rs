@@ -34,6 +34,10 @@ pub struct PrepareArgs {
         visible_alias = "column"
     )]
     pub field: String,
+    /// Make examples of conversations, of which answers alone are learnt: chatml, llama3, or the path of a template, of a
+    /// tokenizer_config.json or of a folder with one
+    #[arg(long, value_name = "NAME|PATH", conflicts_with = "field")]
+    pub chat_template: Option<String>,
     /// What to do about a broken record: stop at the first, or skip and count them
     #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, value_parser = values::on_error_parser())]
     pub on_error: OnError,

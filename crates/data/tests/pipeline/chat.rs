@@ -1,0 +1,134 @@
+//! Conversations on their way through the pipeline: tokens, masks, and what is refused.
+
+use std::fs;
+
+use emberlm_data::{
+    Dataset, Encoding, InputOptions, OnError, PrepareOptions, Split, Warning, prepare,
+};
+use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
+use serde_json::json;
+
+use crate::common::{Place, options, tokens};
+
+fn chat(options: PrepareOptions) -> PrepareOptions {
+    PrepareOptions {
+        encoding: Encoding::Chat {
+            template: "chatml".to_owned(),
+        },
+        ..options
+    }
+}
+
+fn talk(question: &str, answer: &str) -> String {
+    let messages = [
+        json!({ "role": "user", "content": question }),
+        json!({ "role": "assistant", "content": answer }),
+    ];
+    json!({ "messages": messages }).to_string() + "\n"
+}
+
+fn refusal(place: &Place, name: &str, text: &str, options: PrepareOptions) -> String {
+    let input = place.file(name, text);
+    let refused = prepare(&[input], &place.out(), &chat(options), &|_| {});
+    refused.unwrap_err().to_string()
+}
+
+#[test]
+fn answers_are_learnt_and_all_else_is_read() {
+    let place = Place::new();
+    let completion = json!({ "prompt": "1 + 1 = ", "completion": "2" }).to_string();
+    let input = place.file("talks.jsonl", talk("Hi", "Ho") + &completion);
+    let made = prepare(&[input], &place.out(), &chat(options(Byte, 0.0)), &|_| {}).unwrap();
+
+    // A document begins with the end of a text, 256; a completion ends with one, too. ChatML as its authors give it.
+    let parts: [(&str, bool); 6] = [
+        (
+            "\0<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+            false,
+        ),
+        ("Ho<|im_end|>", true),
+        ("\n", false),
+        ("\x001 + 1 = ", false),
+        ("2", true),
+        ("\0", true),
+    ];
+    let id = |byte: u8| if byte == 0 { 256 } else { u32::from(byte) };
+    let ids: Vec<u32> = parts
+        .iter()
+        .flat_map(|(text, _)| text.bytes().map(id))
+        .collect();
+    let mask = parts.map(|(text, learnt)| vec![u8::from(learnt); text.len()]);
+    assert_eq!(
+        tokens(&Dataset::open(&place.out()).unwrap(), Split::Train),
+        ids
+    );
+    assert_eq!(
+        fs::read(place.out().join("train_00000.mask")).unwrap(),
+        mask.concat()
+    );
+    let split = &made.manifest.splits.train;
+    assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
+    assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
+    Dataset::open(&place.out()).unwrap().verify().unwrap();
+    let names = ["<|im_end|>", "<|im_start|>"].map(str::to_owned).to_vec();
+    assert!(made.warnings.contains(&Warning::MissingSpecials { names }));
+}
+
+#[test]
+fn a_broken_conversation_ends_it_or_is_counted() {
+    let place = Place::new();
+    let role = r#"{"messages": [{"role": "", "content": "x"}]}"#;
+    let text = format!("{}{role}\n{{}}\n{}", talk("a", "b"), talk("c", "d"));
+    let message = refusal(&place, "talks.jsonl", &text, options(Byte, 0.0));
+    assert!(
+        message.contains("talks.jsonl: line 2: `messages[0].role` must be"),
+        "{message}"
+    );
+
+    let skip = PrepareOptions {
+        input: InputOptions {
+            on_error: OnError::Skip,
+            ..InputOptions::default()
+        },
+        ..chat(options(Byte, 0.0))
+    };
+    let made = prepare(
+        &[place.path("in/talks.jsonl")],
+        &place.out(),
+        &skip,
+        &|_| {},
+    )
+    .unwrap();
+    assert_eq!(made.left_out.broken(), 2);
+    assert!(
+        made.left_out.first()[1].contains("line 3"),
+        "{:?}",
+        made.left_out
+    );
+    assert_eq!(made.manifest.splits.train.documents, 2);
+}
+
+#[test]
+fn what_no_template_can_take_is_refused() {
+    let place = Place::new();
+    let message = refusal(&place, "a.txt", "text", options(Byte, 0.0));
+    assert!(
+        message.contains("a chat template takes JSON lines"),
+        "{message}"
+    );
+    let message = refusal(&place, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
+    assert!(message.contains("char is not"), "{message}");
+    let unknown = PrepareOptions {
+        encoding: Encoding::Chat {
+            template: "vicuna".to_owned(),
+        },
+        ..options(Gpt2, 0.0)
+    };
+    let refused = prepare(&[place.path("in/a.jsonl")], &place.out(), &unknown, &|_| {});
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message.contains("unknown chat template `vicuna`"),
+        "{message}"
+    );
+    assert!(place.left().is_empty(), "{:?}", place.left());
+}
