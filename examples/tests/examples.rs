@@ -3,6 +3,7 @@
 use std::io;
 use std::process::{Command, Output};
 
+use emberlm_data::Packing;
 use emberlm_examples::Backend;
 use emberlm_model::{DecoderConfig, families};
 use emberlm_tokenizer::Tokenizer;
@@ -38,6 +39,7 @@ fn a_run_is_sampled_from() {
     let description = Description {
         model,
         tokenizer: Some(tokenizer.spec()),
+        documents: Packing::Stream,
     };
     let decoder = decoder.init::<Backend>(1, &Default::default());
     let checkpoint = folder.path().join("checkpoints/step-00000001");

@@ -68,12 +68,8 @@ impl RankFile {
     pub fn builtin(&self) -> Option<Tokenizer> {
         let same = |kind: &TokenizerKind| {
             let bpe = Bpe::new(*kind)?;
-            let mine = self
-                .tokens
-                .iter()
-                .map(|(id, bytes)| (*id, bytes.as_slice()));
-            mine.eq(bpe.tokens().map(|(id, bytes)| (id, &bytes[..])))
-                .then_some(bpe)
+            let theirs = bpe.tokens().map(|(id, bytes)| (id, bytes.to_vec()));
+            self.tokens.iter().cloned().eq(theirs).then_some(bpe)
         };
         // What has another number of tokens need not be loaded.
         let likely = TokenizerKind::NAMED

@@ -28,7 +28,7 @@ const LINES: &[u8] = b"{\"text\": \"first\"}\r
 
 #[test]
 fn the_first_broken_line_ends_it_and_is_named() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.jsonl", LINES);
     assert_eq!(
         refusal(&path, &stop()),
@@ -38,7 +38,7 @@ fn the_first_broken_line_ends_it_and_is_named() {
 
 #[test]
 fn broken_lines_are_counted_and_the_first_ones_kept() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.jsonl", LINES);
     let found = read(&path, &skip()).unwrap();
     let documents = [(1, "first".to_owned()), (9, "last".to_owned())];
@@ -61,7 +61,7 @@ fn broken_lines_are_counted_and_the_first_ones_kept() {
 
 #[test]
 fn a_missing_field_is_told_with_those_that_there_are() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
     assert_eq!(
         refusal(&path, &stop()),
@@ -71,7 +71,7 @@ fn a_missing_field_is_told_with_those_that_there_are() {
 
 #[test]
 fn a_line_that_is_too_long_is_left_out_alone() {
-    let place = Place::new();
+    let place = Place::empty();
     for more in [1, 5000] {
         let path = place.file("a.jsonl", "");
         long_file(&path, (64 << 20) + more, "\n{\"text\": \"y\"}\n");
@@ -86,7 +86,7 @@ fn a_line_that_is_too_long_is_left_out_alone() {
 
 #[test]
 fn rows_of_another_length_are_broken_and_counted_by_lines() {
-    let place = Place::new();
+    let place = Place::empty();
     for line_break in ["\n", "\r\n"] {
         let rows = [
             "id,text", "1,\"two", "lines\"", "", "2", "3,a,b", "4,x", "5,",
@@ -105,7 +105,7 @@ fn rows_of_another_length_are_broken_and_counted_by_lines() {
 
 #[test]
 fn a_quote_that_is_not_closed_is_told() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
         refusal(&path, &stop()),
@@ -126,7 +126,7 @@ fn a_quote_that_is_not_closed_is_told() {
 
 #[test]
 fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.tsv", "text\n\"");
     long_file(&path, 65 << 20, "");
     assert!(refusal(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB"));
@@ -136,7 +136,7 @@ fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
 
 #[test]
 fn text_that_is_not_utf8_is_a_broken_record() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
     let found = read(&path, &skip()).unwrap();
     // What is not read need not be text.
@@ -150,7 +150,7 @@ fn text_that_is_not_utf8_is_a_broken_record() {
 
 #[test]
 fn a_column_that_is_missing_is_told_with_those_that_there_are() {
-    let place = Place::new();
+    let place = Place::empty();
     let path = place.file("a.csv", "id,body\n1,x\n");
     let skip = InputOptions {
         field: "text".into(),

@@ -8,7 +8,7 @@ use super::{Place, fixture, format, read, refusal, skip, stop};
 
 #[test]
 fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
-    let place = Place::new();
+    let place = Place::empty();
     for name in ["text.txt.gz", "text.zst", "minimal.csv.gz"] {
         let whole = fs::read(fixture(name)).unwrap();
         let options = super::InputOptions {
@@ -26,7 +26,7 @@ fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
 
 #[test]
 fn every_changed_byte_of_a_checked_container_is_noticed() {
-    let place = Place::new();
+    let place = Place::empty();
     let whole = fs::read(fixture("text.txt.gz")).unwrap();
     let text = read(&fixture("text.txt.gz"), &stop()).unwrap().documents;
     for at in 0..whole.len() {
@@ -43,7 +43,7 @@ fn every_changed_byte_of_a_checked_container_is_noticed() {
 
 #[test]
 fn a_name_that_claims_another_container_is_told() {
-    let place = Place::new();
+    let place = Place::empty();
     for (name, kind) in [("page.jsonl.gz", "gzip"), ("a.ZST", "zstd")] {
         let path = place.file(name, "<!DOCTYPE html>");
         assert_eq!(
@@ -60,7 +60,7 @@ fn a_name_that_claims_another_container_is_told() {
 
 #[test]
 fn a_parquet_file_that_is_broken_off_is_refused_wherever_it_is() {
-    let place = Place::new();
+    let place = Place::empty();
     let whole = fs::read(fixture("zstd.parquet")).unwrap();
     let footer = whole.len() - 100;
     for length in (1..footer).step_by(11).chain(footer..whole.len()) {

@@ -45,7 +45,7 @@ pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
 pub struct Place(tempfile::TempDir);
 
 impl Place {
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 

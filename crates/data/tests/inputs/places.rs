@@ -21,7 +21,7 @@ fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
 
 #[test]
 fn patterns_name_files_in_order_without_hidden_ones() {
-    let place = Place::new();
+    let place = Place::empty();
     for name in [
         "b.jsonl.gz",
         "a.jsonl.gz",
@@ -50,7 +50,7 @@ fn patterns_name_files_in_order_without_hidden_ones() {
 fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
     use std::os::unix::fs::symlink;
 
-    let place = Place::new();
+    let place = Place::empty();
     place.file("blobs/0a1b", "x");
     place.file("data/b.txt", "x");
     // As the Hugging Face cache keeps what was downloaded.
@@ -67,7 +67,7 @@ fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
 
 #[test]
 fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
-    let place = Place::new();
+    let place = Place::empty();
     for name in ["a[1].txt", "a1.txt"] {
         place.file(name, "x");
     }
@@ -77,7 +77,7 @@ fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
 
 #[test]
 fn a_pattern_that_matches_nothing_is_an_error() {
-    let place = Place::new();
+    let place = Place::empty();
     place.file("folder/a.txt", "x");
     place.file(".hidden", "x");
     for pattern in ["*.csv", ".h*", "f*", "nowhere/**"] {
@@ -104,7 +104,7 @@ fn standard_input_is_an_input_of_its_own_once() {
     assert_eq!(message, "`input` is -: standard input can be read once");
 
     // What came is kept in a file and still called standard input.
-    let place = Place::new();
+    let place = Place::empty();
     let kept = place.file("kept", "{\"text\": 1}");
     let options = format(Format::Jsonl);
     let input = Input::detect(&kept, "standard input", &options).unwrap();
@@ -122,7 +122,7 @@ fn names_of_all_kinds_and_places_that_may_only_be_read_work() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
 
-    let place = Place::new();
+    let place = Place::empty();
     let folder = place.path("räume mit 空白 🔥");
     let content = fs::read(super::fixture("snappy.parquet")).unwrap();
     place.file("räume mit 空白 🔥/a b.parquet", content);

@@ -237,7 +237,7 @@ fn unknown_tokens_are_counted_and_warned_of() {
         unknown: 3,
         tokens: 7,
     };
-    assert_eq!(warnings, [expected.clone()]);
+    assert_eq!(warnings, std::slice::from_ref(&expected));
     let shown = "3 of 7 tokens (42.86%) are unknown ones: ";
     assert!(expected.to_string().starts_with(shown), "{expected}");
 }
