@@ -216,6 +216,32 @@ impl TokenSplit {
         Ok(Some(learnt))
     }
 
+    /// Whether a document begins at each of the tokens `ids`, which were read from `start` on: at every `end_of_text` but
+    /// those that a mask has as to be learnt, since what begins a document is part of no answer.
+    ///
+    /// # Errors
+    /// As [`TokenSplit::learnt`].
+    pub(crate) fn beginnings(
+        &self,
+        start: u64,
+        ids: &[u32],
+        end_of_text: u32,
+    ) -> Result<Vec<bool>, DataError> {
+        let mut begins: Vec<bool> = ids.iter().map(|&id| id == end_of_text).collect();
+        let (mut done, mut learnt) = (0, Vec::new());
+        self.each_shard(start, ids.len() as u64, |at, from, len| {
+            if let Some(Some(mask)) = self.inner.masks.get(at) {
+                learnt.clear();
+                mask.read_into(from, len, &mut learnt)?;
+                let masked = begins[done..].iter_mut().zip(&learnt);
+                masked.for_each(|(begins, learnt)| *begins &= !learnt);
+            }
+            done += len as usize;
+            Ok(())
+        })?;
+        Ok(begins)
+    }
+
     /// Calls `read` for each shard that has some of the `len` tokens from `start` on, with its number, the first of them
     /// in it and how many it has.
     fn each_shard(
