@@ -85,7 +85,8 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`], and
-    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with.
+    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with, or
+    /// [`DataError::EndOfTextWithin`] where masks do not tell those from others.
     pub fn windows(
         &self,
         split: Split,
@@ -96,12 +97,31 @@ impl Dataset {
         match (packing, self.tokenizer.end_of_text()) {
             (Packing::Stream, _) => Windows::stream(tokens, seq_len),
             (Packing::Isolated, Some(end_of_text)) => {
-                Windows::isolated(tokens, seq_len, end_of_text)
+                let windows = Windows::isolated(tokens, seq_len, end_of_text)?;
+                self.check_told_apart(split, &windows)?;
+                Ok(windows)
             }
             (Packing::Isolated, None) => Err(DataError::NoEndOfText {
                 path: self.folder.clone(),
                 tokenizer: self.tokenizer.kind().to_string(),
             }),
+        }
+    }
+
+    /// A template may end the user's turns, which are not learnt, with the token that begins a document. A mask does not
+    /// tell the two apart, but the documents were counted as they were written.
+    fn check_told_apart(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
+        let manifest = self.manifest.split(split);
+        let is_masked = manifest.shards.iter().any(|shard| shard.mask.is_some());
+        let found = windows.packed().map_or(0, |packed| packed.documents);
+        match manifest.documents {
+            told if is_masked && found > told => Err(DataError::EndOfTextWithin {
+                path: self.folder.clone(),
+                split,
+                found,
+                told,
+            }),
+            _ => Ok(()),
         }
     }
 

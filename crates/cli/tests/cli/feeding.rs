@@ -288,6 +288,25 @@ fn masked_targets_are_no_part_of_the_loss() {
 }
 
 #[test]
+fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
+    let sandbox = with_datasets(&["a"]);
+    mask(&sandbox, "a", |at| at % 8 == 4);
+    // As where three conversations have turns of the user's that end as texts do.
+    let path = sandbox.path("a/dataset.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let train = &mut manifest["splits"]["train"];
+    train["documents"] = json!(3);
+    train["shards"][0]["documents"] = json!(3);
+    fs::write(&path, manifest.to_string()).unwrap();
+    let line = "--data a --steps 1 --out run";
+    let message = refused(sandbox.train(&format!("{line} --documents isolated")));
+    let expected = "a: documents of its train split cannot be told apart: it has 3, but ";
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("--documents stream"), "{message}");
+    trained(sandbox.train(line));
+}
+
+#[test]
 fn a_step_with_nothing_to_learn_is_passed_over() {
     let sandbox = with_datasets(&["a"]);
     // Two windows of 32 at most have something to learn.
