@@ -1,5 +1,7 @@
 //! What a model is fed.
 
+use std::iter::repeat_n;
+
 /// A target that is not to be predicted: no vocabulary has so large an id.
 pub const IGNORED: u32 = u32::MAX;
 
@@ -51,28 +53,34 @@ impl Batch {
         self.batch += 1;
     }
 
-    /// Appends the row of whole documents `ids`, at most `seq + 1`, each beginning with `end_of_text`; what is left of
-    /// the row is padding, a document of its own. No document predicts another's beginning.
+    /// Appends a row of documents: its tokens, each with whether a document begins there (`begins`), and as the last of
+    /// `ids` the token after the row, if there is one. What is left of the row is padding, a document of its own of
+    /// `padding`. Each token predicts its successor, where that is to be learnt: a document's last one the end of text
+    /// that begins the next.
     pub(crate) fn push_documents(
         &mut self,
         ids: &[u32],
+        begins: &[bool],
         learnt: Option<&[bool]>,
-        end_of_text: u32,
+        padding: u32,
     ) {
         let documents = self.documents.get_or_insert_default();
         let is_learnt = |at: usize| learnt.is_none_or(|learnt| learnt[at]);
         let mut begin = 0;
-        for at in 0..self.seq {
-            let id = ids.get(at).copied();
-            if id == Some(end_of_text) || at == ids.len() {
+        for (at, &begins) in begins.iter().enumerate() {
+            if begins {
                 begin = at as u32;
             }
             documents.push(begin);
-            self.inputs.push(id.unwrap_or(end_of_text));
-            let next = ids.get(at + 1).copied();
-            let target = next.filter(|&next| next != end_of_text && is_learnt(at + 1));
-            self.targets.push(target.unwrap_or(IGNORED));
+            let next = ids.get(at + 1).filter(|_| is_learnt(at + 1));
+            self.targets.push(next.copied().unwrap_or(IGNORED));
         }
+        let filled = begins.len();
+        self.inputs.extend_from_slice(&ids[..filled]);
+        let left = self.seq - filled;
+        documents.extend(repeat_n(filled as u32, left));
+        self.inputs.extend(repeat_n(padding, left));
+        self.targets.extend(repeat_n(IGNORED, left));
         self.batch += 1;
     }
 }
@@ -94,28 +102,40 @@ mod tests {
         assert_eq!((batch.learnt(), batch.documents), (2, None));
     }
 
+    /// The batch of one row of `seq` positions, `positions` of which are filled; 0 ends a text.
+    fn row(seq: usize, ids: &[u32], positions: usize, learnt: Option<&[bool]>) -> Batch {
+        let begins: Vec<bool> = ids[..positions].iter().map(|&id| id == 0).collect();
+        let mut batch = Batch::empty(seq, true);
+        batch.push_documents(ids, &begins, learnt, 0);
+        batch
+    }
+
     #[test]
-    fn documents_predict_themselves_alone() {
-        let mut batch = Batch::empty(6, true);
-        // 0 is the end of text: documents of 3, 1 and 2 tokens, full but for the target of the last position.
-        batch.push_documents(&[0, 4, 5, 0, 0, 6], None, 0);
+    fn a_document_predicts_its_own_end() {
+        // Documents of 3, 1 and 2 tokens, and the beginning of the next row's.
+        let batch = row(6, &[0, 4, 5, 0, 0, 6, 0], 6, None);
         assert_eq!(batch.inputs, [0, 4, 5, 0, 0, 6]);
-        assert_eq!(batch.targets, [4, 5, X, X, 6, X]);
+        assert_eq!(batch.targets, [4, 5, 0, 0, 6, 0]);
         assert_eq!(batch.documents.unwrap(), [0, 0, 0, 3, 4, 4]);
-        // The part of a cut document, with one token more than there are positions, of which one is masked.
-        let mut batch = Batch::empty(2, true);
-        batch.push_documents(&[4, 5, 6], Some(&[true, false, true]), 0);
+        // The split's last token has nothing to predict.
+        let batch = row(3, &[0, 4, 5], 3, None);
+        assert_eq!(batch.targets, [4, 5, X]);
+        // A part of a document, of whose targets one is masked.
+        let batch = row(2, &[4, 5, 6], 2, Some(&[true, false, true]));
         assert_eq!(
             (batch.targets, batch.documents.unwrap()),
             (vec![X, 6], vec![0, 0])
         );
-        // Padding is a document after the last.
-        let mut batch = Batch::empty(4, true);
-        batch.push_documents(&[0, 4], None, 0);
-        assert_eq!(
-            (batch.inputs, batch.targets),
-            (vec![0, 4, 0, 0], vec![4, X, X, X])
-        );
-        assert_eq!(batch.documents.unwrap(), [0, 0, 2, 2]);
+    }
+
+    #[test]
+    fn padding_is_a_document_without_targets() {
+        // With the beginning of the next row's first document, and at the end of the split.
+        for (ids, last) in [(&[0, 4, 0][..], 0), (&[0, 4], X)] {
+            let batch = row(4, ids, 2, None);
+            assert_eq!(batch.inputs, [0, 4, 0, 0]);
+            assert_eq!(batch.targets, [4, last, X, X]);
+            assert_eq!(batch.documents.unwrap(), [0, 0, 2, 2]);
+        }
     }
 }

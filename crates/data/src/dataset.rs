@@ -85,7 +85,8 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`], and
-    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with.
+    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with, or
+    /// [`DataError::EndOfTextWithin`] where masks do not tell those from others.
     pub fn windows(
         &self,
         split: Split,
@@ -96,12 +97,31 @@ impl Dataset {
         match (packing, self.tokenizer.end_of_text()) {
             (Packing::Stream, _) => Windows::stream(tokens, seq_len),
             (Packing::Isolated, Some(end_of_text)) => {
-                Windows::isolated(tokens, seq_len, end_of_text)
+                let windows = Windows::isolated(tokens, seq_len, end_of_text)?;
+                self.check_told_apart(split, &windows)?;
+                Ok(windows)
             }
             (Packing::Isolated, None) => Err(DataError::NoEndOfText {
                 path: self.folder.clone(),
                 tokenizer: self.tokenizer.kind().to_string(),
             }),
+        }
+    }
+
+    /// A template may end the user's turns, which are not learnt, with the token that begins a document. A mask does not
+    /// tell the two apart, but the documents were counted as they were written.
+    fn check_told_apart(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
+        let manifest = self.manifest.split(split);
+        let is_masked = manifest.shards.iter().any(|shard| shard.mask.is_some());
+        let found = windows.packed().map_or(0, |packed| packed.documents);
+        match manifest.documents {
+            told if is_masked && found > told => Err(DataError::EndOfTextWithin {
+                path: self.folder.clone(),
+                split,
+                found,
+                told,
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -214,6 +234,32 @@ impl TokenSplit {
             }
         })?;
         Ok(Some(learnt))
+    }
+
+    /// Whether a document begins at each of the tokens `ids`, which were read from `start` on: at every `end_of_text` but
+    /// those that a mask has as to be learnt, since what begins a document is part of no answer.
+    ///
+    /// # Errors
+    /// As [`TokenSplit::learnt`].
+    pub(crate) fn beginnings(
+        &self,
+        start: u64,
+        ids: &[u32],
+        end_of_text: u32,
+    ) -> Result<Vec<bool>, DataError> {
+        let mut begins: Vec<bool> = ids.iter().map(|&id| id == end_of_text).collect();
+        let (mut done, mut learnt) = (0, Vec::new());
+        self.each_shard(start, ids.len() as u64, |at, from, len| {
+            if let Some(Some(mask)) = self.inner.masks.get(at) {
+                learnt.clear();
+                mask.read_into(from, len, &mut learnt)?;
+                let masked = begins[done..].iter_mut().zip(&learnt);
+                masked.for_each(|(begins, learnt)| *begins &= !learnt);
+            }
+            done += len as usize;
+            Ok(())
+        })?;
+        Ok(begins)
     }
 
     /// Calls `read` for each shard that has some of the `len` tokens from `start` on, with its number, the first of them

@@ -327,6 +327,21 @@ pub enum DataError {
         /// Its tokenizer.
         tokenizer: String,
     },
+    /// Documents are to be isolated that have what begins a document within them too.
+    #[error(
+        "{}: documents of its {split} split cannot be told apart: it has {told}, but {found} end-of-text tokens that are \
+         not to be learnt", path.display()
+    )]
+    EndOfTextWithin {
+        /// The dataset.
+        path: PathBuf,
+        /// The split.
+        split: Split,
+        /// End-of-text tokens that would begin a document.
+        found: u64,
+        /// The documents that the manifest tells of.
+        told: u64,
+    },
     /// A way to pack documents is asked for that does not exist.
     #[error("unknown packing `{name}`: choose stream or isolated")]
     UnknownPacking {

@@ -2,8 +2,8 @@
 
 use crate::{Batch, DataError, Windows};
 
-/// Batches that predict every token of a split but the first, each exactly once, in the text's order; of isolated
-/// documents, every token but each document's first. What a mask leaves out is no target.
+/// Batches that predict every token of a split but the first, each exactly once, in the text's order. What a mask leaves
+/// out is no target.
 ///
 /// Full windows come `batch` at a time, the last such batch with what is left; what is shorter than a window comes last,
 /// as a batch of one. Rows of documents are padded.
@@ -192,12 +192,40 @@ pub(crate) mod tests {
             let targets = made.into_iter().flat_map(|batch| batch.targets);
             targets.filter(|&id| id != IGNORED).collect::<Vec<_>>()
         };
-        assert_eq!(targets(None), [1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(targets(Some(5)), [1, 2, 3, 4]);
-        assert_eq!(targets(Some(3)), [1, 2]);
+        assert_eq!(targets(None), ids[1..]);
+        assert_eq!(targets(Some(5)), [1, 2, 0, 3, 4]);
+        assert_eq!(targets(Some(3)), [1, 2, 0]);
     }
 
     proptest! {
+        #[test]
+        fn isolated_documents_predict_every_token_once(
+            ids in prop::collection::vec(0u32..6, 2..200), seq_len in 1usize..40, batch in 1usize..6,
+            max in prop::option::of(1u64..250),
+        ) {
+            let first = ids.len() / 3;
+            let split = split_of(&ids, &[first, ids.len() - first], 6);
+            let windows = Windows::isolated(split, seq_len, 0).unwrap();
+            let batches = EvalBatches::new(&windows, batch, max).unwrap();
+            let positions = batches.positions();
+            let (mut predicted, mut count) = (Vec::new(), 0);
+            for made in batches {
+                let made = made.unwrap();
+                prop_assert!(made.batch <= batch && made.seq == seq_len);
+                count += made.inputs.len() as u64;
+                for (at, &target) in made.targets.iter().enumerate().filter(|(_, t)| **t != IGNORED) {
+                    // From the end of text before it on, where the row has it.
+                    let row = &made.inputs[at - at % seq_len..=at];
+                    let begin = row.iter().rposition(|&id| id == 0).unwrap_or(0);
+                    prop_assert_eq!(made.documents.as_ref().unwrap()[at], begin as u32);
+                    predicted.push(target);
+                }
+            }
+            prop_assert_eq!(count, positions);
+            let targets = ids.len().min(max.map_or(usize::MAX, |max| max as usize + 1));
+            prop_assert_eq!(&predicted, &ids[1..targets]);
+        }
+
         #[test]
         fn evaluation_predicts_every_token_once(
             tokens in 2u32..200, seq_len in 1usize..40, batch in 1usize..6, max in prop::option::of(1u64..250),

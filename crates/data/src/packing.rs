@@ -1,9 +1,10 @@
 //! Rows of whole documents.
 //!
 //! Documents are packed in the dataset's order, next-fit: one that does not fit into what is left of a row begins the
-//! next one. So a row is a stretch of the split's tokens, and the index of all rows is where each begins: 8 bytes per
-//! row. A document longer than a row is cut into rows that overlap by one token, so that every token of it but the first
-//! is predicted once; the end of it shares its row with what follows.
+//! next one; one longer than a row is cut into rows, and the end of it shares its row with what follows. So the rows tile
+//! the split, and the index of them is where each begins: 8 bytes per row. A row's tokens are its positions, and each one's
+//! target is the token after it, be that in the row or not: every token of the split but the first is predicted once, the
+//! end of text that begins a document by the document before it, which so learns where to end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,17 +71,15 @@ pub(crate) struct PackedRows {
     /// Where each row begins, and at last where the split ends.
     starts: Vec<u64>,
     seq_len: u64,
-    /// Positions that hold a token.
-    filled: u64,
     documents: u64,
 }
 
 impl PackedRows {
-    /// The rows of `seq_len` positions (and so of `seq_len + 1` tokens) of `split`, whose documents begin with
-    /// `end_of_text`. Reads all of it, with all threads.
+    /// The rows of `seq_len` positions of `split`, whose documents begin with `end_of_text`. Reads all of it, with all
+    /// threads.
     ///
     /// # Errors
-    /// As [`TokenSplit::read`].
+    /// As [`TokenSplit::read`] and [`TokenSplit::beginnings`].
     pub(crate) fn new(
         split: &TokenSplit,
         seq_len: u64,
@@ -89,7 +88,7 @@ impl PackedRows {
         let total = split.len();
         let mut packer = Packer {
             starts: Vec::new(),
-            capacity: seq_len + 1,
+            capacity: seq_len,
             document: 0,
             documents: 0,
         };
@@ -101,10 +100,11 @@ impl PackedRows {
                 .collect();
             let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
                 let ids = split.read(start, SCANNED.min(total - start))?;
-                let places = ids.iter().zip(start..);
+                let begins = split.beginnings(start, &ids, end_of_text)?;
+                let places = (start..).zip(begins);
                 Ok(places
-                    .filter(|(id, _)| **id == end_of_text)
-                    .map(|(_, at)| at)
+                    .filter(|(_, begins)| *begins)
+                    .map(|(at, _)| at)
                     .collect())
             };
             let found: Result<Vec<Vec<u64>>, DataError> = blocks.par_iter().map(scan).collect();
@@ -115,17 +115,12 @@ impl PackedRows {
         packer.begin(total);
         let mut starts = packer.starts;
         starts.push(total);
-        let mut this = Self {
+        Ok(Self {
             end_of_text,
             starts,
             seq_len,
-            filled: 0,
             documents: packer.documents,
-        };
-        this.filled = (0..this.rows())
-            .map(|row| this.span(row).1.min(seq_len))
-            .sum();
-        Ok(this)
+        })
     }
 
     /// How many rows there are.
@@ -144,22 +139,19 @@ impl PackedRows {
         starts.partition_point(|&start| start < token) as u64
     }
 
-    /// A row's first token and how many it has.
+    /// A row's first token and how many it has, at most `seq_len`.
     pub(crate) fn span(&self, row: u64) -> (u64, u64) {
-        let [start, next, total] = [row, row + 1, self.rows()].map(|at| self.starts[at as usize]);
-        // A row that is followed at once by the next one has its last target there: the next token of a document that
-        // was cut, or another's beginning, which is no target.
-        let len = match next - start {
-            len if len < self.seq_len => len,
-            _ => (self.seq_len + 1).min(total - start),
-        };
-        (start, len)
+        let [start, end] = [row, row + 1].map(|at| self.starts[at as usize]);
+        (start, end - start)
     }
 
     /// The part of all positions that hold no token, 0 to 1.
     pub(crate) fn padding(&self) -> f64 {
-        let positions = self.rows() * self.seq_len;
-        1.0 - self.filled as f64 / positions.max(1) as f64
+        let tokens = self.starts.last().copied().unwrap_or(0);
+        match self.rows() * self.seq_len {
+            0 => 0.0,
+            positions => 1.0 - tokens as f64 / positions as f64,
+        }
     }
 }
 
@@ -187,7 +179,7 @@ impl Packer {
             self.starts.push(begin);
         }
         while let Some(&row) = self.starts.last().filter(|&row| end - row > self.capacity) {
-            self.starts.push(row + self.capacity - 1);
+            self.starts.push(row + self.capacity);
         }
     }
 }
@@ -222,19 +214,19 @@ mod tests {
 
     #[test]
     fn rows_by_hand() {
-        // Rows of 4 tokens for 3 positions. The second document does not fit beside the first, the third does.
-        assert_eq!(spans(&[3, 2, 2], 3), [(0, 4), (3, 4)]);
-        assert_eq!(spans(&[2, 3, 2], 3), [(0, 2), (2, 4), (5, 2)]);
+        // The second document does not fit beside the first, the third does.
+        assert_eq!(spans(&[3, 2, 2], 4), [(0, 3), (3, 4)]);
+        assert_eq!(spans(&[2, 3, 2], 4), [(0, 2), (2, 3), (5, 2)]);
         // A document of two rows and the rest, which a short one follows.
-        assert_eq!(spans(&[1, 9, 1], 3), [(0, 1), (1, 4), (4, 4), (7, 4)]);
-        // One that fills a row to its last token is not cut.
-        assert_eq!(spans(&[4, 4], 3), [(0, 4), (4, 4)]);
+        assert_eq!(spans(&[1, 8, 1], 3), [(0, 1), (1, 3), (4, 3), (7, 3)]);
+        // One that fills a row to its last position is not cut.
+        assert_eq!(spans(&[4, 4, 1], 4), [(0, 4), (4, 4), (8, 1)]);
         assert_eq!(spans(&[], 3), []);
     }
 
     proptest! {
         #[test]
-        fn every_token_but_a_documents_first_is_predicted_once(
+        fn rows_tile_the_split(
             lengths in prop::collection::vec(1usize..40, 1..60), seq_len in 1u64..30, headless: bool,
         ) {
             let mut ids = documents(&lengths);
@@ -245,23 +237,16 @@ mod tests {
             let split = split_of(&ids, &[ids.len() / 2, ids.len() - ids.len() / 2], 70_000);
             let rows = PackedRows::new(&split, seq_len, 0).unwrap();
             prop_assert_eq!(rows.documents(), lengths.len() as u64);
-            let mut predicted = Vec::new();
-            let mut filled = 0;
+            let mut end = 0;
             for row in 0..rows.rows() {
                 let (start, len) = rows.span(row);
-                prop_assert!(len >= 1 && len <= seq_len + 1);
-                let row = split.read(start, len).unwrap();
-                // A row begins a document or goes on with one that is longer than a row.
-                predicted.extend(row[1..].iter().copied().filter(|&id| id != 0));
-                filled += len.min(seq_len);
+                prop_assert_eq!(start, end);
+                prop_assert!(len >= 1 && len <= seq_len);
+                end += len;
             }
-            let mut expected: Vec<u32> = ids.iter().copied().filter(|&id| id != 0).collect();
-            if headless && lengths[0] > 1 {
-                expected.remove(0);
-            }
-            prop_assert_eq!(predicted, expected);
+            prop_assert_eq!(end, ids.len() as u64);
             let positions = (rows.rows() * seq_len) as f64;
-            prop_assert!((rows.padding() - (1.0 - filled as f64 / positions)).abs() < 1e-12);
+            prop_assert!((rows.padding() - (1.0 - ids.len() as f64 / positions)).abs() < 1e-12);
         }
 
         #[test]
@@ -275,10 +260,9 @@ mod tests {
                 begin += len as u64;
             }
             for (start, len) in spans(&lengths, seq_len) {
-                for &(from, to) in whole.iter().filter(|(from, to)| to - from <= seq_len + 1) {
-                    // The row holds all of it, or nothing but its first token, which is nothing to predict.
+                for &(from, to) in whole.iter().filter(|(from, to)| to - from <= seq_len) {
                     let inside = from >= start && to <= start + len;
-                    let outside = to <= start || from + 1 >= start + len;
+                    let outside = to <= start || from >= start + len;
                     prop_assert!(inside || outside, "{from}..{to} and the row {start} of {len}");
                 }
             }

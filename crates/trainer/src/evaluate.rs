@@ -17,9 +17,8 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-/// Predicts every token of a split but its first (of isolated documents, each one's first), in windows of at most the
-/// model's context; of the first `max_tokens + 1` tokens alone where that is given. What a mask leaves out is read, but
-/// not predicted.
+/// Predicts every token of a split but its first, in windows of at most the model's context; of the first
+/// `max_tokens + 1` tokens alone where that is given. What a mask leaves out is read, but not predicted.
 ///
 /// # Errors
 /// The split cannot be read, or has not even two tokens.

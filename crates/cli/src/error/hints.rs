@@ -271,6 +271,9 @@ fn data(error: &DataError) -> Option<String> {
         DataError::NoEndOfText { .. } => {
             "prepare the text with a tokenizer that has one, such as gpt2 or byte, or leave it at --documents stream"
         }
+        DataError::EndOfTextWithin { .. } => {
+            "leave it at --documents stream, or prepare it with a chat template that ends turns with another token"
+        }
         DataError::TooShort { .. } => {
             "prepare more text, or train a model with a smaller `model.seq_len`"
         }

@@ -148,12 +148,13 @@ fn what_is_no_mix() {
 
 #[test]
 fn isolated_documents_have_the_loss_that_each_has_alone() {
+    const END_OF_TEXT: u16 = 256;
     let sandbox = Sandbox::new();
     // Rows of 8 positions: short ones, one that fills a row, and one of three rows and a bit.
     let texts = [
         "abc",
         "d",
-        "efghijkl",
+        "efghijk",
         "mnopqrstuvwxyz0123456789,.",
         "-+",
         "=?",
@@ -161,8 +162,13 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     let (mut nats, mut tokens, mut bytes) = (0.0, 0, 0);
     for (i, text) in texts.iter().enumerate() {
         sandbox.write(&format!("all/{i}.txt"), text);
-        sandbox.write(&format!("one-{i}/{i}.txt"), text);
-        let line = format!("prepare one-{i} --out data-{i} --val-fraction 0 --tokenizer byte");
+        // Alone, with the end of text that comes after it: nothing but the last has none.
+        let bytes = text.bytes().map(u16::from);
+        let end = (i + 1 < texts.len()).then_some(END_OF_TEXT);
+        let ids = std::iter::once(END_OF_TEXT).chain(bytes).chain(end);
+        let ids: Vec<u8> = ids.flat_map(u16::to_le_bytes).collect();
+        sandbox.write(&format!("data-{i}/train.bin"), ids);
+        let line = format!("data adopt data-{i} --tokenizer byte");
         sandbox.words(&line).ok();
     }
     sandbox
@@ -188,6 +194,8 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     let stream: Value = sandbox
         .words("eval run --data data --split train --json")
         .json();
+    // The same tokens, each predicted from other ones.
+    assert_eq!(stream["tokens"], found["tokens"]);
     assert_ne!(stream["loss"], found["loss"]);
     // By the position in the document: as many first tokens as there are documents, and rows that go on with one.
     let found: Value = sandbox
@@ -237,14 +245,14 @@ fn isolated_training_is_a_mean_over_what_is_learnt() {
     let found: Value = sandbox.words("eval whole --data a --json").json();
     close(&found["loss"], &last["loss"], 1e-6);
     assert_eq!(found["tokens"], last["tokens"]);
-    // Each of 12 documents has a first token, of which the split's own is no target in any case.
+    // Every token but the split's first, documents' ends among them.
     let tokens = |line: &str| -> u64 {
         let line = format!("eval whole --data a --split train --json {line}");
         sandbox.words(&line).json::<Value>()["tokens"]
             .as_u64()
             .unwrap()
     };
-    assert_eq!(tokens("") + 11, tokens("--documents stream"));
+    assert_eq!(tokens(""), tokens("--documents stream"));
 }
 
 #[test]
@@ -277,6 +285,25 @@ fn masked_targets_are_no_part_of_the_loss() {
         assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
     }
     assert_eq!(sandbox.events("whole", "step")[0]["learnt"], 6 * 32 / 8);
+}
+
+#[test]
+fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
+    let sandbox = with_datasets(&["a"]);
+    mask(&sandbox, "a", |at| at % 8 == 4);
+    // As where three conversations have turns of the user's that end as texts do.
+    let path = sandbox.path("a/dataset.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let train = &mut manifest["splits"]["train"];
+    train["documents"] = json!(3);
+    train["shards"][0]["documents"] = json!(3);
+    fs::write(&path, manifest.to_string()).unwrap();
+    let line = "--data a --steps 1 --out run";
+    let message = refused(sandbox.train(&format!("{line} --documents isolated")));
+    let expected = "a: documents of its train split cannot be told apart: it has 3, but ";
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("--documents stream"), "{message}");
+    trained(sandbox.train(line));
 }
 
 #[test]
