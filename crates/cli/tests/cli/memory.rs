@@ -75,14 +75,15 @@ fn training_s_memory_does_not_grow() {
         }
         assert!(child.wait().unwrap().success());
         assert!(kib.len() > 250, "{}", kib.len());
-        // What the allocator holds for a second comes and goes, about 1 MiB of it; medians do not see it.
-        let median = |part: &[u64]| {
+        // What the allocator holds for a second, and what a checkpoint takes, come and go, on a busy machine for half of
+        // the steps. What is never given back is there in the lowest tenth too.
+        let low = |part: &[u64]| {
             let mut sorted = part.to_vec();
             sorted.sort_unstable();
-            sorted[sorted.len() / 2]
+            sorted[sorted.len() / 10]
         };
         let half = (kib.len() - WARM) / 2;
-        let (before, after) = (median(&kib[WARM..WARM + half]), median(&kib[WARM + half..]));
+        let (before, after) = (low(&kib[WARM..WARM + half]), low(&kib[WARM + half..]));
         println!("recompute {recompute}: {before} KiB, then {after} KiB");
         assert!(
             after <= before + 2048,
