@@ -82,7 +82,7 @@ impl TrainingData {
             let windows = dataset.windows(Split::Train, seq_len, packing)?;
             if let Some(packed) = windows.packed() {
                 said.push(format!(
-                    "{}: {} documents in {} rows of {seq_len} positions, {:.1}% padding",
+                    "{}: documents {}, rows of {seq_len} positions {}, padding {:.1}%",
                     path.display(),
                     packed.documents,
                     packed.rows,
