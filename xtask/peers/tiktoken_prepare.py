@@ -12,7 +12,7 @@ import argparse, json, pathlib, resource, time
 import tiktoken, tiktoken.load
 import tiktoken_ext.openai_public as public
 
-ENCODINGS = {"gpt2": "r50k_base", "cl100k": "cl100k_base", "o200k": "o200k_base"}
+ENCODINGS = {"gpt2": "r50k_base", "p50k": "p50k_base", "cl100k": "cl100k_base", "o200k": "o200k_base"}
 
 
 def encoding(folder, name):

@@ -11,15 +11,40 @@ use serde_json::json;
 
 use crate::error::Error;
 
+/// In what form the text is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A document a line.
+    Records,
+    /// All in one.
+    Text,
+}
+
+impl Form {
+    /// What it is called in a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Records => "JSON lines",
+            Self::Text => "one text",
+        }
+    }
+}
+
 /// The files that are prepared: the same text, divided and whole.
 pub struct Corpus {
-    /// A document a line.
-    pub records: PathBuf,
-    /// All in one.
-    pub text: PathBuf,
+    records: PathBuf,
+    text: PathBuf,
 }
 
 impl Corpus {
+    /// Where the text lies in a form.
+    pub fn path(&self, form: Form) -> &Path {
+        match form {
+            Form::Records => &self.records,
+            Form::Text => &self.text,
+        }
+    }
+
     /// Writes both into `folder`: `bytes` bytes of the text in a file, or of the project's own.
     pub fn make(
         text: Option<&Path>,
