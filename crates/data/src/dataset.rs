@@ -112,10 +112,9 @@ impl Dataset {
     /// tell the two apart, but the documents were counted as they were written.
     fn check_told_apart(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
         let manifest = self.manifest.split(split);
-        let is_masked = manifest.shards.iter().any(|shard| shard.mask.is_some());
         let found = windows.packed().map_or(0, |packed| packed.documents);
         match manifest.documents {
-            told if is_masked && found > told => Err(DataError::EndOfTextWithin {
+            told if manifest.is_masked() && found > told => Err(DataError::EndOfTextWithin {
                 path: self.folder.clone(),
                 split,
                 found,

@@ -155,7 +155,10 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
             reason,
         })
     };
-    let masked = has_mask(dataset, Split::Train) || has_mask(dataset, Split::Val);
+    let manifest = dataset.manifest();
+    let masked = Split::ALL
+        .iter()
+        .any(|&split| manifest.split(split).is_masked());
     match format {
         ExportFormat::NanoGpt if width == TokenWidth::U32 => {
             let tokenizer = dataset.tokenizer();
@@ -169,11 +172,6 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
         }
         _ => Ok(()),
     }
-}
-
-fn has_mask(dataset: &Dataset, split: Split) -> bool {
-    let shards = &dataset.manifest().split(split).shards;
-    shards.iter().any(|shard| shard.mask.is_some())
 }
 
 /// An export under way.
@@ -216,7 +214,7 @@ impl Export<'_> {
 
     /// The split's masks in one array of booleans: all true for a shard that has none.
     fn mask(&mut self, split: Split) -> Result<(), DataError> {
-        if !has_mask(self.dataset, split) {
+        if !self.dataset.manifest().split(split).is_masked() {
             return Ok(());
         }
         let file = format!("{split}_mask.npy");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::order::Shuffle;
+use crate::packing::PackedRows;
 use crate::prefetch::Prefetch;
 use crate::{Batch, DataError, Mix, WindowOrder, Windows};
 
@@ -23,7 +24,7 @@ enum Order {
     /// Of stretches of text.
     Stretches(WindowOrder),
     /// Of rows of documents.
-    Rows(Shuffle),
+    Rows(Shuffle, Arc<PackedRows>),
 }
 
 impl Source {
@@ -32,7 +33,7 @@ impl Source {
         let order = match windows.rows() {
             None => Order::Stretches(WindowOrder::new(seed, tokens, seq_len)?),
             Some(_) if tokens < 2 => return Err(DataError::TooShort { tokens, seq_len: 1 }),
-            Some(rows) => Order::Rows(Shuffle::new(seed, rows.rows())),
+            Some(rows) => Order::Rows(Shuffle::new(seed, rows.rows()), Arc::clone(rows)),
         };
         Ok(Self { windows, order })
     }
@@ -40,19 +41,16 @@ impl Source {
     fn windows_per_epoch(&self) -> u64 {
         match &self.order {
             Order::Stretches(order) => order.windows_per_epoch(),
-            Order::Rows(order) => order.count(),
+            Order::Rows(order, _) => order.count(),
         }
     }
 
     /// Appends the window that comes at `index`.
     fn push(&self, index: u64, batch: &mut Batch) -> Result<(), DataError> {
-        match (&self.order, self.windows.rows()) {
-            (Order::Rows(order), Some(rows)) => {
-                self.windows
-                    .push_row(rows, order.at(index), u64::MAX, batch)
-            }
-            (Order::Stretches(order), _) => self.windows.push_from(order.start(index), batch),
-            (Order::Rows(_), None) => Ok(()),
+        let windows = &self.windows;
+        match &self.order {
+            Order::Stretches(order) => windows.push_from(order.start(index), batch),
+            Order::Rows(order, rows) => windows.push_row(rows, order.at(index), u64::MAX, batch),
         }
     }
 }

@@ -202,6 +202,20 @@ impl Manifest {
 }
 
 impl SplitManifest {
+    /// Whether a mask says of some of its tokens which are to be learnt.
+    pub fn is_masked(&self) -> bool {
+        self.shards.iter().any(|shard| shard.mask.is_some())
+    }
+
+    /// How many of its tokens are to be learnt.
+    pub fn learnt(&self) -> u64 {
+        let learnt = |shard: &ShardEntry| match &shard.mask {
+            Some(mask) => mask.learnt,
+            None => shard.tokens,
+        };
+        self.shards.iter().map(learnt).sum()
+    }
+
     fn check(&self) -> Result<(), String> {
         for file in self.shards.iter().flat_map(ShardEntry::files) {
             let mut parts = Path::new(file).components();

@@ -94,7 +94,7 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
                 });
             }
         }
-        let masked = manifest.shards.iter().any(|shard| shard.mask.is_some());
+        let masked = manifest.is_masked();
         let exact = dataset.tokenizer().kind() != TokenizerKind::File && !masked;
         if let Some(bytes) = bytes.filter(|&bytes| exact && bytes != manifest.bytes) {
             found.splits.push(format!(

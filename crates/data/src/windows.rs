@@ -75,8 +75,8 @@ impl Windows {
         })
     }
 
-    pub(crate) fn rows(&self) -> Option<&PackedRows> {
-        self.rows.as_deref()
+    pub(crate) fn rows(&self) -> Option<&Arc<PackedRows>> {
+        self.rows.as_ref()
     }
 
     /// No windows yet.

@@ -66,11 +66,8 @@ impl TrainingData {
         let (mut parts, mut said) = (Vec::new(), Vec::new());
         for (dataset, weight) in &self.parts {
             let path = dataset.folder();
-            let shards = &dataset.manifest().split(Split::Train).shards;
-            let learnt = shards
-                .iter()
-                .map(|shard| shard.mask.as_ref().map_or(shard.tokens, |mask| mask.learnt));
-            let (learnt, tokens) = (learnt.sum::<u64>(), shards.iter().map(|s| s.tokens).sum());
+            let split = dataset.manifest().split(Split::Train);
+            let (learnt, tokens) = (split.learnt(), split.tokens);
             if learnt == 0 && tokens > 0 {
                 let path = path.to_owned();
                 return Err(TrainError::NothingLearnt { path });

@@ -13,11 +13,10 @@ pub(super) struct Document {
     pub(super) hash: u128,
 }
 
-/// Cuts a stream of tokens at the end of text: before each document, as this program and llm.c write it, or after it, as
+/// Cuts a stream of tokens at the ends of texts: before each document, as this program and llm.c write it, or after it, as
 /// nanoGPT does. Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an
 /// empty one.
 pub(super) struct Cutter {
-    end_of_text: Option<u32>,
     /// How many tokens there were.
     position: u64,
     /// The document that the next token goes on with.
@@ -32,22 +31,25 @@ struct Open {
 }
 
 impl Cutter {
-    /// Where nothing ends a text, all is one document.
-    pub(super) fn new(end_of_text: Option<u32>) -> Self {
+    /// At the first token. Where nothing ends a text, all is one document.
+    pub(super) fn new() -> Self {
         Self {
-            end_of_text,
             position: 0,
             open: Open::at(0),
             cut: false,
         }
     }
 
-    /// Takes the next tokens; returns the documents that they end, in their order.
-    pub(super) fn add(&mut self, ids: &[u32]) -> Vec<Document> {
-        let cuts: Vec<usize> = match self.end_of_text {
-            Some(end) => (0..ids.len()).filter(|&at| ids[at] == end).collect(),
-            None => Vec::new(),
-        };
+    /// How many tokens it has taken.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Takes the next tokens, of which some cut ([`crate::TokenSplit::beginnings`]); returns the documents that they end, in
+    /// their order.
+    pub(super) fn add(&mut self, ids: &[u32], cuts: &[bool]) -> Vec<Document> {
+        let cuts = cuts.iter().enumerate().filter(|(_, cuts)| **cuts);
+        let cuts: Vec<usize> = cuts.map(|(at, _)| at).collect();
         let position = self.position;
         self.position += ids.len() as u64;
         let (Some(&first), Some(&last)) = (cuts.first(), cuts.last()) else {
@@ -116,8 +118,12 @@ mod tests {
 
     /// Documents as start and length, from tokens in blocks; 0 ends a text.
     fn cut(blocks: &[&[u32]]) -> Vec<Document> {
-        let mut cutter = Cutter::new(Some(0));
-        let mut documents: Vec<_> = blocks.iter().flat_map(|ids| cutter.add(ids)).collect();
+        let mut cutter = Cutter::new();
+        let mut add = |ids: &&[u32]| {
+            let cuts: Vec<bool> = ids.iter().map(|&id| id == 0).collect();
+            cutter.add(ids, &cuts)
+        };
+        let mut documents: Vec<_> = blocks.iter().flat_map(&mut add).collect();
         documents.extend(cutter.finish());
         documents
     }

@@ -151,7 +151,8 @@ impl Pass {
         let tokenizer = dataset.tokenizer();
         let mut frequencies = Frequencies::new(tokenizer.vocab_size());
         let (mut lengths, mut hashes) = (Lengths::default(), Vec::new());
-        let mut cutter = Cutter::new(tokenizer.end_of_text());
+        let (tokens, end_of_text) = (dataset.split(split)?, tokenizer.end_of_text());
+        let mut cutter = Cutter::new();
         let mut take = |documents: Vec<Document>| {
             for document in documents {
                 choice.offer(hashes.len() as u64, &document);
@@ -161,7 +162,11 @@ impl Pass {
         };
         dataset.each_block(split, progress, |ids| {
             frequencies.add(ids);
-            take(cutter.add(ids));
+            let cuts = match end_of_text {
+                Some(end) => tokens.beginnings(cutter.position(), ids, end)?,
+                None => Vec::new(),
+            };
+            take(cutter.add(ids, &cuts));
             Ok(())
         })?;
         take(cutter.finish().into_iter().collect());
@@ -181,17 +186,12 @@ impl Pass {
         self.hashes.dedup();
         let duplicates = count - self.hashes.len() as u64;
         let told_apart = tokenizer.end_of_text().is_some() && count > 0;
-        let masks = manifest.shards.iter().any(|shard| shard.mask.is_some());
-        let learnt = |shard: &crate::ShardEntry| match &shard.mask {
-            Some(mask) => mask.learnt,
-            None => shard.tokens,
-        };
         SplitInspection {
             shards: manifest.shards.len() as u64,
             tokens: manifest.tokens,
             documents: manifest.documents,
             bytes: (manifest.bytes > 0).then_some(manifest.bytes),
-            learnt: masks.then(|| manifest.shards.iter().map(learnt).sum()),
+            learnt: manifest.is_masked().then(|| manifest.learnt()),
             unknown: tokenizer.unknown().map(|id| counts[id as usize]),
             never_used: counts.iter().filter(|&&count| count == 0).count() as u64,
             frequent: frequencies::most_frequent(&counts, FREQUENT, tokenizer),

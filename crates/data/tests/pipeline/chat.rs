@@ -69,7 +69,12 @@ fn answers_are_learnt_and_all_else_is_read() {
     let split = &made.manifest.splits.train;
     assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
-    Dataset::open(&place.out()).unwrap().verify().unwrap();
+    let dataset = Dataset::open(&place.out()).unwrap();
+    dataset.verify().unwrap();
+    // The completion's own end is in its document, and no other document follows it.
+    let found = emberlm_data::inspect(&dataset, 0, 0, &|_| {}).unwrap();
+    let lengths = found.train.found.unwrap().lengths;
+    assert_eq!((lengths.min(), lengths.max()), (10, ids.len() as u64 - 12));
     let names = ["<|im_end|>", "<|im_start|>"].map(str::to_owned).to_vec();
     assert!(made.warnings.contains(&Warning::MissingSpecials { names }));
 }
