@@ -5,7 +5,8 @@ use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{
-    Activation, AttentionOptions, HeadLossOptions, Normalization, RotaryLayout, reference,
+    Activation, AdamWStep, AttentionOptions, HeadLossOptions, Normalization, RotaryLayout,
+    reference,
 };
 
 /// What an attention's backward needs of its forward pass.
@@ -38,23 +39,6 @@ pub struct HeadLossGradients<B: BurnBackend> {
     pub hidden: FloatTensor<B>,
     /// Of the loss with respect to the head's weight, `[vocab_size, d_model]`.
     pub weight: FloatTensor<B>,
-}
-
-/// One AdamW update's numbers (Loshchilov and Hutter 2019).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamWStep {
-    /// The rate of this step.
-    pub rate: f64,
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// ε, added to the root of the second moment.
-    pub epsilon: f64,
-    /// Decoupled weight decay: the parameter shrinks by `rate · decay` first.
-    pub decay: f64,
-    /// Which update this is, from 1, for the moments' bias corrections.
-    pub step: u64,
 }
 
 /// A Burn backend with the language model's operations.

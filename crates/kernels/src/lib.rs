@@ -10,23 +10,28 @@
 #![recursion_limit = "256"]
 
 mod activation;
+mod adamw;
 mod attention;
 mod autodiff;
 mod backend;
 mod backends;
+pub mod cpu;
 mod head_loss;
 mod linear_attention;
 mod norm;
 pub mod ops;
+mod precision;
 pub mod reference;
 mod rotary;
 
 pub use activation::Activation;
+pub use adamw::AdamWStep;
 pub use attention::AttentionOptions;
 pub use backend::{
-    AdamWStep, AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
+    AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
 };
 pub use head_loss::HeadLossOptions;
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
+pub use precision::Precision;
 pub use rotary::RotaryLayout;

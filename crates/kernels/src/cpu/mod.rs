@@ -1,0 +1,24 @@
+//! The operations on slices of f32 in memory, without Burn: what the `flex` backend's overrides are made of.
+//!
+//! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
+//! instructions. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
+//! are the operations; [`vector`] holds what their inner loops share and [`parallel`] how they are spread over threads.
+//!
+//! Every result is the same to the bit whatever the number of threads: work is cut by shape alone, and what several
+//! tasks add up is added in a fixed order.
+
+#![allow(unsafe_code)]
+
+pub mod activation;
+pub mod adamw;
+pub mod attention;
+pub mod bf16;
+pub mod embedding;
+pub mod head_loss;
+pub mod matrix;
+pub mod norm;
+pub mod parallel;
+pub mod product;
+pub mod reduce;
+pub mod rotary;
+pub mod vector;

@@ -1,0 +1,83 @@
+//! Work on all threads.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+/// Runs `task(0)`, …, `task(count - 1)` on the threads of rayon's pool, in any order.
+pub fn for_each(count: usize, task: impl Fn(usize) + Send + Sync) {
+    match count {
+        0 => {}
+        1 => task(0),
+        _ => (0..count).into_par_iter().with_max_len(1).for_each(task),
+    }
+}
+
+/// `0..len` in ranges of `step`, the last one shorter.
+pub fn ranges(len: usize, step: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    (0..len)
+        .step_by(step.max(1))
+        .map(move |start| start..len.min(start + step))
+}
+
+/// Memory that tasks write at the same time, each its own part.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a, T> {
+    start: *mut T,
+    len: usize,
+    data: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it is a pointer into memory that is borrowed for 'a; whoever reaches through it promises that no two parts
+// that are alive at once overlap.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    /// All of `data`.
+    pub fn new(data: &'a mut [T]) -> Self {
+        Self {
+            start: data.as_mut_ptr(),
+            len: data.len(),
+            data: PhantomData,
+        }
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A part.
+    ///
+    /// # Safety
+    /// While it lives nothing else reads or writes its elements.
+    ///
+    /// # Panics
+    /// Where the range ends outside.
+    pub unsafe fn part(&self, range: Range<usize>) -> &'a mut [T] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "the part leaves its memory"
+        );
+        // SAFETY: the range lies within memory that is borrowed for 'a, and the caller promises that it is alone in it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+
+    /// Where an element lies, for a matrix of parts that lie apart.
+    ///
+    /// # Panics
+    /// Where it lies outside.
+    pub fn at(&self, index: usize) -> *mut T {
+        assert!(index < self.len, "the element leaves its memory");
+        // SAFETY: the element lies within the allocation.
+        unsafe { self.start.add(index) }
+    }
+}

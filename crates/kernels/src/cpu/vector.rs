@@ -1,0 +1,152 @@
+//! What inner loops share: loops that the compiler makes SIMD of, for the best instructions that this processor has.
+//!
+//! [`wide`] runs a closure compiled once for each of them and picks one; what it calls must be `#[inline(always)]`.
+//! A sum runs over [`LANES`] partial sums whatever the width of the registers, so that it is the same number everywhere.
+
+use std::sync::LazyLock;
+
+use pulp::Arch;
+
+/// Partial sums of a reduction.
+pub const LANES: usize = 32;
+
+static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+
+/// Runs `f`, compiled for this processor's widest vectors. What `f` calls must be `#[inline(always)]` to be part of that.
+#[inline(always)]
+pub fn wide<R>(f: impl FnOnce() -> R) -> R {
+    ARCH.dispatch(f)
+}
+
+/// `e^x` within 2 units in the last place; 0 below -87.3, and +∞ above 88.7. A NaN stays one.
+///
+/// `x = n ln 2 + r` with `|r| ≤ ln 2 / 2` (Cody and Waite), a polynomial for `e^r`, and `n` put into the exponent.
+#[inline(always)]
+#[allow(clippy::excessive_precision)]
+pub fn exp(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
+    let clamped = x.clamp(-87.336_54, 88.722_83);
+    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = clamped - n * 0.693_359_375 - n * -2.121_944_4e-4;
+    let mut p = 1.987_569_15e-4;
+    p = p * r + 1.398_199_95e-3;
+    p = p * r + 8.333_451_9e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 1.666_666_55e-1;
+    p = p * r + 5.000_000_1e-1;
+    let value = p * (r * r) + r + 1.0;
+    // 2ⁿ in two factors: n reaches 128, whose own power is no f32.
+    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+    let half = n >> 1;
+    let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
+    let value = value * power(half) * power(n - half);
+    let value = if x < -87.336_54 { 0.0 } else { value };
+    let value = if x > 88.722_83 { f32::INFINITY } else { value };
+    if x.is_nan() { x } else { value }
+}
+
+/// `Σ f(i)` over [`LANES`] partial sums, `i` below `len`.
+#[inline(always)]
+pub fn sum_by(len: usize, f: impl Fn(usize) -> f32) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    let whole = len / LANES * LANES;
+    let mut i = 0;
+    while i < whole {
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum += f(i + lane);
+        }
+        i += LANES;
+    }
+    for (lane, i) in (whole..len).enumerate() {
+        sums[lane] += f(i);
+    }
+    folded(sums)
+}
+
+/// `Σ x`.
+#[inline(always)]
+pub fn sum(x: &[f32]) -> f32 {
+    sum_by(x.len(), |i| x[i])
+}
+
+/// `Σ x y`.
+#[inline(always)]
+pub fn dot(x: &[f32], y: &[f32]) -> f32 {
+    let y = &y[..x.len()];
+    sum_by(x.len(), |i| x[i] * y[i])
+}
+
+/// The largest; -∞ of none.
+#[inline(always)]
+pub fn max(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = if *x > *lane { *x } else { *lane };
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = if *x > *lane { *x } else { *lane };
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+#[inline(always)]
+fn folded(mut sums: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// How far apart two numbers of one sign are, counted in floats.
+    fn units(a: f32, b: f32) -> u32 {
+        a.to_bits().abs_diff(b.to_bits())
+    }
+
+    #[test]
+    fn exp_is_the_exponential() {
+        for i in -870_000..=887_000 {
+            let x = i as f32 * 1e-4;
+            let expected = f64::from(x).exp() as f32;
+            assert!(
+                units(exp(x), expected) <= 2,
+                "exp({x}) = {} and not {expected}",
+                exp(x)
+            );
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(-100.0), 0.0);
+        assert_eq!(exp(89.0), f32::INFINITY);
+        assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn reductions_take_every_element() {
+        for len in 0..200 {
+            let x: Vec<f32> = (0..len).map(|i| (i * 7 % 13) as f32 - 5.0).collect();
+            let y: Vec<f32> = (0..len).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
+            assert_eq!(sum(&x), x.iter().sum::<f32>());
+            assert_eq!(
+                dot(&x, &y),
+                x.iter().zip(&y).map(|(x, y)| x * y).sum::<f32>()
+            );
+            assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+            assert_eq!(wide(|| sum(&x)), sum(&x));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Random numbers, and how two results are compared.
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases on every run.
+pub fn cases(count: u32) -> Config {
+    Config {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..Config::with_cases(count)
+    }
+}
+
+/// Uniform in ±2, a function of the seed (splitmix64).
+pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// `‖found - expected‖ / ‖expected‖` is at most `tolerance`.
+#[track_caller]
+pub fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len(), "{what}: elements");
+    let pairs = found.iter().zip(expected);
+    let squared: f64 = pairs.map(|(a, b)| (f64::from(*a) - b).powi(2)).sum();
+    let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
+    // What cancels to zero is compared with 0.01, far below the sizes of what cancels.
+    let error = squared.sqrt() / norm.sqrt().max(1e-2);
+    assert!(
+        error <= tolerance,
+        "{what}: relative error {error:.2e} is above {tolerance:.0e}"
+    );
+}
+
+/// Runs `f` on pools of 1, 2 and 5 threads: the results are the same to the bit.
+#[track_caller]
+pub fn same_on_any_threads(f: impl Fn() -> Vec<f32> + Sync) -> Vec<f32> {
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(&f)
+    };
+    let one = on(1);
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for threads in [2, 5] {
+        assert!(
+            bits(&on(threads)) == bits(&one),
+            "{threads} threads give another result than one"
+        );
+    }
+    one
+}
