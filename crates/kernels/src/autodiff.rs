@@ -2,25 +2,53 @@
 //!
 //! The AdamW update has none: it is never differentiated.
 
+mod activation;
 mod attention;
+mod embedding;
+mod gated;
+mod gradient;
 mod head_loss;
-mod kept_input;
+mod linear;
+mod norm;
 mod rotary;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Activation, AttentionOptions, Backend, HeadLossOptions, Normalization, RotaryLayout};
-use kept_input::kept_input;
+use crate::{
+    Activation, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Normalization, Precision,
+    RotaryAngles, RotaryLayout, SelfAttention,
+};
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        kept_input::<_, B, C>(kind, x, B::activation, B::activation_backward)
+        activation::activation::<B, C>(kind, x)
     }
 
-    fn normalize(kind: Normalization, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        kept_input::<_, B, C>(kind, x, B::normalize, B::normalize_backward)
+    fn gated(
+        kind: Activation,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        gated::gated::<B, C>(kind, gate, up)
+    }
+
+    fn normalize(
+        kind: Normalization,
+        x: FloatTensor<Self>,
+        gain: Option<FloatTensor<Self>>,
+        bias: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        norm::normalize::<B, C>(kind, x, gain, bias)
+    }
+
+    fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
+        linear::linear::<B, C>(inputs, precision)
+    }
+
+    fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        embedding::embedding::<B, C>(table, ids)
     }
 
     fn rotary(
@@ -42,12 +70,22 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         attention::attention::<B, C>(q, k, v, documents, options)
     }
 
+    fn self_attention(
+        qkv: FloatTensor<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        documents: Option<IntTensor<Self>>,
+        how: SelfAttention,
+    ) -> FloatTensor<Self> {
+        attention::self_attention::<B, C>(qkv, angles, documents, how)
+    }
+
     fn head_loss(
         hidden: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
+        precision: Precision,
     ) -> FloatTensor<Self> {
-        head_loss::head_loss::<B, C>(hidden, weight, targets, options)
+        head_loss::head_loss::<B, C>(hidden, weight, targets, options, precision)
     }
 }

@@ -2,44 +2,13 @@
 
 use burn::tensor::TensorMetadata;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 
 use crate::{
-    Activation, AdamWStep, AttentionOptions, HeadLossOptions, Normalization, RotaryLayout,
-    reference,
+    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, GatedGradients,
+    HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients,
+    Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
-
-/// What an attention's backward needs of its forward pass.
-#[derive(Clone, Debug)]
-pub struct AttentionState<B: BurnBackend> {
-    /// The softmax's weights, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
-    pub weights: FloatTensor<B>,
-    /// The factors of their dropout, 0 or `1/(1 - p)`, of the same shape; none without dropout.
-    pub kept: Option<FloatTensor<B>>,
-}
-
-/// The gradients of an attention.
-#[derive(Clone, Debug)]
-pub struct AttentionGradients<B: BurnBackend> {
-    /// Of the queries, `[batch, heads, q_len, head_dim]`.
-    pub q: FloatTensor<B>,
-    /// Of the keys, `[batch, kv_heads, k_len, head_dim]`.
-    pub k: FloatTensor<B>,
-    /// Of the values, `[batch, kv_heads, k_len, head_dim]`.
-    pub v: FloatTensor<B>,
-}
-
-/// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
-#[derive(Clone, Debug)]
-pub struct HeadLossGradients<B: BurnBackend> {
-    /// Sum over the tokens whose target is not ignored, `[1]`: `-ln softmax(logits)[target]` and what
-    /// [`HeadLossOptions`] adds.
-    pub loss: FloatTensor<B>,
-    /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
-    pub hidden: FloatTensor<B>,
-    /// Of the loss with respect to the head's weight, `[vocab_size, d_model]`.
-    pub weight: FloatTensor<B>,
-}
 
 /// A Burn backend with the language model's operations.
 ///
@@ -60,18 +29,102 @@ pub trait Backend: BurnBackend {
         reference::activation_backward::<Self>(kind, x, grad)
     }
 
-    /// Normalises over the last dimension: `[tokens, d]` to `[tokens, d]`.
-    fn normalize(kind: Normalization, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        reference::normalize::<Self>(kind, x)
+    /// `f(gate) · up`, elementwise, of one shape.
+    fn gated(
+        kind: Activation,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        Self::float_mul(Self::activation(kind, gate), up)
     }
 
-    /// The gradient of [`Backend::normalize`] with respect to `x`, from `x` and the output's gradient.
+    /// The gradients of [`Backend::gated`] from its inputs and its output's gradient.
+    fn gated_backward(
+        kind: Activation,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> GatedGradients<Self> {
+        let opened = Self::float_mul(grad.clone(), up);
+        GatedGradients {
+            up: Self::float_mul(grad, Self::activation(kind, gate.clone())),
+            gate: Self::activation_backward(kind, gate, opened),
+        }
+    }
+
+    /// `gain · normalised(x) + bias` over the last dimension of `x`, of any shape; `gain` and `bias` are as long as that.
+    fn normalize(
+        kind: Normalization,
+        x: FloatTensor<Self>,
+        gain: Option<FloatTensor<Self>>,
+        bias: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        reference::normalize::<Self>(kind, x, gain, bias)
+    }
+
+    /// The gradients of [`Backend::normalize`] from its input and its output's gradient. `added` is what else flows into
+    /// `x`: it is added to `x`'s gradient. There is a gradient of the gain where there is a gain, and one of the bias where
+    /// `bias` says so.
     fn normalize_backward(
         kind: Normalization,
         x: FloatTensor<Self>,
+        gain: Option<FloatTensor<Self>>,
+        bias: bool,
         grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
+    ) -> NormGradients<Self> {
+        reference::normalize_backward::<Self>(kind, x, gain, bias, grad, added)
+    }
+
+    /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, the rest `[…, out]`.
+    fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
+        // In f32, whatever is asked for: Burn has no product of mixed precision.
+        let _ = precision;
+        reference::linear::<Self>(inputs)
+    }
+
+    /// The gradients of [`Backend::linear`] by `x`, if `input` asks for it, `W`, and `b`, if `bias` does: with `g` the output's,
+    /// `g Wᵀ`, `xᵀ g` and `Σ g`. `added` is what else flows into `x`: it is added to `x`'s gradient.
+    fn linear_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
+        wanted: [bool; 3],
+        precision: Precision,
+    ) -> LinearGradients<Self> {
+        let _ = precision;
+        reference::linear_backward::<Self>(x, weight, grad, added, wanted)
+    }
+
+    /// Rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.
+    fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        <Self as ModuleOps<Self>>::embedding(table, ids)
+    }
+
+    /// The gradient of [`Backend::embedding`] by `table`: `grad`'s rows, each added to its id's. `added` is what else flows
+    /// into the table.
+    fn embedding_backward(
+        table: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        reference::normalize_backward::<Self>(kind, x, grad)
+        let made = <Self as ModuleOps<Self>>::embedding_backward(table, grad, ids);
+        match added {
+            Some(added) => Self::float_add(added, made),
+            None => made,
+        }
+    }
+
+    /// `x` times `factor` `[1]`.
+    fn scaled(x: FloatTensor<Self>, factor: FloatTensor<Self>) -> FloatTensor<Self> {
+        reference::scaled::<Self>(x, factor)
+    }
+
+    /// `Σ x²`, `[1]`.
+    fn sum_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_sum(Self::float_mul(x.clone(), x))
     }
 
     /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles whose
@@ -112,17 +165,45 @@ pub trait Backend: BurnBackend {
         reference::attention_training::<Self>(q, k, v, documents, options)
     }
 
-    /// The gradients of [`Backend::attention_training`] from its inputs, its state, which knows the documents, and its
-    /// output's gradient.
+    /// The gradients of [`Backend::attention_training`] from its state and its output's gradient.
     fn attention_backward(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
         state: AttentionState<Self>,
         grad: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> AttentionGradients<Self> {
-        reference::attention_backward::<Self>(q, k, v, state, grad, options)
+        reference::attention_backward::<Self>(state, grad, options)
+    }
+
+    /// Causal attention of a fused map's output `[batch, seq, (heads + 2 · kv_heads) · head_dim]`, queries, then keys, then
+    /// values, head by head, the queries and keys turned first where there are angles: `[batch, seq, heads · head_dim]`.
+    /// Nothing is dropped.
+    fn self_attention(
+        qkv: FloatTensor<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        documents: Option<IntTensor<Self>>,
+        how: SelfAttention,
+    ) -> FloatTensor<Self> {
+        reference::self_attention::<Self>(qkv, angles, documents, how)
+    }
+
+    /// [`Backend::self_attention`] with its dropout, and what [`Backend::self_attention_backward`] needs.
+    fn self_attention_training(
+        qkv: FloatTensor<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        documents: Option<IntTensor<Self>>,
+        how: SelfAttention,
+    ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        reference::self_attention_training::<Self>(qkv, angles, documents, how)
+    }
+
+    /// The gradient of [`Backend::self_attention_training`] by `qkv`.
+    fn self_attention_backward(
+        state: AttentionState<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        grad: FloatTensor<Self>,
+        how: SelfAttention,
+    ) -> FloatTensor<Self> {
+        reference::self_attention_backward::<Self>(state, angles, grad, how)
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
@@ -133,7 +214,9 @@ pub trait Backend: BurnBackend {
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
+        precision: Precision,
     ) -> FloatTensor<Self> {
+        let _ = precision;
         let rows = reference::rows_per_block(weight.shape()[0]);
         reference::head_loss::<Self>(hidden, weight, targets, options, rows)
     }
@@ -144,20 +227,26 @@ pub trait Backend: BurnBackend {
         weight: FloatTensor<Self>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
+        precision: Precision,
     ) -> HeadLossGradients<Self> {
+        let _ = precision;
         let rows = reference::rows_per_block(weight.shape()[0]);
         reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
     }
 
-    /// One AdamW update: `(parameter, moment1, moment2)` after it.
+    /// One AdamW update: `(parameter, moment1, moment2)` after it. The gradient is multiplied by `factor` `[1]` first.
     fn adamw(
         parameter: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        moment1: FloatTensor<Self>,
-        moment2: FloatTensor<Self>,
+        moments: (FloatTensor<Self>, FloatTensor<Self>),
+        factor: Option<FloatTensor<Self>>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        reference::adamw::<Self>(parameter, grad, moment1, moment2, step)
+        let grad = match factor {
+            Some(factor) => Self::scaled(grad, factor),
+            None => grad,
+        };
+        reference::adamw::<Self>(parameter, grad, moments.0, moments.1, step)
     }
 }
 

@@ -23,15 +23,18 @@ pub mod ops;
 mod precision;
 pub mod reference;
 mod rotary;
+mod state;
 
 pub use activation::Activation;
 pub use adamw::AdamWStep;
 pub use attention::AttentionOptions;
-pub use backend::{
-    AttentionGradients, AttentionState, Backend, HeadLossGradients, TrainingBackend,
-};
+pub use backend::{Backend, TrainingBackend};
 pub use head_loss::HeadLossOptions;
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
+pub use state::{
+    AttentionGradients, AttentionInputs, AttentionState, GatedGradients, HeadLossGradients,
+    LinearGradients, LinearInputs, LogSums, NormGradients, RotaryAngles, SelfAttention,
+};

@@ -4,7 +4,8 @@ use burn::tensor::{Int, Tensor, TensorPrimitive};
 
 use crate::{
     Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, LINEAR_ATTENTION_CHUNK,
-    LinearAttentionState, Normalization, RotaryLayout, reference,
+    LinearAttentionState, LinearInputs, Normalization, Precision, RotaryAngles, RotaryLayout,
+    SelfAttention, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
@@ -22,12 +23,58 @@ pub fn activation<B: Backend, const D: usize>(kind: Activation, x: Tensor<B, D>)
     tensor(B::activation(kind, float(x)))
 }
 
+/// [`Backend::gated`]: `f(gate) · up`, any shape.
+pub fn gated<B: Backend, const D: usize>(
+    kind: Activation,
+    gate: Tensor<B, D>,
+    up: Tensor<B, D>,
+) -> Tensor<B, D> {
+    tensor(B::gated(kind, float(gate), float(up)))
+}
+
 /// [`Backend::normalize`] over the last dimension of any shape.
-pub fn normalize<B: Backend, const D: usize>(kind: Normalization, x: Tensor<B, D>) -> Tensor<B, D> {
-    let shape = x.shape();
-    let width = x.dims()[D - 1];
-    let rows = x.reshape([-1, width as i64]); // [tokens, d]
-    tensor::<B, 2>(B::normalize(kind, float(rows))).reshape(shape)
+pub fn normalize<B: Backend, const D: usize>(
+    kind: Normalization,
+    x: Tensor<B, D>,
+    gain: Option<Tensor<B, 1>>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    tensor(B::normalize(
+        kind,
+        float(x),
+        gain.map(float),
+        bias.map(float),
+    ))
+}
+
+/// [`Backend::linear`]: `residual + x W + b`, `x` `[…, in]`, `weight` `[in, out]`.
+pub fn linear<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+    residual: Option<Tensor<B, D>>,
+    precision: Precision,
+) -> Tensor<B, D> {
+    let inputs = LinearInputs {
+        x: float(x),
+        weight: float(weight),
+        bias: bias.map(float),
+        residual: residual.map(float),
+    };
+    tensor(<B as Backend>::linear(inputs, precision))
+}
+
+/// [`Backend::embedding`]: rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to `[batch, seq, d_model]`.
+pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
+    tensor(<B as Backend>::embedding(
+        float(table),
+        ids.into_primitive(),
+    ))
+}
+
+/// [`Backend::sum_of_squares`] of any shape, `[1]`.
+pub fn sum_of_squares<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 1> {
+    tensor(B::sum_of_squares(float(x)))
 }
 
 /// [`Backend::rotary`]: `x` `[batch, heads, seq, head_dim]`, `cos` and `sin` `[seq, pairs]`.
@@ -55,6 +102,33 @@ pub fn attention<B: Backend>(
         documents.map(Tensor::into_primitive),
         options,
     ))
+}
+
+/// By what [`self_attention`] turns queries and keys: `[seq, pairs]` each.
+#[derive(Clone, Debug)]
+pub struct Angles<B: Backend> {
+    /// Which elements are paired.
+    pub layout: RotaryLayout,
+    /// Cosines.
+    pub cos: Tensor<B, 2>,
+    /// Sines.
+    pub sin: Tensor<B, 2>,
+}
+
+/// [`Backend::self_attention`]: `[batch, seq, (heads + 2 · kv_heads) · head_dim]` to `[batch, seq, heads · head_dim]`.
+pub fn self_attention<B: Backend>(
+    qkv: Tensor<B, 3>,
+    angles: Option<Angles<B>>,
+    documents: Option<Tensor<B, 2, Int>>,
+    how: SelfAttention,
+) -> Tensor<B, 3> {
+    let angles = angles.map(|of| RotaryAngles {
+        layout: of.layout,
+        cos: float(of.cos),
+        sin: float(of.sin),
+    });
+    let documents = documents.map(Tensor::into_primitive);
+    tensor(B::self_attention(float(qkv), angles, documents, how))
 }
 
 /// The weights of [`attention`], `[batch, heads, q_len, k_len]`.
@@ -96,27 +170,31 @@ pub fn head_loss<B: Backend>(
     weight: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
     options: HeadLossOptions,
+    precision: Precision,
 ) -> Tensor<B, 1> {
     tensor(B::head_loss(
         float(hidden),
         float(weight),
         targets.into_primitive(),
         options,
+        precision,
     ))
 }
 
-/// [`Backend::adamw`]: `(parameter, moment1, moment2)` after the update.
+/// [`Backend::adamw`]: `(parameter, moment1, moment2)` after the update, the gradient multiplied by `factor` `[1]` first.
 pub fn adamw<B: Backend, const D: usize>(
     parameter: Tensor<B, D>,
     grad: Tensor<B, D>,
     moments: (Tensor<B, D>, Tensor<B, D>),
+    factor: Option<Tensor<B, 1>>,
     step: AdamWStep,
 ) -> (Tensor<B, D>, (Tensor<B, D>, Tensor<B, D>)) {
+    let moments = (float(moments.0), float(moments.1));
     let (p, m, v) = B::adamw(
         float(parameter),
         float(grad),
-        float(moments.0),
-        float(moments.1),
+        moments,
+        factor.map(float),
         step,
     );
     (tensor(p), (tensor(m), tensor(v)))

@@ -4,21 +4,27 @@ mod activation;
 mod adamw;
 mod attention;
 mod head_loss;
+mod linear;
 mod linear_attention;
 mod norm;
 mod rotary;
+mod scale;
+mod self_attention;
 
 pub use activation::{activation, activation_backward};
 pub use adamw::adamw;
 pub use attention::{attention, attention_backward, attention_training, attention_weights};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
+pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
 pub use rotary::rotary;
+pub use scale::scaled;
+pub use self_attention::{self_attention, self_attention_backward, self_attention_training};
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
+use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
 /// The primitive as a typed tensor of `D` dimensions.
 fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {
@@ -26,17 +32,40 @@ fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> 
 }
 
 /// The primitive of any shape as a vector, with the way back.
-fn flat<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 1>, burn::tensor::Shape) {
+fn flat<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 1>, Shape) {
     let shape = primitive.shape();
     let count = shape.num_elements();
-    let flat = B::float_reshape(primitive, burn::tensor::Shape::new([count]));
+    let flat = B::float_reshape(primitive, Shape::new([count]));
     (typed(flat), shape)
 }
 
-fn unflat<B: Backend>(tensor: Tensor<B, 1>, shape: burn::tensor::Shape) -> FloatTensor<B> {
+fn unflat<B: Backend>(tensor: Tensor<B, 1>, shape: Shape) -> FloatTensor<B> {
     B::float_reshape(primitive(tensor), shape)
 }
 
 fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
     tensor.into_primitive().tensor()
+}
+
+/// The primitive of any shape as rows of its last dimension, with its shape.
+fn rows<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 2>, Shape) {
+    let shape = primitive.shape();
+    let width = last(&shape);
+    let count = shape.num_elements() / width.max(1);
+    let rows = B::float_reshape(primitive, Shape::new([count, width]));
+    (typed(rows), shape)
+}
+
+/// How long the last dimension is.
+fn last(shape: &Shape) -> usize {
+    shape.iter().next_back().copied().unwrap_or(1)
+}
+
+/// The shape with another last dimension.
+fn with_last(shape: Shape, width: usize) -> Shape {
+    let mut dims: Vec<usize> = shape.iter().copied().collect();
+    if let Some(last) = dims.last_mut() {
+        *last = width;
+    }
+    Shape::from(dims)
 }

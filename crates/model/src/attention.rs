@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{AttentionOptions, Backend, ops};
+use emberlm_kernels::{AttentionOptions, Backend, SelfAttention, ops};
 
 use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
@@ -80,23 +80,40 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// `[batch, seq, d_model]` to the same. `documents` `[batch, seq]` are those of [`crate::Tokens`], for a softmax alone.
-    /// With a cache, `x` continues what it holds; keys and values are added to it.
+    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one. `documents` `[batch, seq]` are those of
+    /// [`crate::Tokens`], for a softmax alone. With a cache, `x` continues what it holds; keys and values are added to it.
     pub fn forward(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
         documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
+        residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
         let [batch, seq, _] = x.dims();
-        let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let (q, k, v) = self.project(x, rotary, offset);
-        let mixed = self.mix(q, k, v, documents, cache); // [batch, heads, seq, head_dim]
-        let mixed = mixed
-            .swap_dims(1, 2)
-            .reshape([batch, seq, self.heads * self.head_dim]);
-        self.out.forward(mixed)
+        let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
+        let mixed = if is_plain && cache.is_none() {
+            let angles = rotary.map(|table| table.angles(0, seq));
+            let qkv = self.qkv.forward(x, None);
+            ops::self_attention(qkv, angles, documents.cloned(), self.how())
+        } else {
+            let offset = cache.as_ref().map_or(0, |cache| cache.len());
+            let (q, k, v) = self.project(x, rotary, offset);
+            let mixed = self.mix(q, k, v, documents, cache); // [batch, heads, seq, head_dim]
+            mixed
+                .swap_dims(1, 2)
+                .reshape([batch, seq, self.heads * self.head_dim])
+        };
+        self.out.forward(mixed, residual)
+    }
+
+    fn how(&self) -> SelfAttention {
+        SelfAttention {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            options: self.options,
+        }
     }
 
     /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
@@ -116,7 +133,7 @@ impl<B: Backend> Attention<B> {
         rotary: Option<&RotaryTable<B>>,
         offset: usize,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
-        let qkv = self.qkv.forward(x);
+        let qkv = self.qkv.forward(x, None);
         let q = self.take_heads(&qkv, 0, self.heads);
         let k = self.take_heads(&qkv, self.heads, self.kv_heads);
         let v = self.take_heads(&qkv, self.heads + self.kv_heads, self.kv_heads);

@@ -72,18 +72,20 @@ impl<B: Backend> Block<B> {
     ) -> Tensor<B, 3> {
         match self.wiring {
             Wiring::PreNorm => {
-                let x = x.clone() + self.attend(self.norm1.forward(x), rotary, documents, cache);
-                x.clone() + self.feed(self.second_norm(x))
+                let normed = self.norm1.forward(x.clone());
+                let x = self.attend(normed, rotary, documents, cache, x);
+                self.feed(self.second_norm(x.clone()), x)
             }
             Wiring::PostNorm => {
-                let x = self
-                    .norm1
-                    .forward(x.clone() + self.attend(x, rotary, documents, cache));
-                self.second_norm(x.clone() + self.feed(x))
+                let attended = self.attend(x.clone(), rotary, documents, cache, x);
+                let x = self.norm1.forward(attended);
+                self.second_norm(self.feed(x.clone(), x))
             }
             Wiring::Parallel { .. } => {
-                let attended = self.attend(self.norm1.forward(x.clone()), rotary, documents, cache);
-                x.clone() + attended + self.feed(self.second_norm(x))
+                let normed = self.norm1.forward(x.clone());
+                let fed = self.second_norm(x.clone());
+                let x = self.attend(normed, rotary, documents, cache, x);
+                self.feed(fed, x)
             }
         }
     }
@@ -101,19 +103,36 @@ impl<B: Backend> Block<B> {
         self.attention.weights(x, rotary)
     }
 
+    /// The attention of `x`, added to `residual`.
     fn attend(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
         documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
+        residual: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        let attended = self.attention.forward(x, rotary, documents, cache);
-        dropout(attended, self.residual_dropout)
+        self.added(residual, |residual| {
+            self.attention
+                .forward(x, rotary, documents, cache, residual)
+        })
     }
 
-    fn feed(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        dropout(self.feed_forward.forward(x), self.residual_dropout)
+    /// The feed-forward part of `x`, added to `residual`.
+    fn feed(&self, x: Tensor<B, 3>, residual: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.added(residual, |residual| self.feed_forward.forward(x, residual))
+    }
+
+    /// What a part adds to the residual stream: at once as it is made, unless there is a dropout between the two.
+    fn added(
+        &self,
+        residual: Tensor<B, 3>,
+        part: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
+        if self.residual_dropout == 0.0 {
+            return part(Some(residual));
+        }
+        residual + dropout(part(None), self.residual_dropout)
     }
 
     /// The feed-forward's norm, the first where it is shared.

@@ -5,11 +5,10 @@
 //! ```
 
 use burn::module::{Module, Param};
-use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops};
 
 use crate::block::Block;
 use crate::checked::DecoderConfig;
@@ -41,6 +40,8 @@ pub struct Decoder<B: BurnBackend> {
     rotary: Option<RotaryTable<B>>,
     #[module(skip)]
     config: DecoderConfig,
+    #[module(skip)]
+    precision: Precision,
 }
 
 impl DecoderConfig {
@@ -74,6 +75,7 @@ impl DecoderConfig {
                 .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
             rotary: RotaryTable::init(self, from.device()),
             config: self.clone(),
+            precision: Precision::default(),
         }
     }
 }
@@ -82,6 +84,25 @@ impl<B: Backend> Decoder<B> {
     /// What the model is.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
+    }
+
+    /// The same model with its products in another precision; what it holds stays as it is.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        for block in &mut self.blocks {
+            let feed = &mut block.feed_forward;
+            let maps = [
+                Some(&mut block.attention.qkv),
+                Some(&mut block.attention.out),
+                feed.gate.as_mut(),
+                Some(&mut feed.up),
+                Some(&mut feed.down),
+            ];
+            for map in maps.into_iter().flatten() {
+                map.precision = precision;
+            }
+        }
+        self
     }
 
     /// The device its weights are on.
@@ -148,20 +169,20 @@ impl<B: Backend> Decoder<B> {
     ) -> Tensor<B, 1> {
         let [batch, seq, _] = hidden.dims();
         let targets = targets.reshape([batch * seq]); // [tokens]
-        if self.config.head.soft_cap > 0.0 {
-            let logits = self.logits(hidden);
-            let logits = logits.reshape([batch * seq, self.config.vocab_size]);
-            return loss_of_logits(logits, targets, options);
-        }
+        let options = HeadLossOptions {
+            soft_cap: self.config.head.soft_cap,
+            ..options
+        };
         let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
         let Some(bias) = &self.head_bias else {
-            return ops::head_loss(hidden, self.head_weight(), targets, options);
+            return ops::head_loss(hidden, self.head_weight(), targets, options, self.precision);
         };
         // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
         let ones = Tensor::ones([batch * seq, 1], &hidden.device());
         let weight = Tensor::cat(vec![self.head_weight(), bias.val().unsqueeze_dim(1)], 1);
-        ops::head_loss(Tensor::cat(vec![hidden, ones], 1), weight, targets, options)
+        let hidden = Tensor::cat(vec![hidden, ones], 1);
+        ops::head_loss(hidden, weight, targets, options, self.precision)
     }
 
     /// What the head's weight is multiplied with: the hidden states `[tokens, d_model]`, scaled where the head is.
@@ -188,7 +209,7 @@ impl<B: Backend> Decoder<B> {
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
     pub(crate) fn embedded(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
         let ids = tokens.ids.clone();
-        let x = burn::tensor::module::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
+        let x = ops::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
@@ -223,11 +244,9 @@ impl<B: Backend> Decoder<B> {
         let [batch, seq, width] = hidden.dims();
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
-        let logits = hidden.matmul(self.head_weight().transpose()); // [tokens, vocab_size]
-        let logits = match &self.head_bias {
-            Some(bias) => logits + bias.val().unsqueeze::<2>(),
-            None => logits,
-        };
+        let weight = self.head_weight().transpose();
+        let bias = self.head_bias.as_ref().map(Param::val);
+        let logits = ops::linear(hidden, weight, bias, None, self.precision); // [tokens, vocab_size]
         let cap = self.config.head.soft_cap;
         let logits = if cap > 0.0 {
             (logits / cap).tanh() * cap
@@ -244,30 +263,4 @@ impl<B: Backend> Decoder<B> {
     fn head_weight(&self) -> Tensor<B, 2> {
         self.head.as_ref().unwrap_or(&self.tokens).val()
     }
-}
-
-/// The loss of [`HeadLossOptions`] of logits that are there, `[tokens, vocab_size]`, summed over `targets` `[tokens]` that
-/// are not ignored.
-fn loss_of_logits<B: Backend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
-    options: HeadLossOptions,
-) -> Tensor<B, 1> {
-    let targets = targets.unsqueeze_dim(1); // [tokens, 1]
-    let learnt = targets.clone().greater_equal_elem(0).float(); // [tokens, 1]
-    let targets = targets.clamp_min(0);
-    let log_p = log_softmax(logits.clone(), 1);
-    let chosen = log_p.clone().gather(1, targets.clone()); // [tokens, 1]
-    let mut loss = -(chosen.clone() * learnt.clone()).sum();
-    let smoothing = options.label_smoothing;
-    if smoothing != 0.0 {
-        let even = log_p.mean_dim(1); // [tokens, 1]
-        loss = loss * (1.0 - smoothing) - (even * learnt.clone()).sum() * smoothing;
-    }
-    if options.z_loss != 0.0 {
-        // x = log p + L for every token of the vocabulary, the target among them.
-        let log_sum = logits.gather(1, targets) - chosen; // [tokens, 1]
-        loss = loss + (log_sum.clone() * log_sum * learnt).sum() * options.z_loss;
-    }
-    loss
 }

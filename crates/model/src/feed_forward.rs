@@ -47,14 +47,16 @@ impl<B: Backend> FeedForwardLayer<B> {
         }
     }
 
-    /// `[batch, seq, d_model]` to the same.
-    pub fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
+    pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         let hidden = match &self.gate {
             Some(gate) => {
-                ops::activation(self.activation, gate.forward(x.clone())) * self.up.forward(x)
+                let gate = gate.forward(x.clone(), None);
+                ops::gated(self.activation, gate, self.up.forward(x, None))
             }
-            None => ops::activation(self.activation, self.up.forward(x)),
+            None => ops::activation(self.activation, self.up.forward(x, None)),
         }; // [batch, seq, width]
-        self.down.forward(dropout(hidden, self.hidden_dropout))
+        self.down
+            .forward(dropout(hidden, self.hidden_dropout), residual)
     }
 }

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, Precision, ops};
 
 use crate::init::{Initializer, MapInto};
 
@@ -15,6 +15,8 @@ pub struct Linear<B: BurnBackend> {
     pub weight: Param<Tensor<B, 2>>,
     /// `[out]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
+    #[module(skip)]
+    pub(crate) precision: Precision,
 }
 
 impl<B: Backend> Linear<B> {
@@ -29,19 +31,13 @@ impl<B: Backend> Linear<B> {
         Self {
             weight: from.map(&format!("{path}.weight"), shape, fan_in, into),
             bias: bias.then(|| from.bias(&format!("{path}.bias"), out, fan_in)),
+            precision: Precision::default(),
         }
     }
 
-    /// `[batch, seq, in]` to `[batch, seq, out]`, as one product over all tokens: a batched one would make the
-    /// weight's gradient once per sequence and add them up.
-    pub fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let [batch, seq, width] = x.dims();
-        let y = x.reshape([batch * seq, width]).matmul(self.weight.val()); // [tokens, out]
-        let y = match &self.bias {
-            Some(bias) => y + bias.val().unsqueeze::<2>(),
-            None => y,
-        };
-        let out = y.dims()[1];
-        y.reshape([batch, seq, out])
+    /// `[batch, seq, in]` to `[batch, seq, out]`, added to `residual` where there is one.
+    pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
+        let bias = self.bias.as_ref().map(Param::val);
+        ops::linear(x, self.weight.val(), bias, residual, self.precision)
     }
 }

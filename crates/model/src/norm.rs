@@ -36,14 +36,8 @@ impl<B: Backend> NormLayer<B> {
 
     /// Any shape whose last dimension is the norm's width.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        let y = ops::normalize(self.kind, x);
-        let y = match &self.gain {
-            Some(gain) => y * gain.val().unsqueeze::<D>(),
-            None => y,
-        };
-        match &self.bias {
-            Some(bias) => y + bias.val().unsqueeze::<D>(),
-            None => y,
-        }
+        let gain = self.gain.as_ref().map(Param::val);
+        let bias = self.bias.as_ref().map(Param::val);
+        ops::normalize(self.kind, x, gain, bias)
     }
 }

@@ -127,10 +127,17 @@ impl<B: Backend> RotaryTable<B> {
     /// large at every position, since the angles are taken in f64. Random features would see the angles themselves:
     /// [`DecoderConfig::check_documents`] refuses linear attention.
     pub(crate) fn turn(&self, x: Tensor<B, 4>, offset: usize) -> Tensor<B, 4> {
-        let seq = x.dims()[2];
-        let cos = self.cos.clone().narrow(0, offset, seq); // [seq, pairs]
-        let sin = self.sin.clone().narrow(0, offset, seq);
-        ops::rotary(self.layout, x, cos, sin)
+        let angles = self.angles(offset, x.dims()[2]);
+        ops::rotary(angles.layout, x, angles.cos, angles.sin)
+    }
+
+    /// Those of `seq` positions from `offset` on.
+    pub(crate) fn angles(&self, offset: usize, seq: usize) -> ops::Angles<B> {
+        ops::Angles {
+            layout: self.layout,
+            cos: self.cos.clone().narrow(0, offset, seq), // [seq, pairs]
+            sin: self.sin.clone().narrow(0, offset, seq),
+        }
     }
 }
 

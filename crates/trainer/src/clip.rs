@@ -2,11 +2,12 @@
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, backend::AutodiffBackend};
+use burn::tensor::Tensor;
+use emberlm_kernels::{TrainingBackend, ops};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
 /// `√Σ g²` over every gradient, on the device, `[1]`.
-pub fn global_norm<B: AutodiffBackend, M: Module<B>>(
+pub fn global_norm<B: TrainingBackend, M: Module<B>>(
     module: &M,
     grads: &GradientsParams,
 ) -> Option<Tensor<B::InnerBackend, 1>> {
@@ -15,17 +16,17 @@ pub fn global_norm<B: AutodiffBackend, M: Module<B>>(
     sum.sum.map(Tensor::sqrt)
 }
 
-struct SumOfSquares<'a, B: AutodiffBackend> {
+struct SumOfSquares<'a, B: TrainingBackend> {
     grads: &'a GradientsParams,
     sum: Option<Tensor<B::InnerBackend, 1>>,
 }
 
-impl<B: AutodiffBackend> ParamVisitor<B> for SumOfSquares<'_, B> {
+impl<B: TrainingBackend> ParamVisitor<B> for SumOfSquares<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
         let Some(grad) = self.grads.get::<B::InnerBackend, D>(id) else {
             return;
         };
-        let squares = (grad.clone() * grad).sum();
+        let squares = ops::sum_of_squares(grad);
         self.sum = Some(match self.sum.take() {
             Some(sum) => sum + squares,
             None => squares,

@@ -264,6 +264,7 @@ impl TrainConfig {
         HeadLossOptions {
             label_smoothing: self.label_smoothing,
             z_loss: self.z_loss,
+            ..HeadLossOptions::default()
         }
     }
 

@@ -133,25 +133,37 @@ where
         let Some(grad) = self.grads.remove::<B, D>(id) else {
             return value;
         };
-        let grad = match &self.factor {
-            Some(factor) => grad * factor.clone().unsqueeze::<D>(),
-            None => grad,
-        };
+        let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
         let moments = optimizer.moments.remove(path);
         let (updated, moments) = match optimizer.settings.rule(path, D) {
             Rule::AdamW(step) => {
                 let step = step.at(self.rate, optimizer.updates);
-                adamw::update(value.inner(), grad, moments, step)
+                adamw::update(value.inner(), grad, moments, factor, step)
             }
             Rule::Muon(step) => {
                 let parts = self.fused.parts(path);
+                let grad = clipped(grad, factor);
                 muon::update(value.inner(), grad, moments, self.rate, step, parts)
             }
-            Rule::Lion(step) => lion::update(value.inner(), grad, moments, self.rate, step),
+            Rule::Lion(step) => {
+                let grad = clipped(grad, factor);
+                lion::update(value.inner(), grad, moments, self.rate, step)
+            }
         };
         optimizer.moments.insert(path.to_owned(), moments);
         Tensor::from_inner(updated).require_grad()
+    }
+}
+
+/// A gradient times what clipping has it multiplied with.
+fn clipped<B: BurnBackend, const D: usize>(
+    grad: Tensor<B, D>,
+    factor: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    match factor {
+        Some(factor) => grad * factor.unsqueeze::<D>(),
+        None => grad,
     }
 }
 

@@ -1,29 +1,19 @@
-//! The attention's backward, from the kept queries, keys, values and weights.
+//! The attentions' backward, from what their forward pass left.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{AttentionOptions, AttentionState, Backend};
+use crate::{AttentionOptions, AttentionState, Backend, RotaryAngles, SelfAttention};
 
 #[derive(Debug)]
 struct AttentionBackward;
 
-/// What the backward needs.
-#[derive(Clone, Debug)]
-struct Kept<B: Backend> {
-    q: FloatTensor<B>,
-    k: FloatTensor<B>,
-    v: FloatTensor<B>,
-    state: AttentionState<B>,
-    options: AttentionOptions,
-}
-
 impl<B: Backend> Backward<B, 3> for AttentionBackward {
-    type State = Kept<B>;
+    type State = (AttentionState<B>, AttentionOptions);
 
     fn backward(
         self,
@@ -32,8 +22,8 @@ impl<B: Backend> Backward<B, 3> for AttentionBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [batch, heads, q_len, head_dim]
-        let kept = ops.state;
-        let made = B::attention_backward(kept.q, kept.k, kept.v, kept.state, grad, kept.options);
+        let (state, options) = ops.state;
+        let made = B::attention_backward(state, grad, options);
         for (parent, grad) in ops.parents.into_iter().zip([made.q, made.k, made.v]) {
             if let Some(node) = parent {
                 grads.register::<B>(node.id, grad);
@@ -51,24 +41,56 @@ pub(super) fn attention<B: Backend, C: CheckpointStrategy>(
     options: AttentionOptions,
 ) -> FloatTensor<Autodiff<B, C>> {
     let nodes = [q.node, k.node, v.node];
-    let (q, k, v) = (q.primitive, k.primitive, v.primitive);
     let (output, state) =
-        B::attention_training(q.clone(), k.clone(), v.clone(), documents, options);
+        B::attention_training(q.primitive, k.primitive, v.primitive, documents, options);
     match AttentionBackward
         .prepare::<C>(nodes)
         .compute_bound()
         .stateful()
     {
-        OpsKind::Tracked(prep) => {
-            let kept = Kept {
-                q,
-                k,
-                v,
-                state,
-                options,
-            };
-            prep.finish(kept, output)
-        }
+        OpsKind::Tracked(prep) => prep.finish((state, options), output),
+        OpsKind::UnTracked(prep) => prep.finish(output),
+    }
+}
+
+#[derive(Debug)]
+struct SelfAttentionBackward;
+
+impl<B: Backend> Backward<B, 1> for SelfAttentionBackward {
+    type State = (AttentionState<B>, Option<RotaryAngles<B>>, SelfAttention);
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let (state, angles, how) = ops.state;
+        unary::<B, _>(ops.parents, ops.node, grads, |grad| {
+            B::self_attention_backward(state, angles, grad, how)
+        });
+    }
+}
+
+/// The angles are constants: no gradient flows into them.
+pub(super) fn self_attention<B: Backend, C: CheckpointStrategy>(
+    qkv: FloatTensor<Autodiff<B, C>>,
+    angles: Option<RotaryAngles<Autodiff<B, C>>>,
+    documents: Option<IntTensor<B>>,
+    how: SelfAttention,
+) -> FloatTensor<Autodiff<B, C>> {
+    let angles = angles.map(|of| RotaryAngles::<B> {
+        layout: of.layout,
+        cos: of.cos.primitive,
+        sin: of.sin.primitive,
+    });
+    let (output, state) = B::self_attention_training(qkv.primitive, angles.clone(), documents, how);
+    match SelfAttentionBackward
+        .prepare::<C>([qkv.node])
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prep) => prep.finish((state, angles, how), output),
         OpsKind::UnTracked(prep) => prep.finish(output),
     }
 }

@@ -6,10 +6,9 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::Shape;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{Backend, HeadLossOptions};
+use crate::{Backend, HeadLossOptions, Precision};
 
 #[derive(Debug)]
 struct HeadLossBackward;
@@ -25,14 +24,13 @@ impl<B: Backend> Backward<B, 2> for HeadLossBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [1]
-        let factor = B::float_reshape(grad, Shape::new([1, 1]));
         let (hidden_grad, weight_grad) = ops.state;
         let [hidden, weight] = ops.parents;
         if let Some(node) = hidden {
-            grads.register::<B>(node.id, B::float_mul(hidden_grad, factor.clone()));
+            grads.register::<B>(node.id, B::scaled(hidden_grad, grad.clone()));
         }
         if let Some(node) = weight {
-            grads.register::<B>(node.id, B::float_mul(weight_grad, factor));
+            grads.register::<B>(node.id, B::scaled(weight_grad, grad));
         }
     }
 }
@@ -42,6 +40,7 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,
     options: HeadLossOptions,
+    precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
     match HeadLossBackward
         .prepare::<C>([hidden.node, weight.node])
@@ -49,11 +48,23 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
         .stateful()
     {
         OpsKind::Tracked(prep) => {
-            let made = B::head_loss_gradients(hidden.primitive, weight.primitive, targets, options);
+            let made = B::head_loss_gradients(
+                hidden.primitive,
+                weight.primitive,
+                targets,
+                options,
+                precision,
+            );
             prep.finish((made.hidden, made.weight), made.loss)
         }
         OpsKind::UnTracked(prep) => {
-            let loss = B::head_loss(hidden.primitive, weight.primitive, targets, options);
+            let loss = B::head_loss(
+                hidden.primitive,
+                weight.primitive,
+                targets,
+                options,
+                precision,
+            );
             prep.finish(loss)
         }
     }

@@ -6,7 +6,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionOptions, AttentionState};
+use crate::{AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, LogSums};
 
 /// See [`crate::Backend::attention`]. The query heads that share a key-value head are stacked along their sequence,
 /// so keys and values are never expanded.
@@ -32,13 +32,15 @@ pub fn attention_training<B: Backend>(
     documents: Option<IntTensor<B>>,
     options: AttentionOptions,
 ) -> (FloatTensor<B>, AttentionState<B>) {
-    let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
-    let shape = q.dims();
+    let shape = typed::<B, 4>(q.clone()).dims();
     let documents = documents.map(Tensor::from_primitive);
-    let weights = weights(q, typed(k), documents, options); // [batch, kv_heads, stacked, k_len]
+    let weights = weights::<B>(typed(q.clone()), typed(k.clone()), documents, options); // [batch, kv_heads, stacked, k_len]
     let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
-    let mixed = dropped(weights.clone(), kept.as_ref()).matmul(typed(v));
-    let state = AttentionState {
+    let mixed = dropped(weights.clone(), kept.as_ref()).matmul(typed(v.clone()));
+    let state = AttentionState::Weights {
+        q,
+        k,
+        v,
         weights: primitive(weights),
         kept: kept.map(primitive),
     };
@@ -52,21 +54,31 @@ pub fn attention_training<B: Backend>(
 /// `dK = dSᵀ Q · scale`. Nothing is divided: Burn's own backward of a division takes a reciprocal, which on ndarray is
 /// the processor's estimate, good to 12 or 14 bits.
 pub fn attention_backward<B: Backend>(
-    q: FloatTensor<B>,
-    k: FloatTensor<B>,
-    v: FloatTensor<B>,
     state: AttentionState<B>,
     grad: FloatTensor<B>,
     options: AttentionOptions,
 ) -> AttentionGradients<B> {
+    let (q, k, v, weights, kept) = match state {
+        AttentionState::Weights {
+            q,
+            k,
+            v,
+            weights,
+            kept,
+        } => (q, k, v, weights, kept),
+        AttentionState::LogSums(state) => {
+            let [q, k, v, weights] = made_again::<B>(state, options);
+            (q, k, v, weights, None)
+        }
+    };
     let k = typed::<B, 4>(k); // [batch, kv_heads, k_len, head_dim]
     let v = typed::<B, 4>(v);
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
     let shape = q.dims();
     let q = stacked(q, k.dims()[1]); // [batch, kv_heads, stacked, head_dim]
     let grad = stacked(typed::<B, 4>(grad), k.dims()[1]);
-    let weights = typed::<B, 4>(state.weights); // [batch, kv_heads, stacked, k_len]
-    let kept = state.kept.map(typed::<B, 4>);
+    let weights = typed::<B, 4>(weights); // [batch, kv_heads, stacked, k_len]
+    let kept = kept.map(typed::<B, 4>);
 
     let applied = dropped(weights.clone(), kept.as_ref());
     let v_grad = applied.transpose().matmul(grad.clone());
@@ -78,6 +90,18 @@ pub fn attention_backward<B: Backend>(
         k: primitive(scores_grad.transpose().matmul(q)),
         v: primitive(v_grad),
     }
+}
+
+/// Queries, keys, values and weights of a state that has the sums of the weights alone. What was dropped is known to the
+/// backend that made the state, whose own backward this is not.
+fn made_again<B: Backend>(state: LogSums<B>, options: AttentionOptions) -> [FloatTensor<B>; 4] {
+    let (q, k, v) = match state.inputs {
+        AttentionInputs::Separate([q, k, v]) => (q, k, v),
+        AttentionInputs::Fused(all) => (all.clone(), all.clone(), all),
+    };
+    let documents = state.documents.map(Tensor::from_primitive);
+    let weights = weights::<B>(typed(q.clone()), typed(k.clone()), documents, options);
+    [q, k, v, primitive(weights)]
 }
 
 /// The softmax's weights without dropout, `[batch, heads, q_len, k_len]`.

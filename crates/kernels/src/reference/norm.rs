@@ -4,13 +4,31 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-use super::{primitive, typed};
-use crate::Normalization;
+use super::linear::summed;
+use super::{primitive, rows, typed};
+use crate::{NormGradients, Normalization};
 
 /// See [`crate::Backend::normalize`].
-pub fn normalize<B: Backend>(kind: Normalization, x: FloatTensor<B>) -> FloatTensor<B> {
-    let x = typed::<B, 2>(x); // [tokens, d]
-    primitive(match kind {
+pub fn normalize<B: Backend>(
+    kind: Normalization,
+    x: FloatTensor<B>,
+    gain: Option<FloatTensor<B>>,
+    bias: Option<FloatTensor<B>>,
+) -> FloatTensor<B> {
+    let (x, shape) = rows::<B>(x); // [tokens, d]
+    let mut y = normalized(kind, x);
+    if let Some(gain) = gain {
+        y = y * typed::<B, 1>(gain).unsqueeze::<2>();
+    }
+    if let Some(bias) = bias {
+        y = y + typed::<B, 1>(bias).unsqueeze::<2>();
+    }
+    B::float_reshape(primitive(y), shape)
+}
+
+/// Before gain and bias, `[tokens, d]`.
+fn normalized<B: Backend>(kind: Normalization, x: Tensor<B, 2>) -> Tensor<B, 2> {
+    match kind {
         Normalization::Layer { epsilon } => {
             let centred = centre(x);
             let deviation = (mean_square(centred.clone()) + epsilon).sqrt();
@@ -24,21 +42,51 @@ pub fn normalize<B: Backend>(kind: Normalization, x: FloatTensor<B>) -> FloatTen
             let root = mean_square(x.clone()).sqrt() + epsilon;
             x / root
         }
-    })
+    }
 }
 
 /// See [`crate::Backend::normalize_backward`].
 ///
-/// With `y` the output and `d` the divisor: `dx = (g - y · mean(g y) · s) / d`, less its mean for a layer norm, where
-/// `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because the root alone depends on `x`.
+/// With `y` the normalised and `d` the divisor, `g` the output's gradient times the gain: `dx = (g - y · mean(g y) · s) / d`,
+/// less its mean for a layer norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because the root alone
+/// depends on `x`.
 pub fn normalize_backward<B: Backend>(
     kind: Normalization,
     x: FloatTensor<B>,
+    gain: Option<FloatTensor<B>>,
+    bias: bool,
     grad: FloatTensor<B>,
-) -> FloatTensor<B> {
-    let x = typed::<B, 2>(x); // [tokens, d]
-    let grad = typed::<B, 2>(grad);
-    primitive(match kind {
+    added: Option<FloatTensor<B>>,
+) -> NormGradients<B> {
+    let (x, shape) = rows::<B>(x); // [tokens, d]
+    let (grad, _) = rows::<B>(grad);
+    let bias = bias.then(|| primitive(summed(grad.clone())));
+    let gain_grad = gain
+        .is_some()
+        .then(|| primitive(summed(grad.clone() * normalized(kind, x.clone()))));
+    let grad = match gain {
+        Some(gain) => grad * typed::<B, 1>(gain).unsqueeze::<2>(),
+        None => grad,
+    };
+    let made = input_gradient(kind, x, grad);
+    let made = match added {
+        Some(added) => rows::<B>(added).0 + made,
+        None => made,
+    };
+    NormGradients {
+        x: B::float_reshape(primitive(made), shape),
+        gain: gain_grad,
+        bias,
+    }
+}
+
+/// `dx` from `x` and `g`, `[tokens, d]` each.
+fn input_gradient<B: Backend>(
+    kind: Normalization,
+    x: Tensor<B, 2>,
+    grad: Tensor<B, 2>,
+) -> Tensor<B, 2> {
+    match kind {
         Normalization::Layer { epsilon } => {
             let centred = centre(x);
             let deviation = (mean_square(centred.clone()) + epsilon).sqrt();
@@ -58,7 +106,7 @@ pub fn normalize_backward<B: Backend>(
             let along = (grad.clone() * y.clone()).mean_dim(1) * (divisor.clone() / root);
             (grad - y * along) / divisor
         }
-    })
+    }
 }
 
 fn centre<B: Backend>(x: Tensor<B, 2>) -> Tensor<B, 2> {

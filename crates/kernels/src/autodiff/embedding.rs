@@ -1,0 +1,51 @@
+//! The embedding's backward: rows added where they came from, on top of what the table's gradient holds already, which is the
+//! head's where the two share their weight.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::ops::{FloatTensor, IntTensor};
+
+use super::gradient::{kept, taken};
+use crate::Backend;
+
+#[derive(Debug)]
+struct EmbeddingBackward;
+
+impl<B: Backend> Backward<B, 1> for EmbeddingBackward {
+    type State = (FloatTensor<Autodiff<B>>, IntTensor<B>);
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let grad = grads.consume::<B>(&ops.node);
+        let (table, ids) = ops.state;
+        let [node] = ops.parents;
+        if let Some(node) = node {
+            let added = taken::<B>(grads, &table);
+            let made = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
+            grads.register::<B>(node.id, made);
+        }
+    }
+}
+
+pub(super) fn embedding<B: Backend, C: CheckpointStrategy>(
+    table: FloatTensor<Autodiff<B, C>>,
+    ids: IntTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let state = (kept::<B>(&table), ids.clone());
+    let output = <B as Backend>::embedding(table.primitive, ids);
+    match EmbeddingBackward
+        .prepare::<C>([table.node])
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prep) => prep.finish(state, output),
+        OpsKind::UnTracked(prep) => prep.finish(output),
+    }
+}

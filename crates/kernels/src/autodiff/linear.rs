@@ -1,0 +1,100 @@
+//! The linear map's backward, from its kept input and weight.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::ops::FloatTensor;
+
+use super::gradient::{kept, taken};
+use crate::{Backend, LinearInputs, Precision};
+
+#[derive(Debug)]
+struct LinearBackward;
+
+/// What the backward needs.
+#[derive(Clone, Debug)]
+struct Kept<B: Backend> {
+    x: FloatTensor<Autodiff<B>>,
+    weight: FloatTensor<B>,
+    bias: bool,
+    precision: Precision,
+}
+
+/// The parents are the input, the weight, then the bias and the residual, of those that there are.
+impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
+    type State = Kept<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, N>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let grad = grads.consume::<B>(&ops.node);
+        let kept = ops.state;
+        let mut parents = ops.parents.into_iter();
+        let mut next = || parents.next().flatten();
+        let (x, weight) = (next(), next());
+        let bias = kept.bias.then(&mut next).flatten();
+        let residual = next();
+        let added = taken::<B>(grads, &kept.x);
+        let wanted = [x.is_some(), weight.is_some(), bias.is_some()];
+        let made = <B as Backend>::linear_backward(
+            kept.x.primitive,
+            kept.weight,
+            grad.clone(),
+            added,
+            wanted,
+            kept.precision,
+        );
+        let made = [
+            (x, made.x),
+            (weight, made.weight),
+            (bias, made.bias),
+            (residual, Some(grad)),
+        ];
+        for (node, grad) in made {
+            if let (Some(node), Some(grad)) = (node, grad) {
+                grads.register::<B>(node.id, grad);
+            }
+        }
+    }
+}
+
+pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
+    inputs: LinearInputs<Autodiff<B, C>>,
+    precision: Precision,
+) -> FloatTensor<Autodiff<B, C>> {
+    let kept = Kept {
+        x: kept::<B>(&inputs.x),
+        weight: inputs.weight.primitive.clone(),
+        bias: inputs.bias.is_some(),
+        precision,
+    };
+    let node = |of: &Option<FloatTensor<Autodiff<B, C>>>| of.as_ref().map(|of| of.node.clone());
+    let (bias, residual) = (node(&inputs.bias), node(&inputs.residual));
+    let [x, weight] = [inputs.x.node, inputs.weight.node];
+    let inputs = LinearInputs::<B> {
+        x: inputs.x.primitive,
+        weight: inputs.weight.primitive,
+        bias: inputs.bias.map(|bias| bias.primitive),
+        residual: inputs.residual.map(|residual| residual.primitive),
+    };
+    let output = <B as Backend>::linear(inputs, precision);
+    // The number of parents is part of an operation's type in Burn.
+    macro_rules! with_parents {
+        ($($parent:expr),+) => {
+            match LinearBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
+                OpsKind::Tracked(prep) => prep.finish(kept, output),
+                OpsKind::UnTracked(prep) => prep.finish(output),
+            }
+        };
+    }
+    match (bias, residual) {
+        (Some(bias), Some(residual)) => with_parents!(x, weight, bias, residual),
+        (Some(one), None) | (None, Some(one)) => with_parents!(x, weight, one),
+        (None, None) => with_parents!(x, weight),
+    }
+}

@@ -1,0 +1,90 @@
+//! The normalisation's backward, from its kept input.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::ops::FloatTensor;
+
+use super::gradient::{kept, taken};
+use crate::{Backend, Normalization};
+
+#[derive(Debug)]
+struct NormBackward;
+
+/// What the backward needs.
+#[derive(Clone, Debug)]
+struct Kept<B: Backend> {
+    kind: Normalization,
+    x: FloatTensor<Autodiff<B>>,
+    gain: Option<FloatTensor<B>>,
+    bias: bool,
+}
+
+/// The parents are the input, then the gain and the bias, of those that there are.
+impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
+    type State = Kept<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, N>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let grad = grads.consume::<B>(&ops.node);
+        let kept = ops.state;
+        let mut parents = ops.parents.into_iter();
+        let x = parents.next().flatten();
+        let added = taken::<B>(grads, &kept.x);
+        let made = B::normalize_backward(
+            kept.kind,
+            kept.x.primitive,
+            kept.gain,
+            kept.bias,
+            grad,
+            added,
+        );
+        if let Some(x) = x {
+            grads.register::<B>(x.id, made.x);
+        }
+        let affine = [made.gain, made.bias].into_iter().flatten();
+        for (parent, grad) in parents.zip(affine) {
+            if let Some(node) = parent {
+                grads.register::<B>(node.id, grad);
+            }
+        }
+    }
+}
+
+pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
+    kind: Normalization,
+    x: FloatTensor<Autodiff<B, C>>,
+    gain: Option<FloatTensor<Autodiff<B, C>>>,
+    bias: Option<FloatTensor<Autodiff<B, C>>>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let kept = Kept {
+        kind,
+        x: kept::<B>(&x),
+        gain: gain.as_ref().map(|gain| gain.primitive.clone()),
+        bias: bias.is_some(),
+    };
+    let node = |of: &Option<FloatTensor<Autodiff<B, C>>>| of.as_ref().map(|of| of.node.clone());
+    let nodes = (node(&gain), node(&bias));
+    let inner = |of: Option<FloatTensor<Autodiff<B, C>>>| of.map(|of| of.primitive);
+    let output = B::normalize(kind, x.primitive, inner(gain), inner(bias));
+    // The number of parents is part of an operation's type in Burn.
+    macro_rules! with_parents {
+        ($($parent:expr),+) => {
+            match NormBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
+                OpsKind::Tracked(prep) => prep.finish(kept, output),
+                OpsKind::UnTracked(prep) => prep.finish(output),
+            }
+        };
+    }
+    match nodes {
+        (Some(gain), Some(bias)) => with_parents!(x.node, gain, bias),
+        (Some(one), None) | (None, Some(one)) => with_parents!(x.node, one),
+        (None, None) => with_parents!(x.node),
+    }
+}

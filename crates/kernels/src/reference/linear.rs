@@ -1,0 +1,56 @@
+//! Linear maps, and their gradients.
+
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+
+use super::{last, primitive, rows, typed, with_last};
+use crate::{LinearGradients, LinearInputs};
+
+/// See [`crate::Backend::linear`]. One product over all tokens: a batched one would make the weight's gradient once per
+/// sequence and add them up.
+pub fn linear<B: Backend>(inputs: LinearInputs<B>) -> FloatTensor<B> {
+    let (x, shape) = rows::<B>(inputs.x); // [tokens, in]
+    let weight = typed::<B, 2>(inputs.weight); // [in, out]
+    let shape = with_last(shape, weight.dims()[1]);
+    let mut y = x.matmul(weight); // [tokens, out]
+    if let Some(bias) = inputs.bias {
+        y = y + typed::<B, 1>(bias).unsqueeze::<2>();
+    }
+    if let Some(residual) = inputs.residual {
+        y = rows::<B>(residual).0 + y;
+    }
+    B::float_reshape(primitive(y), shape)
+}
+
+/// See [`crate::Backend::linear_backward`].
+pub fn linear_backward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    added: Option<FloatTensor<B>>,
+    [input, weights, bias]: [bool; 3],
+) -> LinearGradients<B> {
+    let (x, shape) = rows::<B>(x); // [tokens, in]
+    let (grad, _) = rows::<B>(grad); // [tokens, out]
+    let weight = typed::<B, 2>(weight); // [in, out]
+    let x_grad = input.then(|| {
+        let made = grad.clone().matmul(weight.transpose()); // [tokens, in]
+        let made = match added {
+            Some(added) => rows::<B>(added).0 + made,
+            None => made,
+        };
+        B::float_reshape(primitive(made), shape)
+    });
+    LinearGradients {
+        x: x_grad,
+        weight: weights.then(|| primitive(x.transpose().matmul(grad.clone()))),
+        bias: bias.then(|| primitive(summed(grad))),
+    }
+}
+
+/// `Σ x` over the rows, `[tokens, width]` to `[width]`.
+pub(super) fn summed<B: Backend>(x: Tensor<B, 2>) -> Tensor<B, 1> {
+    let width = last(&x.shape());
+    x.sum_dim(0).reshape([width])
+}
