@@ -2,7 +2,10 @@
 
 use burn::backend::Autodiff;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use emberlm_kernels::{AttentionOptions, Backend, ops, reference};
+use emberlm_kernels::{
+    AttentionOptions, AttentionState, Backend, RotaryAngles, RotaryLayout, SelfAttention, ops,
+    reference,
+};
 
 use crate::compare::{
     Reference, assert_all_close, assert_close, constant, host, numbers, primitive, tracked, typed,
@@ -173,26 +176,53 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
     }
 }
 
-/// With what was dropped known from the state, the same product differentiated by Burn.
+/// With what was dropped known, the same product differentiated by Burn.
 fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
     let mut case = Case::new(sizes, [0, 0], documents, seed);
     case.options.dropout = 0.3;
-    let options = case.options;
-    let [q, k, v] = [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)));
-    let documents = case.documents::<B>().map(Tensor::into_primitive);
-    let (output, state) =
-        B::attention_training(q.clone(), k.clone(), v.clone(), documents, options);
-    let output = typed::<B, 4>(output);
+    let (output, state) = dropped::<B>(&case, constant(&case.v));
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
-    let kept = typed::<B, 4>(state.kept.clone().unwrap()).into_data();
-    let made = B::attention_backward(q, k, v, state, primitive(factors), options);
+    let made = B::attention_backward(state, primitive(factors), case.options);
     let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
     let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
+    let kept = kept::<B>(&case);
     assert_all_close(
         "dropped attention",
         &found,
         &composed_with_dropout(&case, &kept),
     );
+}
+
+/// The attention of a case to other values, always dropping the same.
+fn dropped<B: Backend>(case: &Case, v: Tensor<B, 4>) -> (Tensor<B, 4>, AttentionState<B>) {
+    B::seed(&Default::default(), 7);
+    let [q, k] = [&case.q, &case.k].map(|data| primitive(constant::<B, 4>(data)));
+    let documents = case.documents::<B>().map(Tensor::into_primitive);
+    let (output, state) = B::attention_training(q, k, primitive(v), documents, case.options);
+    (typed(output), state)
+}
+
+/// 0 or `1/(1 - p)` for each weight, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`: values that are rows of the
+/// identity have the dropped weights as their output, `head_dim` of its columns at a time.
+fn kept<B: Backend>(case: &Case) -> TensorData {
+    let [batch, kv_heads, k_len, head_dim] = case.v.shape.dims();
+    let [_, heads, q_len, _] = case.q.shape.dims();
+    let mut kept = vec![0.0_f32; batch * heads * q_len * k_len];
+    for first in (0..k_len).step_by(head_dim) {
+        let identity = indices([batch * kv_heads, k_len, head_dim])
+            .map(|(_, key, column)| f32::from(u8::from(key == first + column)));
+        let identity = TensorData::new(identity.collect::<Vec<f32>>(), case.v.shape.clone());
+        let weights = host(dropped::<B>(case, constant(&identity)).0);
+        for (row, weights) in weights.chunks(head_dim).enumerate() {
+            for (column, &weight) in weights.iter().enumerate().take(k_len - first) {
+                if weight > 0.0 {
+                    kept[row * k_len + first + column] =
+                        (1.0 / (1.0 - case.options.dropout)) as f32;
+                }
+            }
+        }
+    }
+    TensorData::new(kept, [batch, kv_heads, heads / kv_heads * q_len, k_len])
 }
 
 fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
@@ -224,7 +254,57 @@ fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
     with_gradients(output, &[q, k, v])
 }
 
+/// Of a fused map's output, with and without turning.
+fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64) {
+    let [batch, kv_heads, group, seq, pairs] = sizes;
+    let (heads, head_dim) = (kv_heads * group, 2 * pairs + 1);
+    let how = SelfAttention {
+        heads,
+        kv_heads,
+        head_dim,
+        options: AttentionOptions {
+            scale: 0.4,
+            window: None,
+            global_tokens: 0,
+            dropout: 0.0,
+        },
+    };
+    let data = numbers(seed, [batch, seq, (heads + 2 * kv_heads) * head_dim]);
+    let [cos, sin] = [1, 2].map(|n| numbers(seed + n, [seq, pairs]));
+    let first_keys = documents.then(|| self::documents(batch, seq, 0, seed));
+
+    let qkv = tracked::<Autodiff<B>, 3>(&data);
+    let angles = turned.then(|| ops::Angles {
+        layout: RotaryLayout::HalfSplit,
+        cos: constant(&cos),
+        sin: constant(&sin),
+    });
+    let of = first_keys.clone();
+    let of = of.map(|keys| Tensor::from_data(keys, &Default::default()));
+    let output = ops::self_attention(qkv.clone(), angles, of, how);
+    let found = with_gradients(output, &[&qkv]);
+
+    let qkv = tracked::<Reference, 3>(&data);
+    let angles = turned.then(|| RotaryAngles {
+        layout: RotaryLayout::HalfSplit,
+        cos: primitive(constant::<Reference, 2>(&cos)),
+        sin: primitive(constant::<Reference, 2>(&sin)),
+    });
+    let of = first_keys
+        .map(|keys| Tensor::<Reference, 2, Int>::from_data(keys, &Default::default()))
+        .map(Tensor::into_primitive);
+    let output = reference::self_attention::<Reference>(primitive(qkv.clone()), angles, of, how);
+    let expected = with_gradients(typed::<Reference, 3>(output), &[&qkv]);
+    assert_all_close("fused attention", &found, &expected);
+}
+
 crate::on_backends! {
+    fused(
+        sizes in [1_usize..3, 1..3, 1..4, 1..9, 1..4],
+        turned in any::<bool>(),
+        documents in any::<bool>(),
+        seed in 0..u64::MAX - 3,
+    );
     values_by_loops(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
         reach in [0_usize..8, 0..5],

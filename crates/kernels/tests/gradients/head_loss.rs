@@ -3,7 +3,7 @@
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
-use emberlm_kernels::{Backend, HeadLossGradients, HeadLossOptions, ops, reference};
+use emberlm_kernels::{Backend, HeadLossGradients, HeadLossOptions, Precision, ops, reference};
 use proptest::prelude::Strategy;
 use proptest::sample::select;
 
@@ -54,14 +54,18 @@ impl Case {
     }
 }
 
-/// Neither term, either and both.
+/// With and without each.
 fn options() -> impl Strategy<Value = HeadLossOptions> {
-    (select(vec![0.0, 0.1, 0.6]), select(vec![0.0, 1e-4, 0.05])).prop_map(
-        |(label_smoothing, z_loss)| HeadLossOptions {
-            label_smoothing,
-            z_loss,
-        },
-    )
+    let terms = (
+        select(vec![0.0, 0.1, 0.6]),
+        select(vec![0.0, 1e-4, 0.05]),
+        select(vec![0.0, 3.0, 30.0]),
+    );
+    terms.prop_map(|(label_smoothing, z_loss, soft_cap)| HeadLossOptions {
+        label_smoothing,
+        z_loss,
+        soft_cap,
+    })
 }
 
 fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
@@ -75,7 +79,7 @@ fn outcome<B: Backend>(case: &Case) -> Vec<Vec<f32>> {
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
     let weight = tracked::<Autodiff<B>, 2>(&case.weight);
     let (h, w) = (hidden.clone(), weight.clone());
-    let loss = ops::head_loss(h, w, case.targets(), case.options);
+    let loss = ops::head_loss(h, w, case.targets(), case.options, Precision::F32);
     with_gradients(loss, &[&hidden, &weight])
 }
 

@@ -3,7 +3,7 @@
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_kernels::{Backend, HeadLossOptions, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops};
 use safetensors::SafeTensors;
 
 /// Of `‖a - b‖ / ‖b‖`.
@@ -36,8 +36,15 @@ pub fn check<B: Backend>(device: &Device<B>) {
             let options = HeadLossOptions {
                 label_smoothing,
                 z_loss,
+                ..HeadLossOptions::default()
             };
-            let loss = ops::head_loss(hidden.clone(), weight.clone(), targets.clone(), options);
+            let loss = ops::head_loss(
+                hidden.clone(),
+                weight.clone(),
+                targets.clone(),
+                options,
+                Precision::F32,
+            );
             let grads = loss.backward();
             let case = format!("{which}.{name}");
             let expected = |part: &str| floats(&fixture, &format!("{case}.{part}"));
