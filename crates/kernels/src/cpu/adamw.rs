@@ -1,1 +1,107 @@
-//! To be written.
+//! The AdamW update, and the sum of squares that a clip needs.
+
+use rayon::prelude::*;
+
+use super::reduce::elements_per_task;
+use super::vector::{self, wide};
+use crate::AdamWStep;
+
+/// Elements that are squared and summed in f32; their sums are added in f64.
+const CHUNK: usize = 4096;
+
+/// One AdamW step in place, in one pass (Loshchilov and Hutter 2019), ordered as PyTorch does: with `g = factor · grad`,
+///
+/// ```text
+/// m ← β₁ m + (1 - β₁) g
+/// v ← β₂ v + (1 - β₂) g²
+/// p ← p (1 - rate · decay) - rate / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+/// ```
+///
+/// `factor` is what a clip scales the gradient by, 1 without.
+///
+/// # Panics
+/// Where the sizes differ.
+pub fn adamw(
+    parameter: &mut [f32],
+    grad: &[f32],
+    moment1: &mut [f32],
+    moment2: &mut [f32],
+    factor: f32,
+    step: AdamWStep,
+) {
+    let len = parameter.len();
+    assert!(
+        grad.len() == len && moment1.len() == len && moment2.len() == len,
+        "the sizes differ"
+    );
+    let constants = Constants::of(step, factor);
+    let step = elements_per_task(len);
+    parameter
+        .par_chunks_mut(step)
+        .zip(grad.par_chunks(step))
+        .zip(moment1.par_chunks_mut(step))
+        .zip(moment2.par_chunks_mut(step))
+        .with_max_len(1)
+        .for_each(|(((p, g), m), v)| wide(|| constants.update(p, g, m, v)));
+}
+
+/// The step's numbers, computed in f64 and rounded once.
+#[derive(Clone, Copy)]
+struct Constants {
+    factor: f32,
+    keep1: f32,
+    take1: f32,
+    keep2: f32,
+    take2: f32,
+    root_correction2: f32,
+    epsilon: f32,
+    rate: f32,
+    shrink: f32,
+}
+
+impl Constants {
+    fn of(step: AdamWStep, factor: f32) -> Self {
+        let t = step.step as f64;
+        let correction1 = 1.0 - step.beta1.powf(t);
+        let correction2 = 1.0 - step.beta2.powf(t);
+        Self {
+            factor,
+            keep1: step.beta1 as f32,
+            take1: (1.0 - step.beta1) as f32,
+            keep2: step.beta2 as f32,
+            take2: (1.0 - step.beta2) as f32,
+            root_correction2: correction2.sqrt() as f32,
+            epsilon: step.epsilon as f32,
+            rate: (step.rate / correction1) as f32,
+            shrink: (1.0 - step.rate * step.decay) as f32,
+        }
+    }
+
+    #[inline(always)]
+    fn update(self, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
+        for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
+            let g = *g * self.factor;
+            *m = *m * self.keep1 + g * self.take1;
+            *v = *v * self.keep2 + g * g * self.take2;
+            let denominator = v.sqrt() / self.root_correction2 + self.epsilon;
+            *p = *p * self.shrink - *m / denominator * self.rate;
+        }
+    }
+}
+
+/// `Σ x²`: in f32 over chunks of 4096, in f64 and in order over the chunks.
+pub fn sum_of_squares(x: &[f32]) -> f64 {
+    let step = elements_per_task(x.len()).next_multiple_of(CHUNK);
+    let mut sums = vec![0.0f32; x.len().div_ceil(CHUNK)];
+    sums.par_chunks_mut(step / CHUNK)
+        .zip(x.par_chunks(step))
+        .with_max_len(1)
+        .for_each(|(sums, x)| {
+            wide(|| {
+                for (sum, x) in sums.iter_mut().zip(x.chunks(CHUNK)) {
+                    *sum = vector::dot(x, x);
+                }
+            });
+        });
+    sums.into_iter().map(f64::from).sum()
+}

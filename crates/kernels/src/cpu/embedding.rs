@@ -1,1 +1,78 @@
-//! To be written.
+//! Rows of a table by their indices, and the gradient that flows back into them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::parallel::{self, Shared};
+use super::reduce::{rows_of, rows_per_task};
+use super::vector::wide;
+
+/// `out[i] = table[ids[i]]`, `table: [rows, width]`, `out: [tokens, width]`.
+///
+/// # Panics
+/// Where the sizes do not fit, or an id is no row of the table.
+pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
+    assert_rows(ids, rows_of(table.len(), width));
+    assert!(
+        rows_of(out.len(), width) == ids.len(),
+        "the output has not a row for each id"
+    );
+    let step = rows_per_task(ids.len(), width);
+    out.par_chunks_mut(step * width)
+        .zip(ids.par_chunks(step))
+        .with_max_len(1)
+        .for_each(|(out, ids)| {
+            for (out, id) in out.chunks_exact_mut(width).zip(ids) {
+                let start = *id as usize * width;
+                out.copy_from_slice(&table[start..start + width]);
+            }
+        });
+}
+
+/// `table_grad[ids[i]] += grad[i]`, `table_grad: [rows, width]`, `grad: [tokens, width]`. Rows that do not occur are not
+/// touched.
+///
+/// An element's terms are added in the order of the tokens: each task adds some columns of all tokens.
+///
+/// # Panics
+/// Where the sizes do not fit, or an id is no row of the table.
+pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usize) {
+    assert_rows(ids, rows_of(table_grad.len(), width));
+    assert!(
+        rows_of(grad.len(), width) == ids.len(),
+        "the gradient has not a row for each id"
+    );
+    let table = Shared::new(table_grad);
+    let add = |columns: Range<usize>| {
+        wide(|| {
+            for (grad, id) in grad.chunks_exact(width).zip(ids) {
+                let start = *id as usize * width;
+                // SAFETY: a task has columns that no other has, and this thread one row of them at a time.
+                let row = unsafe { table.part(start + columns.start..start + columns.end) };
+                for (row, grad) in row.iter_mut().zip(&grad[columns.clone()]) {
+                    *row += *grad;
+                }
+            }
+        });
+    };
+    let step = if rows_per_task(ids.len(), width) >= ids.len() {
+        width
+    } else {
+        COLUMNS
+    };
+    let ranges: Vec<_> = parallel::ranges(width, step).collect();
+    parallel::for_each(ranges.len(), |task| add(ranges[task].clone()));
+}
+
+/// Columns of one task: whole cache lines, and enough of them for the next to be fetched ahead.
+const COLUMNS: usize = 64;
+
+#[track_caller]
+fn assert_rows(ids: &[i32], rows: usize) {
+    let valid = wide(|| {
+        ids.iter()
+            .fold(true, |valid, id| valid & ((*id as u32 as usize) < rows))
+    });
+    assert!(valid, "an id is no row of the table");
+}

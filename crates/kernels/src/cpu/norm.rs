@@ -1,1 +1,357 @@
-//! To be written.
+//! Normalisation over the last dimension with its gain and bias, and its gradients.
+
+use rayon::prelude::*;
+
+use super::reduce::{rows_of, rows_per_task, sum_rows};
+use super::vector::{self, LANES, wide};
+use crate::Normalization;
+
+/// `out = n(x) · gain + bias`, `x, out: [rows, width]`, `gain, bias: [width]`; see [`Normalization`] for `n`.
+///
+/// # Panics
+/// Where the sizes do not fit.
+pub fn normalize(
+    kind: Normalization,
+    x: &[f32],
+    gain: Option<&[f32]>,
+    bias: Option<&[f32]>,
+    width: usize,
+    out: &mut [f32],
+) {
+    let rows = rows_of(x.len(), width);
+    assert!(
+        out.len() == x.len()
+            && gain.is_none_or(|gain| gain.len() == width)
+            && bias.is_none_or(|bias| bias.len() == width),
+        "the sizes do not fit"
+    );
+    let block = rows_per_task(rows, width) * width;
+    out.par_chunks_mut(block)
+        .zip(x.par_chunks(block))
+        .with_max_len(1)
+        .for_each(|(out, x)| {
+            wide(|| {
+                for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                    normalize_row(kind, x, gain, bias, out);
+                }
+            });
+        });
+}
+
+#[inline(always)]
+fn normalize_row(
+    kind: Normalization,
+    x: &[f32],
+    gain: Option<&[f32]>,
+    bias: Option<&[f32]>,
+    out: &mut [f32],
+) {
+    let mean = mean(kind, x);
+    let [square] = sums(x, x, x, |x, _, _| {
+        let x = x - mean;
+        [x * x]
+    });
+    let scale = 1.0 / Divisor::of(kind, square / x.len() as f32).value;
+    let pairs = out.iter_mut().zip(x);
+    match (gain, bias) {
+        (None, None) => {
+            for (out, x) in pairs {
+                *out = (*x - mean) * scale;
+            }
+        }
+        (Some(gain), None) => {
+            for ((out, x), gain) in pairs.zip(gain) {
+                *out = (*x - mean) * scale * *gain;
+            }
+        }
+        (None, Some(bias)) => {
+            for ((out, x), bias) in pairs.zip(bias) {
+                *out = (*x - mean) * scale + *bias;
+            }
+        }
+        (Some(gain), Some(bias)) => {
+            for (((out, x), gain), bias) in pairs.zip(gain).zip(bias) {
+                *out = (*x - mean) * scale * *gain + *bias;
+            }
+        }
+    }
+}
+
+/// Where [`normalize_backward`] writes.
+#[derive(Debug)]
+pub struct NormGradients<'a> {
+    /// `x`'s, `[rows, width]`.
+    pub x: &'a mut [f32],
+    /// The gain's, `[width]`: overwritten.
+    pub gain: Option<&'a mut [f32]>,
+    /// The bias's, `[width]`: overwritten.
+    pub bias: Option<&'a mut [f32]>,
+}
+
+/// What else flows into `x`: its residual branch's gradient, added in the same pass.
+#[derive(Clone, Copy, Debug)]
+pub enum Residual<'a> {
+    /// Nothing: `x`'s gradient is overwritten.
+    None,
+    /// This, `[rows, width]`: `x`'s gradient is overwritten with the sum.
+    From(&'a [f32]),
+    /// What `x`'s gradient holds already.
+    InPlace,
+}
+
+/// [`normalize`]'s gradients. The statistics are computed again from `x`.
+///
+/// With `y = n(x)`, `d` its divisor and `g = grad · gain`: `dx = (g - y · mean(g y) · s) / d`, less its mean for a layer
+/// norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because the root alone depends on `x`.
+/// `dgain = Σ_r grad · y` and `dbias = Σ_r grad`: each task adds its rows in order, then the tasks' sums are added in
+/// order.
+///
+/// # Panics
+/// Where the sizes do not fit.
+pub fn normalize_backward(
+    kind: Normalization,
+    x: &[f32],
+    gain: Option<&[f32]>,
+    grad: &[f32],
+    residual: Residual<'_>,
+    width: usize,
+    gradients: NormGradients<'_>,
+) {
+    let rows = rows_of(x.len(), width);
+    let NormGradients {
+        x: x_grad,
+        gain: gain_grad,
+        bias: bias_grad,
+    } = gradients;
+    let added = match residual {
+        Residual::From(added) => added.len(),
+        Residual::None | Residual::InPlace => x.len(),
+    };
+    assert!(
+        grad.len() == x.len()
+            && x_grad.len() == x.len()
+            && added == x.len()
+            && gain.is_none_or(|gain| gain.len() == width)
+            && gain_grad.as_ref().is_none_or(|grad| grad.len() == width)
+            && bias_grad.as_ref().is_none_or(|grad| grad.len() == width),
+        "the sizes do not fit"
+    );
+    let block = rows_per_task(rows, width) * width;
+    let task = Task {
+        kind,
+        gain,
+        width,
+        gain_grad: gain_grad.is_some(),
+        bias_grad: bias_grad.is_some(),
+    };
+    // For each task `[2, width]`: what its rows add to the gain's gradient, then to the bias's.
+    let mut partials = vec![0.0f32; x.len().div_ceil(block) * 2 * width];
+    partials
+        .par_chunks_mut(2 * width)
+        .zip(x_grad.par_chunks_mut(block))
+        .enumerate()
+        .with_max_len(1)
+        .for_each(|(i, (partial, x_grad))| {
+            let range = i * block..i * block + x_grad.len();
+            let (x, grad) = (&x[range.clone()], &grad[range.clone()]);
+            match residual {
+                Residual::None => task.run::<false>(x, grad, None, x_grad, partial),
+                Residual::From(added) => {
+                    task.run::<false>(x, grad, Some(&added[range]), x_grad, partial);
+                }
+                Residual::InPlace => task.run::<true>(x, grad, None, x_grad, partial),
+            }
+        });
+    if task.gain_grad || task.bias_grad {
+        let mut sums = vec![0.0; 2 * width];
+        wide(|| sum_rows(&partials, 2 * width, &mut sums));
+        if let Some(gain_grad) = gain_grad {
+            gain_grad.copy_from_slice(&sums[..width]);
+        }
+        if let Some(bias_grad) = bias_grad {
+            bias_grad.copy_from_slice(&sums[width..]);
+        }
+    }
+}
+
+/// What is the same for all tasks of a backward pass.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    kind: Normalization,
+    gain: Option<&'a [f32]>,
+    width: usize,
+    gain_grad: bool,
+    bias_grad: bool,
+}
+
+impl Task<'_> {
+    fn run<const IN_PLACE: bool>(
+        self,
+        x: &[f32],
+        grad: &[f32],
+        added: Option<&[f32]>,
+        x_grad: &mut [f32],
+        partial: &mut [f32],
+    ) {
+        wide(|| {
+            let (gain_sum, bias_sum) = partial.split_at_mut(self.width);
+            let rows = x
+                .chunks_exact(self.width)
+                .zip(grad.chunks_exact(self.width));
+            for (r, ((x, grad), x_grad)) in
+                rows.zip(x_grad.chunks_exact_mut(self.width)).enumerate()
+            {
+                let added = added.map(|added| &added[r * self.width..][..self.width]);
+                let row = match self.gain {
+                    Some(gain) => Row::of::<true>(self.kind, x, grad, gain),
+                    None => Row::of::<false>(self.kind, x, grad, grad),
+                };
+                match (self.gain, added) {
+                    (Some(gain), Some(added)) => {
+                        row.write::<true, true, IN_PLACE>(x, grad, gain, added, x_grad);
+                    }
+                    (Some(gain), None) => {
+                        row.write::<true, false, IN_PLACE>(x, grad, gain, grad, x_grad);
+                    }
+                    (None, Some(added)) => {
+                        row.write::<false, true, IN_PLACE>(x, grad, grad, added, x_grad);
+                    }
+                    (None, None) => {
+                        row.write::<false, false, IN_PLACE>(x, grad, grad, grad, x_grad);
+                    }
+                }
+                if self.gain_grad {
+                    for ((sum, x), grad) in gain_sum.iter_mut().zip(x).zip(grad) {
+                        *sum += *grad * ((*x - row.mean) * row.scale);
+                    }
+                }
+                if self.bias_grad {
+                    for (sum, grad) in bias_sum.iter_mut().zip(grad) {
+                        *sum += *grad;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// A row's gradient as a linear function: `dx = scale · g + along · (x - mean) + offset`.
+#[derive(Clone, Copy)]
+struct Row {
+    mean: f32,
+    scale: f32,
+    along: f32,
+    offset: f32,
+}
+
+impl Row {
+    #[inline(always)]
+    fn of<const GAIN: bool>(kind: Normalization, x: &[f32], grad: &[f32], gain: &[f32]) -> Self {
+        let n = x.len() as f32;
+        let mean = mean(kind, x);
+        let [square, product, sum] = sums(x, grad, gain, |x, grad, gain| {
+            let x = x - mean;
+            let g = if GAIN { grad * gain } else { grad };
+            [x * x, g * x, g]
+        });
+        let divisor = Divisor::of(kind, square / n);
+        let scale = 1.0 / divisor.value;
+        let offset = match kind {
+            Normalization::Layer { .. } => -(sum / n) * scale,
+            Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
+        };
+        // mean(g y) · s, and once more y's factor and the divisor.
+        let along = product / n * scale * (divisor.value / divisor.root);
+        Self {
+            mean,
+            scale,
+            along: -(along * scale) * scale,
+            offset,
+        }
+    }
+
+    #[inline(always)]
+    fn write<const GAIN: bool, const ADDED: bool, const IN_PLACE: bool>(
+        self,
+        x: &[f32],
+        grad: &[f32],
+        gain: &[f32],
+        added: &[f32],
+        x_grad: &mut [f32],
+    ) {
+        let inputs = x.iter().zip(grad).zip(gain).zip(added);
+        for (x_grad, (((x, grad), gain), added)) in x_grad.iter_mut().zip(inputs) {
+            let g = if GAIN { *grad * *gain } else { *grad };
+            let own = g * self.scale + (*x - self.mean) * self.along + self.offset;
+            let own = if ADDED { own + *added } else { own };
+            *x_grad = if IN_PLACE { own + *x_grad } else { own };
+        }
+    }
+}
+
+/// What a row is divided by: its root, which depends on the row, and the whole.
+struct Divisor {
+    root: f32,
+    value: f32,
+}
+
+impl Divisor {
+    #[inline(always)]
+    fn of(kind: Normalization, mean_square: f32) -> Self {
+        match kind {
+            Normalization::Layer { epsilon } | Normalization::Rms { epsilon } => {
+                let root = (mean_square + epsilon as f32).sqrt();
+                Self { root, value: root }
+            }
+            Normalization::UnitRms { epsilon } => {
+                // A row of zeros has no gradient of its root; the clamp makes it zero instead of infinite.
+                let root = mean_square.sqrt().max(1e-30);
+                Self {
+                    root,
+                    value: root + epsilon as f32,
+                }
+            }
+        }
+    }
+}
+
+/// What is subtracted from a row.
+#[inline(always)]
+fn mean(kind: Normalization, x: &[f32]) -> f32 {
+    match kind {
+        Normalization::Layer { .. } => {
+            let [sum] = sums(x, x, x, |x, _, _| [x]);
+            sum / x.len() as f32
+        }
+        Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
+    }
+}
+
+/// `Σ f(x, y, z)`, `N` sums in one pass, each over [`LANES`] partial sums.
+#[inline(always)]
+fn sums<const N: usize>(
+    x: &[f32],
+    y: &[f32],
+    z: &[f32],
+    f: impl Fn(f32, f32, f32) -> [f32; N],
+) -> [f32; N] {
+    let mut sums = [[0.0f32; LANES]; N];
+    let (x, x_rest) = x.as_chunks::<LANES>();
+    let (y, y_rest) = y.as_chunks::<LANES>();
+    let (z, z_rest) = z.as_chunks::<LANES>();
+    for ((x, y), z) in x.iter().zip(y).zip(z) {
+        for lane in 0..LANES {
+            let terms = f(x[lane], y[lane], z[lane]);
+            for (sum, term) in sums.iter_mut().zip(terms) {
+                sum[lane] += term;
+            }
+        }
+    }
+    for (lane, ((x, y), z)) in x_rest.iter().zip(y_rest).zip(z_rest).enumerate() {
+        let terms = f(*x, *y, *z);
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            sum[lane] += term;
+        }
+    }
+    sums.map(|sum| vector::sum(&sum))
+}

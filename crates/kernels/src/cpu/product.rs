@@ -1,6 +1,10 @@
 //! Products of matrices.
+//!
+//! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from the shapes alone,
+//! and within a tile the terms are added in an order that depends on k alone: the same bits on any number of threads.
 
 use super::matrix::{Matrix, MatrixMut};
+use super::{bf16, parallel};
 use crate::Precision;
 
 /// What becomes of what the product's place holds.
@@ -11,6 +15,13 @@ pub enum Output {
     /// The product is added to it.
     Accumulate,
 }
+
+/// Products with fewer multiplications than this are made at once: waking other threads takes as long.
+const SMALL: usize = 200_000;
+/// About how many multiplications a tile gets: a tenth of a millisecond or two.
+const TILE: usize = 8 << 20;
+/// No more tiles than this: each packs its parts of A and B anew.
+const MOST_TILES: usize = 16;
 
 /// `C = A B` or `C += A B`, `[m, k] · [k, n]`, on all threads.
 ///
@@ -23,7 +34,36 @@ pub fn product(
     output: Output,
     precision: Precision,
 ) {
-    product_here(c, a, b, output, precision);
+    assert_fit(&c, a, b);
+    let (mut c, a, b) = rows_first(c, a, b);
+    let work = c.rows.saturating_mul(c.columns).saturating_mul(a.columns);
+    if work < SMALL {
+        return product_here(c, a, b, output, precision);
+    }
+    if precision == Precision::Bf16 && bf16::supported() {
+        return bf16::product(c, a, b, output, bf16::Threads::All);
+    }
+    let [rows, columns] = tile(a, b, work);
+    let across = c.columns.div_ceil(columns);
+    let strides = [c.row_stride, c.column_stride];
+    let start = Start(c.as_mut_ptr());
+    let k = a.columns;
+    parallel::for_each(c.rows.div_ceil(rows) * across, |task| {
+        let [i, j] = [task / across * rows, task % across * columns];
+        let [end_i, end_j] = [c.rows.min(i + rows), c.columns.min(j + columns)];
+        // SAFETY: the tile lies within C, which is borrowed for as long as the tasks run, and no two tiles overlap.
+        let c = unsafe {
+            let start = start.get().add(i * strides[0] + j * strides[1]);
+            MatrixMut::from_raw(start, [end_i - i, end_j - j], strides)
+        };
+        product_here(
+            c,
+            a.block(i..end_i, 0..k),
+            b.block(0..k, j..end_j),
+            output,
+            precision,
+        );
+    });
 }
 
 /// [`product`] on this thread alone: for tasks that are themselves spread over threads.
@@ -35,12 +75,13 @@ pub fn product_here(
     a: Matrix<'_>,
     b: Matrix<'_>,
     output: Output,
-    _precision: Precision,
+    precision: Precision,
 ) {
-    assert!(
-        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
-        "the sizes do not fit"
-    );
+    assert_fit(&c, a, b);
+    if precision == Precision::Bf16 && bf16::supported() {
+        let (c, a, b) = rows_first(c, a, b);
+        return bf16::product(c, a, b, output, bf16::Threads::This);
+    }
     let stride = |stride: usize| stride as isize;
     // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s alone in it.
     unsafe {
@@ -66,4 +107,68 @@ pub fn product_here(
             gemm::Parallelism::None,
         );
     }
+}
+
+/// Where C begins, for the tasks that write its tiles.
+#[derive(Clone, Copy)]
+struct Start(*mut f32);
+
+// SAFETY: the tasks write disjoint tiles.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
+impl Start {
+    fn get(self) -> *mut f32 {
+        self.0
+    }
+}
+
+fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+    assert!(
+        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
+        "the sizes do not fit"
+    );
+}
+
+/// The product whose C has contiguous rows rather than columns: `Cᵀ = Bᵀ Aᵀ` is the same.
+fn rows_first<'a, 'b>(
+    mut c: MatrixMut<'a>,
+    a: Matrix<'b>,
+    b: Matrix<'b>,
+) -> (MatrixMut<'a>, Matrix<'b>, Matrix<'b>) {
+    if c.column_stride <= c.row_stride {
+        return (c, a, b);
+    }
+    let (sizes, strides) = ([c.columns, c.rows], [c.column_stride, c.row_stride]);
+    // SAFETY: the same elements, exchanged, and the matrix that borrowed them is given up.
+    let c = unsafe { MatrixMut::from_raw(c.as_mut_ptr(), sizes, strides) };
+    (c, b.transposed(), a.transposed())
+}
+
+/// Rows and columns of a tile: enough tiles to keep threads busy, of the form whose packing costs least.
+///
+/// A tile of r × s packs r rows of A and s columns of B, which takes, relative to its r s k multiplications, a time of
+/// `across / s + down / r`. The costs are measured: packing against the direction in memory is many times dearer.
+fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
+    let along = if a.column_stride == 1 { 3.0 } else { 24.0 };
+    let down = if b.column_stride == 1 { 7.0 } else { 60.0 };
+    let tiles = work.div_ceil(TILE).clamp(2, MOST_TILES);
+    let mut best = (f64::INFINITY, [a.rows, b.columns]);
+    for parts in 1..=tiles {
+        let rows = whole_steps(a.rows, parts, 16);
+        let columns = whole_steps(b.columns, tiles.div_ceil(parts), 48);
+        let whole = |len: usize, step: usize| (len.div_ceil(step) * step) as f64 / len as f64;
+        let uneven = whole(a.rows, rows) * whole(b.columns, columns);
+        let cost = (1.0 + along / columns as f64 + down / rows as f64) * uneven;
+        if cost < best.0 {
+            best = (cost, [rows, columns]);
+        }
+    }
+    best.1
+}
+
+/// A `parts`-th of `len`, in whole steps of the kernel's registers.
+fn whole_steps(len: usize, parts: usize, step: usize) -> usize {
+    len.div_ceil(parts).next_multiple_of(step)
 }
