@@ -35,7 +35,7 @@ pub trait Backend: BurnBackend {
         gate: FloatTensor<Self>,
         up: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        Self::float_mul(Self::activation(kind, gate), up)
+        reference::gated::<Self>(kind, gate, up)
     }
 
     /// The gradients of [`Backend::gated`] from its inputs and its output's gradient.
@@ -45,11 +45,7 @@ pub trait Backend: BurnBackend {
         up: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> GatedGradients<Self> {
-        let opened = Self::float_mul(grad.clone(), up);
-        GatedGradients {
-            up: Self::float_mul(grad, Self::activation(kind, gate.clone())),
-            gate: Self::activation_backward(kind, gate, opened),
-        }
+        reference::gated_backward::<Self>(kind, gate, up, grad)
     }
 
     /// `gain · normalised(x) + bias` over the last dimension of `x`, of any shape; `gain` and `bias` are as long as that.
@@ -110,11 +106,7 @@ pub trait Backend: BurnBackend {
         grad: FloatTensor<Self>,
         added: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        let made = <Self as ModuleOps<Self>>::embedding_backward(table, grad, ids);
-        match added {
-            Some(added) => Self::float_add(added, made),
-            None => made,
-        }
+        reference::embedding_backward::<Self>(table, ids, grad, added)
     }
 
     /// `x` times `factor` `[1]`.
@@ -124,7 +116,7 @@ pub trait Backend: BurnBackend {
 
     /// `Σ x²`, `[1]`.
     fn sum_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::float_sum(Self::float_mul(x.clone(), x))
+        reference::sum_of_squares::<Self>(x)
     }
 
     /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles whose
@@ -242,11 +234,7 @@ pub trait Backend: BurnBackend {
         factor: Option<FloatTensor<Self>>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let grad = match factor {
-            Some(factor) => Self::scaled(grad, factor),
-            None => grad,
-        };
-        reference::adamw::<Self>(parameter, grad, moments.0, moments.1, step)
+        reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
     }
 }
 

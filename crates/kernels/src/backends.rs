@@ -1,7 +1,4 @@
-//! Which of Burn's backends are compiled in; each takes the composed operations unless a file here says otherwise.
-
-#[cfg(feature = "flex")]
-impl crate::Backend for burn_flex::Flex {}
+//! Which of Burn's backends are compiled in; each takes the composed operations; [`crate::flex`] is the one that has its own.
 
 #[cfg(feature = "ndarray")]
 impl crate::Backend for burn_ndarray::NdArray {}

@@ -16,6 +16,8 @@ mod autodiff;
 mod backend;
 mod backends;
 pub mod cpu;
+#[cfg(feature = "flex")]
+mod flex;
 mod head_loss;
 mod linear_attention;
 mod norm;

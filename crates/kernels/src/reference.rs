@@ -3,6 +3,8 @@
 mod activation;
 mod adamw;
 mod attention;
+mod embedding;
+mod gated;
 mod head_loss;
 mod linear;
 mod linear_attention;
@@ -12,14 +14,16 @@ mod scale;
 mod self_attention;
 
 pub use activation::{activation, activation_backward};
-pub use adamw::adamw;
+pub use adamw::{adamw, clipped_adamw};
 pub use attention::{attention, attention_backward, attention_training, attention_weights};
+pub use embedding::embedding_backward;
+pub use gated::{gated, gated_backward};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
 pub use rotary::rotary;
-pub use scale::scaled;
+pub use scale::{scaled, sum_of_squares};
 pub use self_attention::{self_attention, self_attention_backward, self_attention_training};
 
 use burn::tensor::backend::Backend;

@@ -1,6 +1,5 @@
 //! The feed-forward's activations and their derivatives, alone and gated.
 
-
 use rayon::prelude::*;
 
 use super::reduce::elements_per_task;

@@ -157,3 +157,30 @@ pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
         });
     });
 }
+
+/// `out = x`.
+///
+/// # Panics
+/// Where the sizes differ.
+pub fn copy(x: &[f32], out: &mut [f32]) {
+    assert!(x.len() == out.len(), "the sizes differ");
+    let step = elements_per_task(out.len());
+    out.par_chunks_mut(step)
+        .zip(x.par_chunks(step))
+        .with_max_len(1)
+        .for_each(|(out, x)| out.copy_from_slice(x));
+}
+
+/// `out[r] = row` for every row `r`, `out: [rows, width]`, `row: [width]`.
+///
+/// # Panics
+/// Where `out` is not whole rows as wide as `row`.
+pub fn fill_rows(row: &[f32], out: &mut [f32]) {
+    let rows = rows_of(out.len(), row.len());
+    let block = rows_per_task(rows, row.len()) * row.len();
+    out.par_chunks_mut(block).with_max_len(1).for_each(|out| {
+        for out in out.chunks_exact_mut(row.len()) {
+            out.copy_from_slice(row);
+        }
+    });
+}

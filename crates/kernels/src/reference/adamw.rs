@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-use super::{flat, unflat};
+use super::{flat, scaled, unflat};
 use crate::AdamWStep;
 
 /// See [`crate::Backend::adamw`]. As PyTorch orders it: decay first, then
@@ -32,4 +32,19 @@ pub fn adamw<B: Backend>(
         unflat(m, shape.clone()),
         unflat(v, shape),
     )
+}
+
+/// See [`crate::Backend::adamw`]: [`adamw`] by the gradient times `factor`.
+pub fn clipped_adamw<B: Backend>(
+    parameter: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    moments: (FloatTensor<B>, FloatTensor<B>),
+    factor: Option<FloatTensor<B>>,
+    step: AdamWStep,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let grad = match factor {
+        Some(factor) => scaled::<B>(grad, factor),
+        None => grad,
+    };
+    adamw::<B>(parameter, grad, moments.0, moments.1, step)
 }

@@ -1,0 +1,168 @@
+//! Activations, normalisations, rotary positions, embeddings.
+
+use burn_flex::FlexTensor;
+
+use super::attention::strides;
+use super::buffer::{dense, dims, elements, filled, integers, width};
+use crate::cpu::norm::Residual;
+use crate::cpu::{activation, embedding, norm, rotary};
+use crate::{Activation, GatedGradients, NormGradients, Normalization, RotaryLayout};
+
+type Flex = burn_flex::Flex;
+
+pub(super) fn activation(kind: Activation, x: FlexTensor) -> FlexTensor {
+    let x = dense(x);
+    filled(dims(&x), |out| {
+        activation::activation(kind, elements(&x), out);
+    })
+}
+
+pub(super) fn activation_backward(kind: Activation, x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    let (x, grad) = (dense(x), dense(grad));
+    filled(dims(&x), |out| {
+        activation::activation_backward(kind, elements(&x), elements(&grad), out);
+    })
+}
+
+pub(super) fn gated(kind: Activation, gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+    let (gate, up) = (dense(gate), dense(up));
+    filled(dims(&gate), |out| {
+        activation::gated(kind, elements(&gate), elements(&up), out);
+    })
+}
+
+pub(super) fn gated_backward(
+    kind: Activation,
+    gate: FlexTensor,
+    up: FlexTensor,
+    grad: FlexTensor,
+) -> GatedGradients<Flex> {
+    let (gate, up, grad) = (dense(gate), dense(up), dense(grad));
+    let mut up_grad = None;
+    let gate_grad = filled(dims(&gate), |gate_out| {
+        up_grad = Some(filled(dims(&up), |up_out| {
+            let (gate, up, grad) = (elements(&gate), elements(&up), elements(&grad));
+            activation::gated_backward(kind, gate, up, grad, gate_out, up_out);
+        }));
+    });
+    GatedGradients {
+        up: up_grad.unwrap_or_else(|| gate_grad.clone()),
+        gate: gate_grad,
+    }
+}
+
+pub(super) fn normalize(
+    kind: Normalization,
+    x: FlexTensor,
+    gain: Option<FlexTensor>,
+    bias: Option<FlexTensor>,
+) -> FlexTensor {
+    let (x, gain, bias) = (dense(x), gain.map(dense), bias.map(dense));
+    let [gain, bias] = [&gain, &bias].map(|row| row.as_ref().map(elements));
+    filled(dims(&x), |out| {
+        norm::normalize(kind, elements(&x), gain, bias, width(&x), out);
+    })
+}
+
+pub(super) fn normalize_backward(
+    kind: Normalization,
+    x: FlexTensor,
+    gain: Option<FlexTensor>,
+    bias: bool,
+    grad: FlexTensor,
+    added: Option<FlexTensor>,
+) -> NormGradients<Flex> {
+    let (x, gain, grad) = (dense(x), gain.map(dense), dense(grad));
+    let width = width(&x);
+    let row = |wanted: bool| if wanted { vec![0.0; width] } else { Vec::new() };
+    let (mut gain_grad, mut bias_grad) = (row(gain.is_some()), row(bias));
+    let run =
+        |residual: Residual<'_>, out: &mut [f32], gain_out: &mut [f32], bias_out: &mut [f32]| {
+            let gradients = norm::NormGradients {
+                x: out,
+                gain: gain.is_some().then_some(gain_out),
+                bias: bias.then_some(bias_out),
+            };
+            let gain = gain.as_ref().map(elements);
+            norm::normalize_backward(
+                kind,
+                elements(&x),
+                gain,
+                elements(&grad),
+                residual,
+                width,
+                gradients,
+            );
+        };
+    let x_grad = match added.map(dense) {
+        Some(mut sum) if sum.is_unique() => {
+            run(
+                Residual::InPlace,
+                sum.storage_mut(),
+                &mut gain_grad,
+                &mut bias_grad,
+            );
+            sum
+        }
+        Some(added) => filled(dims(&x), |out| {
+            run(
+                Residual::From(elements(&added)),
+                out,
+                &mut gain_grad,
+                &mut bias_grad,
+            );
+        }),
+        None => filled(dims(&x), |out| {
+            run(Residual::None, out, &mut gain_grad, &mut bias_grad);
+        }),
+    };
+    let row = |wanted: bool, row: Vec<f32>| {
+        wanted.then(|| filled([width], |out| out.copy_from_slice(&row)))
+    };
+    NormGradients {
+        x: x_grad,
+        gain: row(gain.is_some(), gain_grad),
+        bias: row(bias, bias_grad),
+    }
+}
+
+pub(super) fn rotary(
+    layout: RotaryLayout,
+    x: FlexTensor,
+    cos: FlexTensor,
+    sin: FlexTensor,
+) -> FlexTensor {
+    let (cos, sin) = (dense(cos), dense(sin));
+    let (x, place) = strides(x);
+    let shape = [0, 1, 2, 3].map(|dim| x.layout().shape()[dim]);
+    let from = x.layout().start_offset();
+    filled(shape, |out| {
+        let x = &elements(&x)[from..];
+        rotary::rotate(layout, x, place, out, shape, elements(&cos), elements(&sin));
+    })
+}
+
+pub(super) fn embedding(table: FlexTensor, ids: FlexTensor) -> FlexTensor {
+    let table = dense(table);
+    let mut shape = dims(&ids);
+    shape.push(width(&table));
+    filled(shape, |out| {
+        embedding::gather(elements(&table), &integers(&ids), width(&table), out);
+    })
+}
+
+pub(super) fn embedding_backward(
+    table: FlexTensor,
+    ids: FlexTensor,
+    grad: FlexTensor,
+    added: Option<FlexTensor>,
+) -> FlexTensor {
+    let grad = dense(grad);
+    let mut sum = match added {
+        Some(added) => dense(added),
+        None => FlexTensor::zeros(table.layout().shape().clone(), table.dtype()),
+    };
+    let width = width(&table);
+    embedding::scatter_add(sum.storage_mut(), &integers(&ids), elements(&grad), width);
+    sum
+}

@@ -1,0 +1,149 @@
+//! Linear maps.
+
+use burn_flex::{Flex, FlexTensor};
+
+use super::buffer::{dense, dims, elements, filled, width};
+use crate::cpu::matrix::{Matrix, MatrixMut};
+use crate::cpu::product::{Output, product};
+use crate::cpu::reduce;
+use crate::{LinearGradients, LinearInputs, Precision};
+
+pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTensor {
+    let LinearInputs {
+        x,
+        weight,
+        bias,
+        residual,
+    } = inputs;
+    let x = dense(x);
+    let weight = placed(weight);
+    let (w, out_width) = (matrix(&weight), weight.layout().shape()[1]);
+    let x_rows = rows(&x);
+    let multiply = |out: &mut [f32], output| {
+        product(
+            MatrixMut::row_major(out, x_rows.rows, out_width),
+            x_rows,
+            w,
+            output,
+            precision,
+        );
+    };
+    let bias = bias.map(dense);
+    match (residual.map(dense), bias) {
+        (None, None) => filled(out_shape(&x, out_width), |out| {
+            multiply(out, Output::Overwrite)
+        }),
+        (None, Some(bias)) => filled(out_shape(&x, out_width), |out| {
+            reduce::fill_rows(elements(&bias), out);
+            multiply(out, Output::Accumulate);
+        }),
+        (Some(residual), bias) => {
+            let add = |out: &mut [f32]| {
+                if let Some(bias) = &bias {
+                    reduce::add_row_in_place(out, elements(bias));
+                }
+                multiply(out, Output::Accumulate);
+            };
+            in_place_or_copied(residual, add)
+        }
+    }
+}
+
+pub(super) fn linear_backward(
+    x: FlexTensor,
+    weight: FlexTensor,
+    grad: FlexTensor,
+    added: Option<FlexTensor>,
+    [input, weights, bias]: [bool; 3],
+    precision: Precision,
+) -> LinearGradients<Flex> {
+    let (x, grad) = (dense(x), dense(grad));
+    let weight = placed(weight);
+    let (x_rows, grad_rows) = (rows(&x), rows(&grad));
+    let x_grad = input.then(|| {
+        let multiply = |out: &mut [f32], output| {
+            let out = MatrixMut::row_major(out, x_rows.rows, x_rows.columns);
+            product(
+                out,
+                grad_rows,
+                matrix(&weight).transposed(),
+                output,
+                precision,
+            );
+        };
+        match added.map(dense) {
+            Some(added) => in_place_or_copied(added, |out| multiply(out, Output::Accumulate)),
+            None => filled(dims(&x), |out| multiply(out, Output::Overwrite)),
+        }
+    });
+    let weight_grad = weights.then(|| {
+        let shape = [x_rows.columns, grad_rows.columns];
+        filled(shape, |out| {
+            let out = MatrixMut::row_major(out, shape[0], shape[1]);
+            product(
+                out,
+                x_rows.transposed(),
+                grad_rows,
+                Output::Overwrite,
+                precision,
+            );
+        })
+    });
+    let bias_grad = bias.then(|| {
+        filled([grad_rows.columns], |out| {
+            reduce::column_sums(elements(&grad), grad_rows.columns, out);
+        })
+    });
+    LinearGradients {
+        x: x_grad,
+        weight: weight_grad,
+        bias: bias_grad,
+    }
+}
+
+/// Adds to a dense tensor: in place where nobody else holds it.
+fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> FlexTensor {
+    if tensor.is_unique() {
+        add(tensor.storage_mut());
+        return tensor;
+    }
+    filled(dims(&tensor), |out| {
+        reduce::copy(elements(&tensor), out);
+        add(out);
+    })
+}
+
+/// A dense tensor as rows of its last dimension.
+fn rows(tensor: &FlexTensor) -> Matrix<'_> {
+    let (all, width) = (elements(tensor), width(tensor));
+    Matrix::row_major(all, all.len() / width.max(1), width)
+}
+
+/// With strides that a matrix can have: a transposed weight stays as it is.
+fn placed(weight: FlexTensor) -> FlexTensor {
+    match weight.layout().has_positive_strides() {
+        true => weight,
+        false => weight.to_contiguous(),
+    }
+}
+
+/// Of two dimensions and positive strides.
+fn matrix(weight: &FlexTensor) -> Matrix<'_> {
+    let layout = weight.layout();
+    let [rows, columns] = [0, 1].map(|dim| layout.shape()[dim]);
+    let strides = [0, 1].map(|dim| layout.strides()[dim].unsigned_abs());
+    Matrix::new(
+        &weight.storage()[layout.start_offset()..],
+        [rows, columns],
+        strides,
+    )
+}
+
+/// The shape of `x` with another last dimension.
+fn out_shape(x: &FlexTensor, width: usize) -> Vec<usize> {
+    let mut shape = dims(x);
+    if let Some(last) = shape.last_mut() {
+        *last = width;
+    }
+    shape
+}

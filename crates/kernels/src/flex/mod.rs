@@ -1,0 +1,274 @@
+//! The trait for `flex`, Burn's backend for the processor: [`crate::cpu`]'s operations on the tensors' memory. What is not f32
+//! takes the composed body.
+
+mod attention;
+mod buffer;
+mod elementwise;
+mod head_loss;
+mod linear;
+mod optimizer;
+
+use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
+use burn_flex::Flex;
+
+use crate::{
+    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, Backend,
+    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
+    NormGradients, Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+};
+use buffer::is_f32;
+
+impl Backend for Flex {
+    fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&x]) {
+            true => elementwise::activation(kind, x),
+            false => reference::activation::<Self>(kind, x),
+        }
+    }
+
+    fn activation_backward(
+        kind: Activation,
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x, &grad]) {
+            true => elementwise::activation_backward(kind, x, grad),
+            false => reference::activation_backward::<Self>(kind, x, grad),
+        }
+    }
+
+    fn gated(
+        kind: Activation,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&gate, &up]) {
+            true => elementwise::gated(kind, gate, up),
+            false => reference::gated::<Self>(kind, gate, up),
+        }
+    }
+
+    fn gated_backward(
+        kind: Activation,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> GatedGradients<Self> {
+        match is_f32(&[&gate, &up, &grad]) {
+            true => elementwise::gated_backward(kind, gate, up, grad),
+            false => reference::gated_backward::<Self>(kind, gate, up, grad),
+        }
+    }
+
+    fn normalize(
+        kind: Normalization,
+        x: FloatTensor<Self>,
+        gain: Option<FloatTensor<Self>>,
+        bias: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x]) {
+            true => elementwise::normalize(kind, x, gain, bias),
+            false => reference::normalize::<Self>(kind, x, gain, bias),
+        }
+    }
+
+    fn normalize_backward(
+        kind: Normalization,
+        x: FloatTensor<Self>,
+        gain: Option<FloatTensor<Self>>,
+        bias: bool,
+        grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
+    ) -> NormGradients<Self> {
+        match is_f32(&[&x, &grad]) {
+            true => elementwise::normalize_backward(kind, x, gain, bias, grad, added),
+            false => reference::normalize_backward::<Self>(kind, x, gain, bias, grad, added),
+        }
+    }
+
+    fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
+        match is_f32(&[&inputs.x, &inputs.weight]) {
+            true => linear::linear(inputs, precision),
+            false => reference::linear::<Self>(inputs),
+        }
+    }
+
+    fn linear_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
+        wanted: [bool; 3],
+        precision: Precision,
+    ) -> LinearGradients<Self> {
+        match is_f32(&[&x, &weight, &grad]) {
+            true => linear::linear_backward(x, weight, grad, added, wanted, precision),
+            false => reference::linear_backward::<Self>(x, weight, grad, added, wanted),
+        }
+    }
+
+    fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&table]) {
+            true => elementwise::embedding(table, ids),
+            false => <Self as ModuleOps<Self>>::embedding(table, ids),
+        }
+    }
+
+    fn embedding_backward(
+        table: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+        added: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&table, &grad]) {
+            true => elementwise::embedding_backward(table, ids, grad, added),
+            false => reference::embedding_backward::<Self>(table, ids, grad, added),
+        }
+    }
+
+    fn scaled(x: FloatTensor<Self>, factor: FloatTensor<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&x, &factor]) {
+            true => optimizer::scaled(x, factor),
+            false => reference::scaled::<Self>(x, factor),
+        }
+    }
+
+    fn sum_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&x]) {
+            true => optimizer::sum_of_squares(x),
+            false => reference::sum_of_squares::<Self>(x),
+        }
+    }
+
+    fn rotary(
+        layout: RotaryLayout,
+        x: FloatTensor<Self>,
+        cos: FloatTensor<Self>,
+        sin: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x, &cos, &sin]) {
+            true => elementwise::rotary(layout, x, cos, sin),
+            false => reference::rotary::<Self>(layout, x, cos, sin),
+        }
+    }
+
+    fn attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self> {
+        match attention::takes(&q, &k, &v) {
+            true => attention::attention(q, k, v, documents, options),
+            false => reference::attention::<Self>(q, k, v, documents, options),
+        }
+    }
+
+    fn attention_training(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        documents: Option<IntTensor<Self>>,
+        options: AttentionOptions,
+    ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        match attention::takes(&q, &k, &v) {
+            true => attention::attention_training(q, k, v, documents, options),
+            false => reference::attention_training::<Self>(q, k, v, documents, options),
+        }
+    }
+
+    fn attention_backward(
+        state: AttentionState<Self>,
+        grad: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> AttentionGradients<Self> {
+        match state {
+            AttentionState::LogSums(state) => attention::attention_backward(state, grad, options),
+            state @ AttentionState::Weights { .. } => {
+                reference::attention_backward::<Self>(state, grad, options)
+            }
+        }
+    }
+
+    fn self_attention(
+        qkv: FloatTensor<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        documents: Option<IntTensor<Self>>,
+        how: SelfAttention,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&qkv]) {
+            true => attention::self_attention(qkv, angles, documents, how),
+            false => reference::self_attention::<Self>(qkv, angles, documents, how),
+        }
+    }
+
+    fn self_attention_training(
+        qkv: FloatTensor<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        documents: Option<IntTensor<Self>>,
+        how: SelfAttention,
+    ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        match is_f32(&[&qkv]) {
+            true => attention::self_attention_training(qkv, angles, documents, how),
+            false => reference::self_attention_training::<Self>(qkv, angles, documents, how),
+        }
+    }
+
+    fn self_attention_backward(
+        state: AttentionState<Self>,
+        angles: Option<RotaryAngles<Self>>,
+        grad: FloatTensor<Self>,
+        how: SelfAttention,
+    ) -> FloatTensor<Self> {
+        match state {
+            AttentionState::LogSums(state) => {
+                attention::self_attention_backward(state, angles, grad, how)
+            }
+            state @ AttentionState::Weights { .. } => {
+                reference::self_attention_backward::<Self>(state, angles, grad, how)
+            }
+        }
+    }
+
+    fn head_loss(
+        hidden: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        if is_f32(&[&hidden, &weight]) {
+            return head_loss::head_loss(hidden, weight, targets, options, precision);
+        }
+        let rows = reference::rows_per_block(weight.layout().shape()[0]);
+        reference::head_loss::<Self>(hidden, weight, targets, options, rows)
+    }
+
+    fn head_loss_gradients(
+        hidden: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> HeadLossGradients<Self> {
+        if is_f32(&[&hidden, &weight]) {
+            return head_loss::head_loss_gradients(hidden, weight, targets, options, precision);
+        }
+        let rows = reference::rows_per_block(weight.layout().shape()[0]);
+        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
+    }
+
+    fn adamw(
+        parameter: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        moments: (FloatTensor<Self>, FloatTensor<Self>),
+        factor: Option<FloatTensor<Self>>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        match is_f32(&[&parameter, &grad, &moments.0, &moments.1]) {
+            true => optimizer::adamw(parameter, grad, moments, factor, step),
+            false => reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step),
+        }
+    }
+}

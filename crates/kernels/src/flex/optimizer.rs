@@ -1,0 +1,42 @@
+//! The AdamW update, in place where nobody else holds the tensors, and what clipping takes.
+
+use burn_flex::FlexTensor;
+
+use super::buffer::{dense, elements, number};
+use crate::AdamWStep;
+use crate::cpu::{adamw, reduce};
+
+pub(super) fn adamw(
+    parameter: FlexTensor,
+    grad: FlexTensor,
+    (moment1, moment2): (FlexTensor, FlexTensor),
+    factor: Option<FlexTensor>,
+    step: AdamWStep,
+) -> (FlexTensor, FlexTensor, FlexTensor) {
+    let [mut parameter, grad, mut moment1, mut moment2] =
+        [parameter, grad, moment1, moment2].map(dense);
+    let factor = factor.map_or(1.0, |factor| elements(&dense(factor))[0]);
+    adamw::adamw(
+        parameter.storage_mut(),
+        elements(&grad),
+        moment1.storage_mut(),
+        moment2.storage_mut(),
+        factor,
+        step,
+    );
+    (parameter, moment1, moment2)
+}
+
+pub(super) fn sum_of_squares(x: FlexTensor) -> FlexTensor {
+    number(adamw::sum_of_squares(elements(&dense(x))))
+}
+
+pub(super) fn scaled(x: FlexTensor, factor: FlexTensor) -> FlexTensor {
+    let factor = elements(&dense(factor))[0];
+    if factor == 1.0 {
+        return x;
+    }
+    let mut x = dense(x);
+    reduce::scale_in_place(x.storage_mut(), factor);
+    x
+}

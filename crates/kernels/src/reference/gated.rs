@@ -1,0 +1,30 @@
+//! Gated activations, and their gradients.
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+
+use super::{activation, activation_backward};
+use crate::{Activation, GatedGradients};
+
+/// See [`crate::Backend::gated`].
+pub fn gated<B: Backend>(
+    kind: Activation,
+    gate: FloatTensor<B>,
+    up: FloatTensor<B>,
+) -> FloatTensor<B> {
+    B::float_mul(activation::<B>(kind, gate), up)
+}
+
+/// See [`crate::Backend::gated_backward`].
+pub fn gated_backward<B: Backend>(
+    kind: Activation,
+    gate: FloatTensor<B>,
+    up: FloatTensor<B>,
+    grad: FloatTensor<B>,
+) -> GatedGradients<B> {
+    let opened = B::float_mul(grad.clone(), up);
+    GatedGradients {
+        up: B::float_mul(grad, activation::<B>(kind, gate.clone())),
+        gate: activation_backward::<B>(kind, gate, opened),
+    }
+}
