@@ -1,0 +1,177 @@
+//! What is done with a tile of logits while it is in the cache.
+
+use std::ops::Range;
+
+use super::rows::Row;
+use crate::HeadLossOptions;
+use crate::cpu::vector::{LANES, exp, max, sum, wide};
+
+/// How far a logit may pass a row's reference before the reference follows: exponentials up to `e^16` do no harm, and a
+/// reference that stays spares the rescaling of what was summed by it.
+const SLACK: f32 = 16.0;
+
+/// What is known of a row after some of its logits.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// The number that is taken from the logits before they are raised to powers of e: not far below the largest.
+    pub reference: f32,
+    /// `Σ exp(x - reference)`.
+    pub sum: f64,
+    /// `Σ x`; 0 without label smoothing.
+    pub logits: f64,
+    /// The target's logit; 0 where it was not among them.
+    pub target: f32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            reference: f32::NEG_INFINITY,
+            sum: 0.0,
+            logits: 0.0,
+            target: 0.0,
+        }
+    }
+}
+
+/// The logits `[rows, columns]` of some columns of the vocabulary become `exp(x - reference)`, times a soft cap's slope,
+/// and each row's state takes them in. Where a reference rises, the row of `summed` `[rows, width]`, which was summed by
+/// the old one, is brought to the new one; it may be empty.
+pub fn exponentials(
+    logits: &mut [f32],
+    columns: Range<usize>,
+    targets: &[usize],
+    states: &mut [State],
+    summed: &mut [f32],
+    options: HeadLossOptions,
+) {
+    let cap = options.soft_cap as f32;
+    let width = summed.len() / states.len();
+    let rows = logits.chunks_exact_mut(columns.len());
+    wide(
+        #[inline(always)]
+        || {
+            for (row, ((logits, target), state)) in rows.zip(targets).zip(states).enumerate() {
+                if cap > 0.0 {
+                    capped(logits, cap);
+                }
+                let largest = max(logits);
+                if columns.contains(target) {
+                    state.target = logits[target - columns.start];
+                }
+                if options.label_smoothing != 0.0 {
+                    state.logits += f64::from(sum(logits));
+                }
+                // The first reference is the largest itself: -∞ is below any.
+                if largest > state.reference + SLACK {
+                    let scale = exp(state.reference - largest);
+                    state.sum *= f64::from(scale);
+                    for x in &mut summed[row * width..(row + 1) * width] {
+                        *x *= scale;
+                    }
+                    state.reference = largest;
+                }
+                state.sum += if cap > 0.0 {
+                    raised::<true>(logits, state.reference, cap)
+                } else {
+                    raised::<false>(logits, state.reference, cap)
+                };
+            }
+        },
+    );
+}
+
+/// The logits of a tile become the gradient by the logits before the cap, but for the target's part, of rows that are
+/// known already: `((1 + 2zL) · p - ε/V) · (1 - (x/c)²)`. This is for a soft cap with label smoothing.
+pub fn gradients(
+    logits: &mut [f32],
+    columns: usize,
+    rows: &[Row],
+    vocab: usize,
+    options: HeadLossOptions,
+) {
+    let cap = options.soft_cap as f32;
+    let even = (options.label_smoothing / vocab as f64) as f32;
+    let all = logits.chunks_exact_mut(columns);
+    wide(
+        #[inline(always)]
+        || {
+            for (logits, row) in all.zip(rows) {
+                capped(logits, cap);
+                for x in logits {
+                    let probability = exp(*x - row.reference) * row.coefficient;
+                    *x = (probability - even) * slope(*x, cap);
+                }
+            }
+        },
+    );
+}
+
+/// What a change of the logit before the cap `c` changes of it after, `1 - (x/c)²`.
+#[inline(always)]
+pub fn slope(x: f32, cap: f32) -> f32 {
+    let ratio = x / cap;
+    1.0 - ratio * ratio
+}
+
+/// `x = exp(x - reference)`, times the cap's slope; returns their sum without the slope.
+#[inline(always)]
+fn raised<const CAPPED: bool>(row: &mut [f32], reference: f32, cap: f32) -> f64 {
+    let mut sums = [0.0; LANES];
+    let mut chunks = row.chunks_exact_mut(LANES);
+    let one = |x: &mut f32, sum: &mut f32| {
+        let value = exp(*x - reference);
+        *sum += value;
+        *x = if CAPPED {
+            value * slope(*x, cap)
+        } else {
+            value
+        };
+    };
+    for chunk in &mut chunks {
+        for (x, sum) in chunk.iter_mut().zip(&mut sums) {
+            one(x, sum);
+        }
+    }
+    for (x, sum) in chunks.into_remainder().iter_mut().zip(&mut sums) {
+        one(x, sum);
+    }
+    f64::from(sum(&sums))
+}
+
+/// `x = c tanh(x / c)`.
+#[inline(always)]
+fn capped(row: &mut [f32], cap: f32) {
+    for x in row {
+        *x = cap * tanh(*x / cap);
+    }
+}
+
+/// `(1 - e^-2|x|) / (1 + e^-2|x|)` with the sign of `x`; near 0, where that cancels, Taylor's series.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    let power = exp(-2.0 * x.abs());
+    let far = ((1.0 - power) / (1.0 + power)).copysign(x);
+    let s = x * x;
+    let series =
+        1.0 + s * (-1.0 / 3.0 + s * (2.0 / 15.0 + s * (-17.0 / 315.0 + s * (62.0 / 2835.0))));
+    if x.abs() < 0.3 { x * series } else { far }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tanh_is_the_hyperbolic_tangent() {
+        for i in -200_000..=200_000 {
+            let x = i as f32 * 1e-4;
+            let expected = f64::from(x).tanh();
+            let error = (f64::from(tanh(x)) - expected).abs();
+            assert!(error <= 4e-7 * expected.abs(), "tanh({x}) = {}", tanh(x));
+        }
+        assert_eq!(tanh(f32::INFINITY), 1.0);
+        assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
+        assert!(tanh(f32::NAN).is_nan());
+    }
+}
