@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::reduce::elements_per_task;
-use super::vector::{self, wide};
+use super::vector::{self, LANES, wide};
 use crate::AdamWStep;
 
 /// Elements that are squared and summed in f32; their sums are added in f64.
@@ -99,9 +99,25 @@ pub fn sum_of_squares(x: &[f32]) -> f64 {
         .for_each(|(sums, x)| {
             wide(|| {
                 for (sum, x) in sums.iter_mut().zip(x.chunks(CHUNK)) {
-                    *sum = vector::dot(x, x);
+                    *sum = square_sum(x);
                 }
             });
         });
     sums.into_iter().map(f64::from).sum()
+}
+
+/// `Σ x²` over [`LANES`] partial sums.
+#[inline(always)]
+fn square_sum(x: &[f32]) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for x in chunks {
+        for lane in 0..LANES {
+            sums[lane] += x[lane] * x[lane];
+        }
+    }
+    for (sum, x) in sums.iter_mut().zip(rest) {
+        *sum += *x * *x;
+    }
+    vector::sum(&sums)
 }

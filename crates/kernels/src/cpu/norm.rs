@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::reduce::{rows_of, rows_per_task, sum_rows};
-use super::vector::{self, LANES, wide};
+use super::vector::wide;
 use crate::Normalization;
 
 /// `out = n(x) · gain + bias`, `x, out: [rows, width]`, `gain, bias: [width]`; see [`Normalization`] for `n`.
@@ -47,10 +47,7 @@ fn normalize_row(
     out: &mut [f32],
 ) {
     let mean = mean(kind, x);
-    let [square] = sums(x, x, x, |x, _, _| {
-        let x = x - mean;
-        [x * x]
-    });
+    let square = sum_by(x, x, x, |x, _, _| (x - mean) * (x - mean));
     let scale = 1.0 / Divisor::of(kind, square / x.len() as f32).value;
     let pairs = out.iter_mut().zip(x);
     match (gain, bias) {
@@ -221,14 +218,10 @@ impl Task<'_> {
                     }
                 }
                 if self.gain_grad {
-                    for ((sum, x), grad) in gain_sum.iter_mut().zip(x).zip(grad) {
-                        *sum += *grad * ((*x - row.mean) * row.scale);
-                    }
+                    row.add_gain(x, grad, gain_sum);
                 }
                 if self.bias_grad {
-                    for (sum, grad) in bias_sum.iter_mut().zip(grad) {
-                        *sum += *grad;
-                    }
+                    add_to(bias_sum, grad);
                 }
             }
         });
@@ -249,15 +242,15 @@ impl Row {
     fn of<const GAIN: bool>(kind: Normalization, x: &[f32], grad: &[f32], gain: &[f32]) -> Self {
         let n = x.len() as f32;
         let mean = mean(kind, x);
-        let [square, product, sum] = sums(x, grad, gain, |x, grad, gain| {
-            let x = x - mean;
-            let g = if GAIN { grad * gain } else { grad };
-            [x * x, g * x, g]
-        });
+        let g = |grad: f32, gain: f32| if GAIN { grad * gain } else { grad };
+        let square = sum_by(x, x, x, |x, _, _| (x - mean) * (x - mean));
+        let product = sum_by(x, grad, gain, |x, grad, gain| g(grad, gain) * (x - mean));
         let divisor = Divisor::of(kind, square / n);
         let scale = 1.0 / divisor.value;
         let offset = match kind {
-            Normalization::Layer { .. } => -(sum / n) * scale,
+            Normalization::Layer { .. } => {
+                -(sum_by(grad, gain, gain, |grad, gain, _| g(grad, gain)) / n) * scale
+            }
             Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
         };
         // mean(g y) · s, and once more y's factor and the divisor.
@@ -286,6 +279,21 @@ impl Row {
             let own = if ADDED { own + *added } else { own };
             *x_grad = if IN_PLACE { own + *x_grad } else { own };
         }
+    }
+
+    /// Adds `grad · y`.
+    #[inline(always)]
+    fn add_gain(self, x: &[f32], grad: &[f32], sum: &mut [f32]) {
+        for ((sum, x), grad) in sum.iter_mut().zip(x).zip(grad) {
+            *sum += *grad * ((*x - self.mean) * self.scale);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_to(sum: &mut [f32], x: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(x) {
+        *sum += *x;
     }
 }
 
@@ -319,39 +327,32 @@ impl Divisor {
 #[inline(always)]
 fn mean(kind: Normalization, x: &[f32]) -> f32 {
     match kind {
-        Normalization::Layer { .. } => {
-            let [sum] = sums(x, x, x, |x, _, _| [x]);
-            sum / x.len() as f32
-        }
+        Normalization::Layer { .. } => sum_by(x, x, x, |x, _, _| x) / x.len() as f32,
         Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
     }
 }
 
-/// `Σ f(x, y, z)`, `N` sums in one pass, each over [`LANES`] partial sums.
+/// `Σ f(x, y, z)` over 128 partial sums.
+///
+/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
+/// registers only as the code around them happens to be.
 #[inline(always)]
-fn sums<const N: usize>(
-    x: &[f32],
-    y: &[f32],
-    z: &[f32],
-    f: impl Fn(f32, f32, f32) -> [f32; N],
-) -> [f32; N] {
-    let mut sums = [[0.0f32; LANES]; N];
-    let (x, x_rest) = x.as_chunks::<LANES>();
-    let (y, y_rest) = y.as_chunks::<LANES>();
-    let (z, z_rest) = z.as_chunks::<LANES>();
-    for ((x, y), z) in x.iter().zip(y).zip(z) {
-        for lane in 0..LANES {
-            let terms = f(x[lane], y[lane], z[lane]);
-            for (sum, term) in sums.iter_mut().zip(terms) {
-                sum[lane] += term;
-            }
+fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    const SUMS: usize = 128;
+    let mut sums = [0.0f32; SUMS];
+    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
+    for ((x, y), z) in chunks {
+        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
+            *sum += f(*x, *y, *z);
         }
     }
-    for (lane, ((x, y), z)) in x_rest.iter().zip(y_rest).zip(z_rest).enumerate() {
-        let terms = f(*x, *y, *z);
-        for (sum, term) in sums.iter_mut().zip(terms) {
-            sum[lane] += term;
+    let mut width = SUMS / 2;
+    while width > 0 {
+        let (left, right) = sums.split_at_mut(width);
+        for (left, right) in left.iter_mut().zip(right) {
+            *left += *right;
         }
+        width /= 2;
     }
-    sums.map(|sum| vector::sum(&sum))
+    sums[0]
 }
