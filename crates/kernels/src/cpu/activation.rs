@@ -77,11 +77,14 @@ fn activate<F: Function>(x: &[f32], out: &mut [f32]) {
         .zip(x.par_chunks(step))
         .with_max_len(1)
         .for_each(|(out, x)| {
-            wide(|| {
-                for (out, x) in out.iter_mut().zip(x) {
-                    *out = F::value(*x);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = F::value(*x);
+                    }
+                },
+            );
         });
 }
 
@@ -96,11 +99,14 @@ fn activate_backward<F: Function>(x: &[f32], grad: &[f32], out: &mut [f32]) {
         .zip(grad.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, x), grad)| {
-            wide(|| {
-                for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
-                    *out = *grad * F::both(*x).1;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
+                        *out = *grad * F::both(*x).1;
+                    }
+                },
+            );
         });
 }
 
@@ -115,11 +121,14 @@ fn gate_up<F: Function>(gate: &[f32], up: &[f32], out: &mut [f32]) {
         .zip(up.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, gate), up)| {
-            wide(|| {
-                for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-                    *out = F::value(*gate) * *up;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+                        *out = F::value(*gate) * *up;
+                    }
+                },
+            );
         });
 }
 
@@ -144,16 +153,19 @@ fn gate_up_backward<F: Function>(
         .zip(grad.par_chunks(step))
         .with_max_len(1)
         .for_each(|((((gate_grad, up_grad), gate), up), grad)| {
-            wide(|| {
-                let inputs = gate.iter().zip(up).zip(grad);
-                for ((gate_grad, up_grad), ((gate, up), grad)) in
-                    gate_grad.iter_mut().zip(up_grad).zip(inputs)
-                {
-                    let (value, slope) = F::both(*gate);
-                    *gate_grad = *grad * *up * slope;
-                    *up_grad = *grad * value;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    let inputs = gate.iter().zip(up).zip(grad);
+                    for ((gate_grad, up_grad), ((gate, up), grad)) in
+                        gate_grad.iter_mut().zip(up_grad).zip(inputs)
+                    {
+                        let (value, slope) = F::both(*gate);
+                        *gate_grad = *grad * *up * slope;
+                        *up_grad = *grad * value;
+                    }
+                },
+            );
         });
 }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::reduce::{rows_of, rows_per_task, sum_rows};
+use super::reduce::{rows_of, rows_per_task, sum_by, sum_rows};
 use super::vector::wide;
 use crate::Normalization;
 
@@ -30,11 +30,14 @@ pub fn normalize(
         .zip(x.par_chunks(block))
         .with_max_len(1)
         .for_each(|(out, x)| {
-            wide(|| {
-                for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    normalize_row(kind, x, gain, bias, out);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                        normalize_row(kind, x, gain, bias, out);
+                    }
+                },
+            );
         });
 }
 
@@ -161,7 +164,10 @@ pub fn normalize_backward(
         });
     if task.gain_grad || task.bias_grad {
         let mut sums = vec![0.0; 2 * width];
-        wide(|| sum_rows(&partials, 2 * width, &mut sums));
+        wide(
+            #[inline(always)]
+            || sum_rows(&partials, 2 * width, &mut sums),
+        );
         if let Some(gain_grad) = gain_grad {
             gain_grad.copy_from_slice(&sums[..width]);
         }
@@ -190,41 +196,44 @@ impl Task<'_> {
         x_grad: &mut [f32],
         partial: &mut [f32],
     ) {
-        wide(|| {
-            let (gain_sum, bias_sum) = partial.split_at_mut(self.width);
-            let rows = x
-                .chunks_exact(self.width)
-                .zip(grad.chunks_exact(self.width));
-            for (r, ((x, grad), x_grad)) in
-                rows.zip(x_grad.chunks_exact_mut(self.width)).enumerate()
-            {
-                let added = added.map(|added| &added[r * self.width..][..self.width]);
-                let row = match self.gain {
-                    Some(gain) => Row::of::<true>(self.kind, x, grad, gain),
-                    None => Row::of::<false>(self.kind, x, grad, grad),
-                };
-                match (self.gain, added) {
-                    (Some(gain), Some(added)) => {
-                        row.write::<true, true, IN_PLACE>(x, grad, gain, added, x_grad);
+        wide(
+            #[inline(always)]
+            || {
+                let (gain_sum, bias_sum) = partial.split_at_mut(self.width);
+                let rows = x
+                    .chunks_exact(self.width)
+                    .zip(grad.chunks_exact(self.width));
+                for (r, ((x, grad), x_grad)) in
+                    rows.zip(x_grad.chunks_exact_mut(self.width)).enumerate()
+                {
+                    let added = added.map(|added| &added[r * self.width..][..self.width]);
+                    let row = match self.gain {
+                        Some(gain) => Row::of::<true>(self.kind, x, grad, gain),
+                        None => Row::of::<false>(self.kind, x, grad, grad),
+                    };
+                    match (self.gain, added) {
+                        (Some(gain), Some(added)) => {
+                            row.write::<true, true, IN_PLACE>(x, grad, gain, added, x_grad);
+                        }
+                        (Some(gain), None) => {
+                            row.write::<true, false, IN_PLACE>(x, grad, gain, grad, x_grad);
+                        }
+                        (None, Some(added)) => {
+                            row.write::<false, true, IN_PLACE>(x, grad, grad, added, x_grad);
+                        }
+                        (None, None) => {
+                            row.write::<false, false, IN_PLACE>(x, grad, grad, grad, x_grad);
+                        }
                     }
-                    (Some(gain), None) => {
-                        row.write::<true, false, IN_PLACE>(x, grad, gain, grad, x_grad);
+                    if self.gain_grad {
+                        row.add_gain(x, grad, gain_sum);
                     }
-                    (None, Some(added)) => {
-                        row.write::<false, true, IN_PLACE>(x, grad, grad, added, x_grad);
-                    }
-                    (None, None) => {
-                        row.write::<false, false, IN_PLACE>(x, grad, grad, grad, x_grad);
+                    if self.bias_grad {
+                        add_to(bias_sum, grad);
                     }
                 }
-                if self.gain_grad {
-                    row.add_gain(x, grad, gain_sum);
-                }
-                if self.bias_grad {
-                    add_to(bias_sum, grad);
-                }
-            }
-        });
+            },
+        );
     }
 }
 
@@ -330,29 +339,4 @@ fn mean(kind: Normalization, x: &[f32]) -> f32 {
         Normalization::Layer { .. } => sum_by(x, x, x, |x, _, _| x) / x.len() as f32,
         Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
     }
-}
-
-/// `Σ f(x, y, z)` over 128 partial sums.
-///
-/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
-/// registers only as the code around them happens to be.
-#[inline(always)]
-fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    const SUMS: usize = 128;
-    let mut sums = [0.0f32; SUMS];
-    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
-    for ((x, y), z) in chunks {
-        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
-            *sum += f(*x, *y, *z);
-        }
-    }
-    let mut width = SUMS / 2;
-    while width > 0 {
-        let (left, right) = sums.split_at_mut(width);
-        for (left, right) in left.iter_mut().zip(right) {
-            *left += *right;
-        }
-        width /= 2;
-    }
-    sums[0]
 }

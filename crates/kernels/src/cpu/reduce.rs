@@ -53,7 +53,10 @@ pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     assert!(out.len() == width, "the sums are not as wide as the rows");
     let block = rows_per_task(rows, width) * width;
     if x.len() <= block {
-        wide(|| sum_rows(x, width, out));
+        wide(
+            #[inline(always)]
+            || sum_rows(x, width, out),
+        );
         return;
     }
     let mut partials = vec![0.0; x.len().div_ceil(block) * width];
@@ -61,8 +64,16 @@ pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
         .par_chunks_mut(width)
         .zip(x.par_chunks(block))
         .with_max_len(1)
-        .for_each(|(out, x)| wide(|| sum_rows(x, width, out)));
-    wide(|| sum_rows(&partials, width, out));
+        .for_each(|(out, x)| {
+            wide(
+                #[inline(always)]
+                || sum_rows(x, width, out),
+            )
+        });
+    wide(
+        #[inline(always)]
+        || sum_rows(&partials, width, out),
+    );
 }
 
 /// `out[j] = Σ_r x[r, j]`, row after row.
@@ -101,11 +112,14 @@ pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
         .zip(y.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, x), y)| {
-            wide(|| {
-                for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
-                    *out = *x + *y;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+                        *out = *x + *y;
+                    }
+                },
+            );
         });
 }
 
@@ -120,11 +134,14 @@ pub fn add_in_place(x: &mut [f32], y: &[f32]) {
         .zip(y.par_chunks(step))
         .with_max_len(1)
         .for_each(|(x, y)| {
-            wide(|| {
-                for (x, y) in x.iter_mut().zip(y) {
-                    *x += *y;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (x, y) in x.iter_mut().zip(y) {
+                        *x += *y;
+                    }
+                },
+            );
         });
 }
 
@@ -132,11 +149,14 @@ pub fn add_in_place(x: &mut [f32], y: &[f32]) {
 pub fn scale_in_place(x: &mut [f32], factor: f32) {
     let step = elements_per_task(x.len());
     x.par_chunks_mut(step).with_max_len(1).for_each(|x| {
-        wide(|| {
-            for x in x.iter_mut() {
-                *x *= factor;
-            }
-        });
+        wide(
+            #[inline(always)]
+            || {
+                for x in x.iter_mut() {
+                    *x *= factor;
+                }
+            },
+        );
     });
 }
 
@@ -148,12 +168,40 @@ pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
     let rows = rows_of(x.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
     x.par_chunks_mut(block).with_max_len(1).for_each(|x| {
-        wide(|| {
-            for x in x.chunks_exact_mut(row.len()) {
-                for (x, y) in x.iter_mut().zip(row) {
-                    *x += *y;
+        wide(
+            #[inline(always)]
+            || {
+                for x in x.chunks_exact_mut(row.len()) {
+                    for (x, y) in x.iter_mut().zip(row) {
+                        *x += *y;
+                    }
                 }
-            }
-        });
+            },
+        );
     });
+}
+
+/// `Σ f(x, y, z)` over 128 partial sums.
+///
+/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
+/// registers only as the code around them happens to be.
+#[inline(always)]
+pub(super) fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    const SUMS: usize = 128;
+    let mut sums = [0.0f32; SUMS];
+    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
+    for ((x, y), z) in chunks {
+        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
+            *sum += f(*x, *y, *z);
+        }
+    }
+    let mut width = SUMS / 2;
+    while width > 0 {
+        let (left, right) = sums.split_at_mut(width);
+        for (left, right) in left.iter_mut().zip(right) {
+            *left += *right;
+        }
+        width /= 2;
+    }
+    sums[0]
 }
