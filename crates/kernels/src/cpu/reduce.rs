@@ -195,13 +195,12 @@ pub(super) fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) 
             *sum += f(*x, *y, *z);
         }
     }
-    let mut width = SUMS / 2;
-    while width > 0 {
-        let (left, right) = sums.split_at_mut(width);
-        for (left, right) in left.iter_mut().zip(right) {
-            *left += *right;
+    let mut lanes = [0.0f32; 16];
+    for sums in sums.as_chunks::<16>().0 {
+        for (lane, sum) in lanes.iter_mut().zip(sums) {
+            *lane += *sum;
         }
-        width /= 2;
     }
-    sums[0]
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = lanes;
+    (((a + i) + (e + m)) + ((c + k) + (g + o))) + (((b + j) + (f + n)) + ((d + l) + (h + p)))
 }
