@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::reduce::{rows_of, rows_per_task, sum_by, sum_rows};
+use super::reduce::{rows_of, rows_per_sum, rows_per_task, sum_by, sum_rows};
 use super::vector::wide;
 use crate::Normalization;
 
@@ -136,7 +136,7 @@ pub fn normalize_backward(
             && bias_grad.as_ref().is_none_or(|grad| grad.len() == width),
         "the sizes do not fit"
     );
-    let block = rows_per_task(rows, width) * width;
+    let block = rows_per_sum(rows, width) * width;
     let task = Task {
         kind,
         gain,

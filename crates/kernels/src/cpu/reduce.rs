@@ -21,6 +21,11 @@ pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
     (TASK / width.max(1)).max(rows.div_ceil(TASKS)).max(1)
 }
 
+/// [`rows_per_task`] where each task holds sums as wide as a row: fewer tasks, since their sums are added up by one.
+pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
+    rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
+}
+
 /// How many of `len` elements one task takes: all of them, or a multiple of 4096.
 pub(super) fn elements_per_task(len: usize) -> usize {
     if len < ALONE {
@@ -51,7 +56,7 @@ pub(super) fn rows_of(len: usize, width: usize) -> usize {
 pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     let rows = rows_of(x.len(), width);
     assert!(out.len() == width, "the sums are not as wide as the rows");
-    let block = rows_per_task(rows, width) * width;
+    let block = rows_per_sum(rows, width) * width;
     if x.len() <= block {
         wide(
             #[inline(always)]
