@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::reduce::elements_per_task;
-use super::vector::{exp, wide};
+use super::vector::wide;
 use crate::Activation;
 
 /// `out = f(x)`.
@@ -77,11 +77,14 @@ fn activate<F: Function>(x: &[f32], out: &mut [f32]) {
         .zip(x.par_chunks(step))
         .with_max_len(1)
         .for_each(|(out, x)| {
-            wide(|| {
-                for (out, x) in out.iter_mut().zip(x) {
-                    *out = F::value(*x);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = F::value(*x);
+                    }
+                },
+            );
         });
 }
 
@@ -96,11 +99,14 @@ fn activate_backward<F: Function>(x: &[f32], grad: &[f32], out: &mut [f32]) {
         .zip(grad.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, x), grad)| {
-            wide(|| {
-                for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
-                    *out = *grad * F::both(*x).1;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
+                        *out = *grad * F::both(*x).1;
+                    }
+                },
+            );
         });
 }
 
@@ -115,11 +121,14 @@ fn gate_up<F: Function>(gate: &[f32], up: &[f32], out: &mut [f32]) {
         .zip(up.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, gate), up)| {
-            wide(|| {
-                for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-                    *out = F::value(*gate) * *up;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+                        *out = F::value(*gate) * *up;
+                    }
+                },
+            );
         });
 }
 
@@ -144,16 +153,19 @@ fn gate_up_backward<F: Function>(
         .zip(grad.par_chunks(step))
         .with_max_len(1)
         .for_each(|((((gate_grad, up_grad), gate), up), grad)| {
-            wide(|| {
-                let inputs = gate.iter().zip(up).zip(grad);
-                for ((gate_grad, up_grad), ((gate, up), grad)) in
-                    gate_grad.iter_mut().zip(up_grad).zip(inputs)
-                {
-                    let (value, slope) = F::both(*gate);
-                    *gate_grad = *grad * *up * slope;
-                    *up_grad = *grad * value;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    let inputs = gate.iter().zip(up).zip(grad);
+                    for ((gate_grad, up_grad), ((gate, up), grad)) in
+                        gate_grad.iter_mut().zip(up_grad).zip(inputs)
+                    {
+                        let (value, slope) = F::both(*gate);
+                        *gate_grad = *grad * *up * slope;
+                        *up_grad = *grad * value;
+                    }
+                },
+            );
         });
 }
 
@@ -218,13 +230,12 @@ impl Function for Gelu {
 /// through its values at Chebyshev's points is within 2e-8 of it for t up to 14, where the exponential is 0.
 #[inline(always)]
 fn normal(x: f32) -> (f32, f32) {
-    let t = x.abs();
-    let t = if t < 14.0 { t } else { 14.0 };
+    let t = at_most(x.abs(), 14.0);
     // x² has to be exact to a few parts in 1e8 of 1, not of itself: the square of 12 bits is, and the rest is small.
     let high = f32::from_bits((t.to_bits() + 0x800) & 0xffff_f000);
     let rest = (high - t) * (high + t) * 0.5;
     let correction = 1.0 + rest * (1.0 + rest * (0.5 + rest * (1.0 / 6.0)));
-    let bell = exp(high * high * -0.5) * correction;
+    let bell = exp_minus(high * high * 0.5) * correction;
     let inverse = 1.0 / (t + 4.0);
     let u = (t - 4.0) * inverse;
     let mut h = -1.201_844_1e-4;
@@ -238,7 +249,9 @@ fn normal(x: f32) -> (f32, f32) {
     h = h * u - 0.607_896_6;
     h = h * u + 0.755_285_14;
     let tail = bell * (h * inverse);
-    (if x < 0.0 { tail } else { 1.0 - tail }, bell)
+    // 1 - tail right of zero and tail left of it, by signs: a branch would keep the loop from becoming SIMD.
+    let half = 0.5f32.copysign(x);
+    (0.5 + half - tail.copysign(x), bell)
 }
 
 struct GeluTanh;
@@ -291,12 +304,37 @@ impl Function for Silu {
 /// `σ(x)` and `σ(-x)`, neither through a difference.
 #[inline(always)]
 fn sigmoid(x: f32) -> (f32, f32) {
-    let e = exp(-x.abs());
+    let e = exp_minus(x.abs());
     let large = 1.0 / (1.0 + e);
-    let small = e * large;
-    if x < 0.0 {
-        (small, large)
-    } else {
-        (large, small)
-    }
+    let (right, left) = if x < 0.0 { (e, 1.0) } else { (1.0, e) };
+    (right * large, left * large)
+}
+
+/// `e^-x` for `x ≥ 0`, within 2 units in the last place; 0 above 87.3. A NaN becomes a number, which its caller then
+/// multiplies by the NaN: [`super::vector::exp`] without what is not needed here.
+#[inline(always)]
+fn exp_minus(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
+    const LARGEST: f32 = 87.336_54;
+    let clamped = -at_most(x, LARGEST);
+    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = clamped - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let mut p = 1.987_569_1e-4;
+    p = p * r + 1.398_2e-3;
+    p = p * r + 8.333_452e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 0.166_666_66;
+    p = p * r + 0.5;
+    let value = p * (r * r) + r + 1.0;
+    let power = shifted.to_bits().wrapping_sub(ROUND.to_bits()) << 23;
+    let value = value.to_bits().wrapping_add(power);
+    f32::from_bits(if x > LARGEST { 0 } else { value })
+}
+
+/// `min(x, limit)` of a number that is not negative, and the limit for a NaN. Positive floats are ordered as their bits
+/// are, and of a comparison of floats the compiler would make a branch to what follows from the constant.
+#[inline(always)]
+fn at_most(x: f32, limit: f32) -> f32 {
+    f32::from_bits(x.to_bits().min(limit.to_bits()))
 }

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::reduce::elements_per_task;
-use super::vector::{self, wide};
+use super::reduce::{elements_per_task, sum_by};
+use super::vector::wide;
 use crate::AdamWStep;
 
 /// Elements that are squared and summed in f32; their sums are added in f64.
@@ -42,7 +42,12 @@ pub fn adamw(
         .zip(moment1.par_chunks_mut(step))
         .zip(moment2.par_chunks_mut(step))
         .with_max_len(1)
-        .for_each(|(((p, g), m), v)| wide(|| constants.update(p, g, m, v)));
+        .for_each(|(((p, g), m), v)| {
+            wide(
+                #[inline(always)]
+                || constants.update(p, g, m, v),
+            )
+        });
 }
 
 /// The step's numbers, computed in f64 and rounded once.
@@ -97,11 +102,14 @@ pub fn sum_of_squares(x: &[f32]) -> f64 {
         .zip(x.par_chunks(step))
         .with_max_len(1)
         .for_each(|(sums, x)| {
-            wide(|| {
-                for (sum, x) in sums.iter_mut().zip(x.chunks(CHUNK)) {
-                    *sum = vector::dot(x, x);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (sum, x) in sums.iter_mut().zip(x.chunks(CHUNK)) {
+                        *sum = sum_by(x, x, x, |x, _, _| x * x);
+                    }
+                },
+            );
         });
     sums.into_iter().map(f64::from).sum()
 }

@@ -45,16 +45,19 @@ pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usi
     );
     let table = Shared::new(table_grad);
     let add = |columns: Range<usize>| {
-        wide(|| {
-            for (grad, id) in grad.chunks_exact(width).zip(ids) {
-                let start = *id as usize * width;
-                // SAFETY: a task has columns that no other has, and this thread one row of them at a time.
-                let row = unsafe { table.part(start + columns.start..start + columns.end) };
-                for (row, grad) in row.iter_mut().zip(&grad[columns.clone()]) {
-                    *row += *grad;
+        wide(
+            #[inline(always)]
+            || {
+                for (grad, id) in grad.chunks_exact(width).zip(ids) {
+                    let start = *id as usize * width;
+                    // SAFETY: a task has columns that no other has, and this thread one row of them at a time.
+                    let row = unsafe { table.part(start + columns.start..start + columns.end) };
+                    for (row, grad) in row.iter_mut().zip(&grad[columns.clone()]) {
+                        *row += *grad;
+                    }
                 }
-            }
-        });
+            },
+        );
     };
     let step = if rows_per_task(ids.len(), width) >= ids.len() {
         width
@@ -70,9 +73,12 @@ const COLUMNS: usize = 64;
 
 #[track_caller]
 fn assert_rows(ids: &[i32], rows: usize) {
-    let valid = wide(|| {
-        ids.iter()
-            .fold(true, |valid, id| valid & ((*id as u32 as usize) < rows))
-    });
+    let valid = wide(
+        #[inline(always)]
+        || {
+            ids.iter()
+                .fold(true, |valid, id| valid & ((*id as u32 as usize) < rows))
+        },
+    );
     assert!(valid, "an id is no row of the table");
 }

@@ -52,7 +52,7 @@ pub struct HeadLossTask<'a> {
 /// The loss of [`HeadLossOptions`], summed over the tokens that are not ignored. Logits are made in tiles and not kept.
 ///
 /// # Panics
-/// Where the slices' lengths are not those of the shapes, or a target is not below `vocab`.
+/// Where the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss(task: &HeadLossTask<'_>) -> f64 {
     head_loss_cut(task, |rows| Cut::new(rows, task.width, task.vocab))
 }
@@ -80,7 +80,7 @@ pub fn head_loss_cut(task: &HeadLossTask<'_>, cut: impl Fn(usize) -> Cut) -> f64
 /// `[vocab, width]`, both overwritten.
 ///
 /// # Panics
-/// Where the slices' lengths are not those of the shapes, or a target is not below `vocab`.
+/// Where the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss_gradients(
     task: &HeadLossTask<'_>,
     hidden_grad: &mut [f32],
@@ -205,6 +205,7 @@ impl<'a> Learnt<'a> {
     fn new(task: &HeadLossTask<'a>) -> Self {
         let HeadLossTask { width, vocab, .. } = *task;
         let tokens = task.targets.len();
+        assert!(width > 0, "the head's width");
         assert!(
             task.hidden.len() == tokens * width && task.weight.len() == vocab * width,
             "the head's sizes"

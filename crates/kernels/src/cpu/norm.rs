@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::reduce::{rows_of, rows_per_task, sum_rows};
-use super::vector::{self, LANES, wide};
+use super::reduce::{rows_of, rows_per_sum, rows_per_task, sum_by, sum_rows};
+use super::vector::wide;
 use crate::Normalization;
 
 /// `out = n(x) · gain + bias`, `x, out: [rows, width]`, `gain, bias: [width]`; see [`Normalization`] for `n`.
@@ -30,11 +30,14 @@ pub fn normalize(
         .zip(x.par_chunks(block))
         .with_max_len(1)
         .for_each(|(out, x)| {
-            wide(|| {
-                for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    normalize_row(kind, x, gain, bias, out);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                        normalize_row(kind, x, gain, bias, out);
+                    }
+                },
+            );
         });
 }
 
@@ -47,10 +50,7 @@ fn normalize_row(
     out: &mut [f32],
 ) {
     let mean = mean(kind, x);
-    let [square] = sums(x, x, x, |x, _, _| {
-        let x = x - mean;
-        [x * x]
-    });
+    let square = sum_by(x, x, x, |x, _, _| (x - mean) * (x - mean));
     let scale = 1.0 / Divisor::of(kind, square / x.len() as f32).value;
     let pairs = out.iter_mut().zip(x);
     match (gain, bias) {
@@ -136,7 +136,7 @@ pub fn normalize_backward(
             && bias_grad.as_ref().is_none_or(|grad| grad.len() == width),
         "the sizes do not fit"
     );
-    let block = rows_per_task(rows, width) * width;
+    let block = rows_per_sum(rows, width) * width;
     let task = Task {
         kind,
         gain,
@@ -164,7 +164,10 @@ pub fn normalize_backward(
         });
     if task.gain_grad || task.bias_grad {
         let mut sums = vec![0.0; 2 * width];
-        wide(|| sum_rows(&partials, 2 * width, &mut sums));
+        wide(
+            #[inline(always)]
+            || sum_rows(&partials, 2 * width, &mut sums),
+        );
         if let Some(gain_grad) = gain_grad {
             gain_grad.copy_from_slice(&sums[..width]);
         }
@@ -193,45 +196,44 @@ impl Task<'_> {
         x_grad: &mut [f32],
         partial: &mut [f32],
     ) {
-        wide(|| {
-            let (gain_sum, bias_sum) = partial.split_at_mut(self.width);
-            let rows = x
-                .chunks_exact(self.width)
-                .zip(grad.chunks_exact(self.width));
-            for (r, ((x, grad), x_grad)) in
-                rows.zip(x_grad.chunks_exact_mut(self.width)).enumerate()
-            {
-                let added = added.map(|added| &added[r * self.width..][..self.width]);
-                let row = match self.gain {
-                    Some(gain) => Row::of::<true>(self.kind, x, grad, gain),
-                    None => Row::of::<false>(self.kind, x, grad, grad),
-                };
-                match (self.gain, added) {
-                    (Some(gain), Some(added)) => {
-                        row.write::<true, true, IN_PLACE>(x, grad, gain, added, x_grad);
+        wide(
+            #[inline(always)]
+            || {
+                let (gain_sum, bias_sum) = partial.split_at_mut(self.width);
+                let rows = x
+                    .chunks_exact(self.width)
+                    .zip(grad.chunks_exact(self.width));
+                for (r, ((x, grad), x_grad)) in
+                    rows.zip(x_grad.chunks_exact_mut(self.width)).enumerate()
+                {
+                    let added = added.map(|added| &added[r * self.width..][..self.width]);
+                    let row = match self.gain {
+                        Some(gain) => Row::of::<true>(self.kind, x, grad, gain),
+                        None => Row::of::<false>(self.kind, x, grad, grad),
+                    };
+                    match (self.gain, added) {
+                        (Some(gain), Some(added)) => {
+                            row.write::<true, true, IN_PLACE>(x, grad, gain, added, x_grad);
+                        }
+                        (Some(gain), None) => {
+                            row.write::<true, false, IN_PLACE>(x, grad, gain, grad, x_grad);
+                        }
+                        (None, Some(added)) => {
+                            row.write::<false, true, IN_PLACE>(x, grad, grad, added, x_grad);
+                        }
+                        (None, None) => {
+                            row.write::<false, false, IN_PLACE>(x, grad, grad, grad, x_grad);
+                        }
                     }
-                    (Some(gain), None) => {
-                        row.write::<true, false, IN_PLACE>(x, grad, gain, grad, x_grad);
+                    if self.gain_grad {
+                        row.add_gain(x, grad, gain_sum);
                     }
-                    (None, Some(added)) => {
-                        row.write::<false, true, IN_PLACE>(x, grad, grad, added, x_grad);
-                    }
-                    (None, None) => {
-                        row.write::<false, false, IN_PLACE>(x, grad, grad, grad, x_grad);
+                    if self.bias_grad {
+                        add_to(bias_sum, grad);
                     }
                 }
-                if self.gain_grad {
-                    for ((sum, x), grad) in gain_sum.iter_mut().zip(x).zip(grad) {
-                        *sum += *grad * ((*x - row.mean) * row.scale);
-                    }
-                }
-                if self.bias_grad {
-                    for (sum, grad) in bias_sum.iter_mut().zip(grad) {
-                        *sum += *grad;
-                    }
-                }
-            }
-        });
+            },
+        );
     }
 }
 
@@ -249,15 +251,15 @@ impl Row {
     fn of<const GAIN: bool>(kind: Normalization, x: &[f32], grad: &[f32], gain: &[f32]) -> Self {
         let n = x.len() as f32;
         let mean = mean(kind, x);
-        let [square, product, sum] = sums(x, grad, gain, |x, grad, gain| {
-            let x = x - mean;
-            let g = if GAIN { grad * gain } else { grad };
-            [x * x, g * x, g]
-        });
+        let g = |grad: f32, gain: f32| if GAIN { grad * gain } else { grad };
+        let square = sum_by(x, x, x, |x, _, _| (x - mean) * (x - mean));
+        let product = sum_by(x, grad, gain, |x, grad, gain| g(grad, gain) * (x - mean));
         let divisor = Divisor::of(kind, square / n);
         let scale = 1.0 / divisor.value;
         let offset = match kind {
-            Normalization::Layer { .. } => -(sum / n) * scale,
+            Normalization::Layer { .. } => {
+                -(sum_by(grad, gain, gain, |grad, gain, _| g(grad, gain)) / n) * scale
+            }
             Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
         };
         // mean(g y) · s, and once more y's factor and the divisor.
@@ -286,6 +288,21 @@ impl Row {
             let own = if ADDED { own + *added } else { own };
             *x_grad = if IN_PLACE { own + *x_grad } else { own };
         }
+    }
+
+    /// Adds `grad · y`.
+    #[inline(always)]
+    fn add_gain(self, x: &[f32], grad: &[f32], sum: &mut [f32]) {
+        for ((sum, x), grad) in sum.iter_mut().zip(x).zip(grad) {
+            *sum += *grad * ((*x - self.mean) * self.scale);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_to(sum: &mut [f32], x: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(x) {
+        *sum += *x;
     }
 }
 
@@ -319,39 +336,7 @@ impl Divisor {
 #[inline(always)]
 fn mean(kind: Normalization, x: &[f32]) -> f32 {
     match kind {
-        Normalization::Layer { .. } => {
-            let [sum] = sums(x, x, x, |x, _, _| [x]);
-            sum / x.len() as f32
-        }
+        Normalization::Layer { .. } => sum_by(x, x, x, |x, _, _| x) / x.len() as f32,
         Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
     }
-}
-
-/// `Σ f(x, y, z)`, `N` sums in one pass, each over [`LANES`] partial sums.
-#[inline(always)]
-fn sums<const N: usize>(
-    x: &[f32],
-    y: &[f32],
-    z: &[f32],
-    f: impl Fn(f32, f32, f32) -> [f32; N],
-) -> [f32; N] {
-    let mut sums = [[0.0f32; LANES]; N];
-    let (x, x_rest) = x.as_chunks::<LANES>();
-    let (y, y_rest) = y.as_chunks::<LANES>();
-    let (z, z_rest) = z.as_chunks::<LANES>();
-    for ((x, y), z) in x.iter().zip(y).zip(z) {
-        for lane in 0..LANES {
-            let terms = f(x[lane], y[lane], z[lane]);
-            for (sum, term) in sums.iter_mut().zip(terms) {
-                sum[lane] += term;
-            }
-        }
-    }
-    for (lane, ((x, y), z)) in x_rest.iter().zip(y_rest).zip(z_rest).enumerate() {
-        let terms = f(*x, *y, *z);
-        for (sum, term) in sums.iter_mut().zip(terms) {
-            sum[lane] += term;
-        }
-    }
-    sums.map(|sum| vector::sum(&sum))
 }

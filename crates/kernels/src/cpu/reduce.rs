@@ -21,6 +21,11 @@ pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
     (TASK / width.max(1)).max(rows.div_ceil(TASKS)).max(1)
 }
 
+/// [`rows_per_task`] where each task holds sums as wide as a row: fewer tasks, since their sums are added up by one.
+pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
+    rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
+}
+
 /// How many of `len` elements one task takes: all of them, or a multiple of 4096.
 pub(super) fn elements_per_task(len: usize) -> usize {
     if len < ALONE {
@@ -51,9 +56,12 @@ pub(super) fn rows_of(len: usize, width: usize) -> usize {
 pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     let rows = rows_of(x.len(), width);
     assert!(out.len() == width, "the sums are not as wide as the rows");
-    let block = rows_per_task(rows, width) * width;
+    let block = rows_per_sum(rows, width) * width;
     if x.len() <= block {
-        wide(|| sum_rows(x, width, out));
+        wide(
+            #[inline(always)]
+            || sum_rows(x, width, out),
+        );
         return;
     }
     let mut partials = vec![0.0; x.len().div_ceil(block) * width];
@@ -61,8 +69,16 @@ pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
         .par_chunks_mut(width)
         .zip(x.par_chunks(block))
         .with_max_len(1)
-        .for_each(|(out, x)| wide(|| sum_rows(x, width, out)));
-    wide(|| sum_rows(&partials, width, out));
+        .for_each(|(out, x)| {
+            wide(
+                #[inline(always)]
+                || sum_rows(x, width, out),
+            )
+        });
+    wide(
+        #[inline(always)]
+        || sum_rows(&partials, width, out),
+    );
 }
 
 /// `out[j] = Σ_r x[r, j]`, row after row.
@@ -101,11 +117,14 @@ pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
         .zip(y.par_chunks(step))
         .with_max_len(1)
         .for_each(|((out, x), y)| {
-            wide(|| {
-                for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
-                    *out = *x + *y;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+                        *out = *x + *y;
+                    }
+                },
+            );
         });
 }
 
@@ -120,11 +139,14 @@ pub fn add_in_place(x: &mut [f32], y: &[f32]) {
         .zip(y.par_chunks(step))
         .with_max_len(1)
         .for_each(|(x, y)| {
-            wide(|| {
-                for (x, y) in x.iter_mut().zip(y) {
-                    *x += *y;
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (x, y) in x.iter_mut().zip(y) {
+                        *x += *y;
+                    }
+                },
+            );
         });
 }
 
@@ -132,11 +154,14 @@ pub fn add_in_place(x: &mut [f32], y: &[f32]) {
 pub fn scale_in_place(x: &mut [f32], factor: f32) {
     let step = elements_per_task(x.len());
     x.par_chunks_mut(step).with_max_len(1).for_each(|x| {
-        wide(|| {
-            for x in x.iter_mut() {
-                *x *= factor;
-            }
-        });
+        wide(
+            #[inline(always)]
+            || {
+                for x in x.iter_mut() {
+                    *x *= factor;
+                }
+            },
+        );
     });
 }
 
@@ -148,13 +173,16 @@ pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
     let rows = rows_of(x.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
     x.par_chunks_mut(block).with_max_len(1).for_each(|x| {
-        wide(|| {
-            for x in x.chunks_exact_mut(row.len()) {
-                for (x, y) in x.iter_mut().zip(row) {
-                    *x += *y;
+        wide(
+            #[inline(always)]
+            || {
+                for x in x.chunks_exact_mut(row.len()) {
+                    for (x, y) in x.iter_mut().zip(row) {
+                        *x += *y;
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -183,4 +211,28 @@ pub fn fill_rows(row: &[f32], out: &mut [f32]) {
             out.copy_from_slice(row);
         }
     });
+}
+
+/// `Σ f(x, y, z)` over 128 partial sums.
+///
+/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
+/// registers only as the code around them happens to be.
+#[inline(always)]
+pub(super) fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    const SUMS: usize = 128;
+    let mut sums = [0.0f32; SUMS];
+    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
+    for ((x, y), z) in chunks {
+        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
+            *sum += f(*x, *y, *z);
+        }
+    }
+    let mut lanes = [0.0f32; 16];
+    for sums in sums.as_chunks::<16>().0 {
+        for (lane, sum) in lanes.iter_mut().zip(sums) {
+            *lane += *sum;
+        }
+    }
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = lanes;
+    (((a + i) + (e + m)) + ((c + k) + (g + o))) + (((b + j) + (f + n)) + ((d + l) + (h + p)))
 }

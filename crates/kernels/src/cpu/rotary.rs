@@ -68,19 +68,22 @@ pub fn rotate_in_place(
     let data = Shared::new(data);
     let tasks = tasks(shape);
     parallel::for_each(tasks.len(), |task| {
-        wide(|| {
-            // By token, and all heads of one: in a fused buffer they are neighbours.
-            for token in tasks[task].clone() {
-                let (b, t) = (token / seq, token % seq);
-                let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
-                for h in 0..heads {
-                    let start = place.start(b, h, t);
-                    // SAFETY: the vectors were checked not to overlap, and each is one task's alone, one at a time.
-                    let x = unsafe { data.part(start..start + 2 * pairs) };
-                    turn(layout, x, cos, sin, sign);
+        wide(
+            #[inline(always)]
+            || {
+                // By token, and all heads of one: in a fused buffer they are neighbours.
+                for token in tasks[task].clone() {
+                    let (b, t) = (token / seq, token % seq);
+                    let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
+                    for h in 0..heads {
+                        let start = place.start(b, h, t);
+                        // SAFETY: the vectors were checked not to overlap, and each is one task's alone, one at a time.
+                        let x = unsafe { data.part(start..start + 2 * pairs) };
+                        turn(layout, x, cos, sin, sign);
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -107,20 +110,23 @@ pub fn rotate(
     let out = Shared::new(out);
     let tasks = tasks(shape);
     parallel::for_each(tasks.len(), |task| {
-        wide(|| {
-            for token in tasks[task].clone() {
-                let (b, t) = (token / seq, token % seq);
-                let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
-                for h in 0..heads {
-                    let x = &x[place.start(b, h, t)..][..head_dim];
-                    let start = ((b * heads + h) * seq + t) * head_dim;
-                    // SAFETY: every token of every head has its own vector in `out`, and each is one task's alone.
-                    let out = unsafe { out.part(start..start + head_dim) };
-                    out.copy_from_slice(x);
-                    turn(layout, &mut out[..2 * pairs], cos, sin, 1.0);
+        wide(
+            #[inline(always)]
+            || {
+                for token in tasks[task].clone() {
+                    let (b, t) = (token / seq, token % seq);
+                    let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
+                    for h in 0..heads {
+                        let x = &x[place.start(b, h, t)..][..head_dim];
+                        let start = ((b * heads + h) * seq + t) * head_dim;
+                        // SAFETY: every token of every head has its own vector in `out`, and each is one task's alone.
+                        let out = unsafe { out.part(start..start + head_dim) };
+                        out.copy_from_slice(x);
+                        turn(layout, &mut out[..2 * pairs], cos, sin, 1.0);
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 

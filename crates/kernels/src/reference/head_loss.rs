@@ -22,12 +22,12 @@ pub fn head_loss<B: Backend>(
 ) -> FloatTensor<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let mut loss = Tensor::zeros([1], &weight.device());
-    let even = even_row(&weight, options);
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
+        let logits = block.logits(&weight, options); // [rows, vocab_size]
         let target_logits = block.target_logits(&logits);
+        let even_logits = even_logits(&logits, options);
         let log_sum = exponentials(logits).log_sum;
-        loss = loss + block_loss(&block, target_logits, log_sum, even.as_ref(), options);
+        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
     }
     primitive(loss)
 }
@@ -39,6 +39,9 @@ pub fn head_loss<B: Backend>(
 /// `dW = gᵀ hidden`. The parts of `y` are gathered and scattered rows and those of `ε/V` one row each, so `p` is all that
 /// is ever made of `[rows, vocab_size]`. Where a target is ignored `g` is 0: its row of `hidden` is left out of `dW` and its
 /// row of `dhidden` is made 0, both of `[rows, d_model]`.
+///
+/// With a soft cap `c` that is the gradient by the capped logits `x`, and the one by the logits is `(1 - (x/c)²) · g`: its
+/// part of `ε/V` is no constant row any more and is made of `[rows, vocab_size]` with `p`.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -47,6 +50,7 @@ pub fn head_loss_gradients<B: Backend>(
     rows: usize,
 ) -> HeadLossGradients<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
+    let [vocab_size, width] = weight.dims();
     let device = weight.device();
     let even = even_row(&weight, options);
     let mut loss = Tensor::zeros([1], &device);
@@ -55,34 +59,40 @@ pub fn head_loss_gradients<B: Backend>(
     // Σ hidden over the tokens that are learnt, [1, d_model]; for the even part alone.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.hidden.clone().matmul(weight.clone().transpose()); // [rows, vocab_size]
+        let logits = block.logits(&weight, options); // [rows, vocab_size]
         let target_logits = block.target_logits(&logits);
+        let even_logits = even_logits(&logits, options);
+        // The targets' part of g with its sign turned, [rows, 1].
+        let mut pull = block.learnt.clone() * (1.0 - options.label_smoothing);
+        let mut slopes = None;
+        if options.soft_cap > 0.0 {
+            pull = pull * slope(target_logits.clone(), options.soft_cap);
+            slopes = Some(slope(logits.clone(), options.soft_cap));
+        }
         let Exponentials { exp, sum, log_sum } = exponentials(logits);
-        // (1 + 2zL) · p
-        let probabilities = match options.z_loss {
+        // (1 + 2zL) · p, and with a cap all of g but the targets' part
+        let mut grad = match options.z_loss {
             0.0 => exp / sum,
             z => exp * ((log_sum.clone() * (2.0 * z) + 1.0) / sum),
         };
-        loss = loss + block_loss(&block, target_logits, log_sum, even.as_ref(), options);
+        if let Some(slopes) = slopes {
+            grad = (grad - options.label_smoothing / vocab_size as f64) * slopes;
+        }
+        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
         let learnt_hidden = block.hidden * block.learnt.clone(); // [rows, d_model]
         let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
-        let mut target_hidden = learnt_hidden.clone();
-        let mut hidden_grad = probabilities.clone().matmul(weight.clone()); // [rows, d_model]
-        match &even {
-            None => hidden_grad = hidden_grad - target_rows,
-            Some(even) => {
-                let kept = 1.0 - options.label_smoothing;
-                hidden_grad = hidden_grad - target_rows * kept - even.clone();
-                target_hidden = target_hidden * kept;
-                let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
-                hidden_sum = Some(match hidden_sum {
-                    Some(all) => all + sum,
-                    None => sum,
-                });
-            }
+        let target_hidden = learnt_hidden.clone() * pull.clone();
+        let mut hidden_grad = grad.clone().matmul(weight.clone()) - target_rows * pull; // [rows, d_model]
+        if let Some(even) = &even {
+            hidden_grad = hidden_grad - even.clone();
+            let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
+            hidden_sum = Some(match hidden_sum {
+                Some(all) => all + sum,
+                None => sum,
+            });
         }
         hidden_grads.push(hidden_grad * block.learnt);
-        let product = probabilities.transpose().matmul(learnt_hidden); // [vocab_size, d_model]
+        let product = grad.transpose().matmul(learnt_hidden); // [vocab_size, d_model]
         let sum = match weight_grad {
             Some(sum) => sum + product,
             None => product,
@@ -90,7 +100,6 @@ pub fn head_loss_gradients<B: Backend>(
         weight_grad =
             Some(sum.select_assign(0, block.targets, -target_hidden, IndexingUpdateOp::Add));
     }
-    let [vocab_size, width] = weight.dims();
     let mut weight_grad =
         weight_grad.unwrap_or_else(|| Tensor::zeros([vocab_size, width], &device));
     if let Some(sum) = hidden_sum {
@@ -103,28 +112,40 @@ pub fn head_loss_gradients<B: Backend>(
     }
 }
 
-/// `ε · Σ_v W_v / V`, `[1, d_model]`: a token's hidden state times it is `ε` times the mean of its logits. None without
-/// label smoothing.
+/// `ε · Σ_v W_v / V`, `[1, d_model]`: the part of `ε/V` of each row of `dhidden`. None without label smoothing, and with a
+/// soft cap.
 fn even_row<B: Backend>(weight: &Tensor<B, 2>, options: HeadLossOptions) -> Option<Tensor<B, 2>> {
     let smoothing = options.label_smoothing;
-    (smoothing != 0.0).then(|| weight.clone().mean_dim(0) * smoothing)
+    (smoothing != 0.0 && options.soft_cap == 0.0).then(|| weight.clone().mean_dim(0) * smoothing)
 }
 
-/// The loss of a block, `[1]`, from the targets' logits and `L`, `[rows, 1]` each.
+/// `ε · Σ_v x_v / V`, `[rows, 1]`. None without label smoothing.
+fn even_logits<B: Backend>(
+    logits: &Tensor<B, 2>,
+    options: HeadLossOptions,
+) -> Option<Tensor<B, 2>> {
+    let smoothing = options.label_smoothing;
+    (smoothing != 0.0).then(|| logits.clone().mean_dim(1) * smoothing)
+}
+
+/// What a change of a logit before the cap `c` changes of it after, `1 - (x/c)²`.
+fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
+    let ratio = x / cap;
+    -(ratio.clone() * ratio) + 1.0
+}
+
+/// The loss of a block, `[1]`, from the targets' logits, `L` and what [`even_logits`] gives, `[rows, 1]` each.
 fn block_loss<B: Backend>(
     block: &Block<B>,
     target_logits: Tensor<B, 2>,
     log_sum: Tensor<B, 2>,
-    even: Option<&Tensor<B, 2>>,
+    even_logits: Option<Tensor<B, 2>>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
-    let mut loss = match even {
-        None => log_sum.clone() - target_logits,
-        Some(even) => {
-            let even_logits = (block.hidden.clone() * even.clone()).sum_dim(1); // [rows, 1]
-            log_sum.clone() - target_logits * (1.0 - options.label_smoothing) - even_logits
-        }
-    };
+    let mut loss = log_sum.clone() - target_logits * (1.0 - options.label_smoothing);
+    if let Some(even_logits) = even_logits {
+        loss = loss - even_logits;
+    }
     if options.z_loss != 0.0 {
         loss = loss + log_sum.clone() * log_sum * options.z_loss;
     }
@@ -142,6 +163,15 @@ struct Block<B: Backend> {
 }
 
 impl<B: Backend> Block<B> {
+    /// The logits, `[rows, vocab_size]`, capped where they are to be.
+    fn logits(&self, weight: &Tensor<B, 2>, options: HeadLossOptions) -> Tensor<B, 2> {
+        let logits = self.hidden.clone().matmul(weight.clone().transpose());
+        match options.soft_cap {
+            0.0 => logits,
+            cap => (logits / cap).tanh() * cap,
+        }
+    }
+
     /// The targets' logits, `[rows, 1]`, of `[rows, vocab_size]`.
     fn target_logits(&self, logits: &Tensor<B, 2>) -> Tensor<B, 2> {
         logits

@@ -176,33 +176,30 @@ impl<'a> Block<'a> {
         let HeadLossTask { weight, width, .. } = *self.task;
         let (count, chunks) = (self.rows(), self.chunk_count());
         for_each(count.div_ceil(FINISHED), |index| {
-            let start = index * FINISHED;
-            for (index, row) in rows.iter().enumerate().skip(start).take(FINISHED) {
-                let place = place(index) * width;
-                // SAFETY: the rows' places are different, and each row is one task's alone.
-                let grad = unsafe { hidden_grad.part(place..place + width) };
-                let target = self.targets[index] * width;
-                let target = &weight[target..target + width];
-                let factors = (0..chunks).map(|chunk| {
-                    let at = chunk * count + index;
-                    let factor = states.map_or(1.0, |states| factor(row, states[at].reference));
-                    (factor, &sums[at * width..(at + 1) * width])
-                });
-                wide(
-                    #[inline(always)]
-                    || {
-                        for (grad, target) in grad.iter_mut().zip(target) {
-                            *grad = -row.pull * target;
-                        }
-                        for (factor, sums) in factors {
-                            add_scaled(grad, sums, factor);
+            let indices = index * FINISHED..count.min((index + 1) * FINISHED);
+            wide(
+                #[inline(always)]
+                || {
+                    for index in indices {
+                        let (row, place) = (&rows[index], place(index) * width);
+                        // SAFETY: the rows' places are different, and each row is one task's alone.
+                        let grad = unsafe { hidden_grad.part(place..place + width) };
+                        let target = &weight[self.targets[index] * width..][..width];
+                        for chunk in 0..chunks {
+                            let at = chunk * count + index;
+                            let factor = states.map_or(1.0, |all| factor(row, all[at].reference));
+                            let sums = &sums[at * width..][..width];
+                            match chunk {
+                                0 => combine(grad, sums, factor, target, -row.pull),
+                                _ => add_scaled(grad, sums, factor),
+                            }
                         }
                         if let Some(even) = even {
                             add_scaled(grad, even, -1.0);
                         }
-                    },
-                );
-            }
+                    }
+                },
+            );
         });
     }
 
@@ -285,20 +282,23 @@ impl<'a> Block<'a> {
     ) {
         let width = self.task.width;
         let part = |row: usize| row * width + strip.start..row * width + strip.end;
-        if let Some(even) = even {
-            for column in columns.clone() {
-                // SAFETY: a tile's strip is one task's alone.
-                let grad = unsafe { weight_grad.part(part(column)) };
-                wide(|| add_scaled(grad, &even[strip.clone()], -1.0));
-            }
-        }
-        for (index, (row, target)) in rows.iter().zip(self.targets).enumerate() {
-            if columns.contains(target) {
-                // SAFETY: a tile's strip is one task's alone.
-                let grad = unsafe { weight_grad.part(part(*target)) };
-                wide(|| add_scaled(grad, &self.hidden[part(index)], -row.pull));
-            }
-        }
+        // SAFETY: a tile's strip is one task's alone, and one row of it is held at a time.
+        let grad = |row: usize| unsafe { weight_grad.part(part(row)) };
+        wide(
+            #[inline(always)]
+            || {
+                if let Some(even) = even {
+                    for column in columns.clone() {
+                        add_scaled(grad(column), &even[strip.clone()], -1.0);
+                    }
+                }
+                for (index, (row, target)) in rows.iter().zip(self.targets).enumerate() {
+                    if columns.contains(target) {
+                        add_scaled(grad(*target), &self.hidden[part(index)], -row.pull);
+                    }
+                }
+            },
+        );
     }
 }
 
@@ -306,6 +306,14 @@ impl<'a> Block<'a> {
 #[inline(always)]
 fn factor(row: &Row, reference: f32) -> f32 {
     exp(reference - row.reference) * row.coefficient
+}
+
+/// `y = a x + b z`.
+#[inline(always)]
+fn combine(y: &mut [f32], x: &[f32], a: f32, z: &[f32], b: f32) {
+    for ((y, x), z) in y.iter_mut().zip(x).zip(z) {
+        *y = a * x + b * z;
+    }
 }
 
 /// `y += factor · x`.

@@ -24,7 +24,7 @@ impl Cut {
     /// A tile of 512 × 512 logits fits in a processor's own cache and is large enough that packing its factors costs
     /// little beside their product. The tasks are more than most machines have threads, if the shape gives as many.
     pub fn new(rows: usize, width: usize, vocab: usize) -> Self {
-        let tile = 512;
+        let tile = even(vocab, vocab.div_ceil(512));
         let tiles = vocab.div_ceil(tile).max(1);
         let chunk = tiles.div_ceil(16);
         let chunks = tiles.div_ceil(chunk);
@@ -32,10 +32,10 @@ impl Cut {
         let block = even(rows, rows.div_ceil(most));
         Self {
             block,
-            part: even(block, block.div_ceil(512).max(16 / chunks)).max(64),
+            part: even(block, block.div_ceil(512).max(16 / chunks)).max(96),
             tile,
             chunk,
-            strip: even(width, 16 / tiles).max(32),
+            strip: even(width, 16 / tiles).max(64),
         }
     }
 }

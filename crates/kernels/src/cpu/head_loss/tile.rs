@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::rows::Row;
 use crate::HeadLossOptions;
-use crate::cpu::vector::{LANES, exp, max, sum, wide};
+use crate::cpu::vector::{LANES, exp, sum, wide};
 
 /// How far a logit may pass a row's reference before the reference follows: exponentials up to `e^16` do no harm, and a
 /// reference that stays spares the rescaling of what was summed by it.
@@ -55,7 +55,7 @@ pub fn exponentials(
                 if cap > 0.0 {
                     capped(logits, cap);
                 }
-                let largest = max(logits);
+                let largest = largest(logits);
                 if columns.contains(target) {
                     state.target = logits[target - columns.start];
                 }
@@ -64,10 +64,12 @@ pub fn exponentials(
                 }
                 // The first reference is the largest itself: -∞ is below any.
                 if largest > state.reference + SLACK {
-                    let scale = exp(state.reference - largest);
-                    state.sum *= f64::from(scale);
-                    for x in &mut summed[row * width..(row + 1) * width] {
-                        *x *= scale;
+                    if state.sum > 0.0 {
+                        let scale = exp(state.reference - largest);
+                        state.sum *= f64::from(scale);
+                        for x in &mut summed[row * width..(row + 1) * width] {
+                            *x *= scale;
+                        }
                     }
                     state.reference = largest;
                 }
@@ -112,6 +114,30 @@ pub fn gradients(
 pub fn slope(x: f32, cap: f32) -> f32 {
     let ratio = x / cap;
     1.0 - ratio * ratio
+}
+
+/// The largest; -∞ of none. Its lanes are folded in halves: rows of small vocabularies are short.
+#[inline(always)]
+fn largest(row: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = row.chunks_exact(LANES);
+    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = *x;
+    }
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, *x);
+        }
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = larger(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// `x = exp(x - reference)`, times the cap's slope; returns their sum without the slope.

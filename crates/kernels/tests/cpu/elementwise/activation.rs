@@ -1,0 +1,141 @@
+//! Activations.
+
+use std::f64::consts::PI;
+
+use emberlm_kernels::Activation;
+use emberlm_kernels::cpu::activation::{activation, activation_backward, gated, gated_backward};
+
+use crate::numbers::{assert_close, numbers, same_on_any_threads};
+
+/// `Q(t) = Φ(-t)` for `t ≥ 0`: Φ's series where it converges fast, and Laplace's continued fraction in the tail.
+fn tail(t: f64) -> f64 {
+    let bell = (-t * t / 2.0).exp() / (2.0 * PI).sqrt();
+    if t < 3.0 {
+        let (mut term, mut sum, mut n) = (t, t, 1.0);
+        while term > 1e-18 * sum {
+            n += 2.0;
+            term *= t * t / n;
+            sum += term;
+        }
+        return 0.5 - bell * sum;
+    }
+    bell / (1..300).rev().fold(t, |below, n| t + f64::from(n) / below)
+}
+
+fn normal(x: f64) -> f64 {
+    if x < 0.0 { tail(-x) } else { 1.0 - tail(x) }
+}
+
+fn expected(kind: Activation, x: f64) -> (f64, f64) {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    match kind {
+        Activation::Relu => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),
+        Activation::ReluSquared => (x.max(0.0).powi(2), 2.0 * x.max(0.0)),
+        Activation::Gelu => {
+            let bell = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
+            (x * normal(x), normal(x) + x * bell)
+        }
+        Activation::GeluTanh => {
+            let scale = 2.0 * (2.0 / PI).sqrt();
+            let u = scale * (x + 0.044715 * x.powi(3));
+            let slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
+            let (right, left) = (sigmoid(u), sigmoid(-u));
+            (x * right, right + x * right * left * slope)
+        }
+        Activation::Silu => {
+            let (right, left) = (sigmoid(x), sigmoid(-x));
+            (x * right, right + x * right * left)
+        }
+    }
+}
+
+/// From -20 to 20 in small steps, and sizes from the smallest up.
+fn inputs() -> Vec<f32> {
+    let mut x: Vec<f32> = (-20_000..=20_000).map(|i| i as f32 * 1e-3).collect();
+    x.extend((0..100).flat_map(|i| [0.5f32.powi(i), -(0.5f32.powi(i))]));
+    x
+}
+
+#[test]
+fn values_are_right_in_the_tails_too() {
+    let x = inputs();
+    for kind in Activation::ALL {
+        let mut y = vec![f32::NAN; x.len()];
+        activation(kind, &x, &mut y);
+        for (x, y) in x.iter().zip(&y) {
+            let expected = expected(kind, f64::from(*x)).0;
+            // The tanh form's argument is rounded, and grows with x³.
+            let rounding = match kind {
+                Activation::GeluTanh => f64::from(x.abs()).powi(3) * 3e-8,
+                _ => 0.0,
+            };
+            let error = (f64::from(*y) - expected).abs();
+            assert!(
+                error <= (1e-6 + rounding) * expected.abs() + 2e-36,
+                "{kind:?}({x}) = {y} and not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn slopes_are_right() {
+    let x = inputs();
+    let grad = vec![1.0; x.len()];
+    for kind in Activation::ALL {
+        let mut y = vec![f32::NAN; x.len()];
+        activation_backward(kind, &x, &grad, &mut y);
+        for (x, y) in x.iter().zip(&y) {
+            let expected = expected(kind, f64::from(*x)).1;
+            let error = (f64::from(*y) - expected).abs();
+            assert!(
+                error <= 1e-6 * expected.abs() + 3e-7,
+                "{kind:?}'({x}) = {y} and not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_stays_none() {
+    for kind in Activation::ALL {
+        let mut y = [0.0; 3];
+        activation(kind, &[f32::NAN, f32::INFINITY, -1000.0], &mut y);
+        assert!(y[0].is_nan());
+        assert_eq!(y[1], f32::INFINITY);
+        assert_eq!(y[2], 0.0);
+    }
+}
+
+#[test]
+fn gates_multiply() {
+    for len in [0, 1, 17, 1000, 100_003] {
+        let (gate, up) = (numbers(1, len), numbers(2, len));
+        let grad = numbers(3, len);
+        for kind in Activation::ALL {
+            let found = same_on_any_threads(|| {
+                let mut all = vec![f32::NAN; 5 * len];
+                let (out, rest) = all.split_at_mut(len);
+                let (gate_grad, rest) = rest.split_at_mut(len);
+                let (up_grad, rest) = rest.split_at_mut(len);
+                let (alone, alone_grad) = rest.split_at_mut(len);
+                gated(kind, &gate, &up, out);
+                gated_backward(kind, &gate, &up, &grad, gate_grad, up_grad);
+                activation(kind, &gate, alone);
+                activation_backward(kind, &gate, &grad, alone_grad);
+                all
+            });
+            let mut plain = vec![0.0; 5 * len];
+            for i in 0..len {
+                let [x, up, grad] = [gate[i], up[i], grad[i]].map(f64::from);
+                let (value, slope) = expected(kind, x);
+                plain[i] = value * up;
+                plain[len + i] = grad * up * slope;
+                plain[2 * len + i] = grad * value;
+                plain[3 * len + i] = value;
+                plain[4 * len + i] = grad * slope;
+            }
+            assert_close("gated", &found, &plain, 1e-6);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The rest.
+
+use emberlm_kernels::cpu::adamw::{adamw, sum_of_squares};
+use emberlm_kernels::cpu::embedding::{gather, scatter_add};
+use emberlm_kernels::cpu::reduce::{
+    add, add_in_place, add_row_in_place, column_sums, scale_in_place,
+};
+use emberlm_kernels::cpu::rotary::{HeadsPlace, rotate, rotate_in_place};
+use emberlm_kernels::{AdamWStep, RotaryLayout};
+
+use crate::numbers::{assert_close, numbers, same_on_any_threads};
+
+const LENS: [usize; 7] = [0, 1, 31, 33, 4097, 32_768, 300_007];
+
+fn doubles(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|x| f64::from(*x)).collect()
+}
+
+#[test]
+fn adamw_steps_as_its_equation_says() {
+    let step = AdamWStep {
+        rate: 1e-2,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        decay: 0.1,
+        step: 3,
+    };
+    for len in LENS {
+        let (p, g, m) = (numbers(1, len), numbers(2, len), numbers(3, len));
+        let v: Vec<f32> = numbers(4, len).iter().map(|v| v.abs()).collect();
+        let found = same_on_any_threads(|| {
+            let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
+            adamw(&mut p, &g, &mut m, &mut v, 0.5, step);
+            [p, m, v].concat()
+        });
+        let mut expected = vec![0.0; 3 * len];
+        for i in 0..len {
+            let [p, g, m, v] = [p[i], g[i] * 0.5, m[i], v[i]].map(f64::from);
+            let m = 0.9 * m + 0.1 * g;
+            let v = 0.95 * v + 0.05 * g * g;
+            let (m_hat, v_hat) = (m / (1.0 - 0.9f64.powi(3)), v / (1.0 - 0.95f64.powi(3)));
+            expected[i] = p * (1.0 - 1e-3) - 1e-2 * m_hat / (v_hat.sqrt() + 1e-8);
+            expected[len + i] = m;
+            expected[2 * len + i] = v;
+        }
+        assert_close("AdamW", &found, &expected, 1e-6);
+    }
+}
+
+#[test]
+fn sums_take_every_element() {
+    for len in LENS {
+        let x = numbers(1, len);
+        let found = same_on_any_threads(|| {
+            let sum = sum_of_squares(&x);
+            vec![sum as f32, (sum - f64::from(sum as f32)) as f32]
+        });
+        let expected: f64 = doubles(&x).iter().map(|x| x * x).sum();
+        assert!((f64::from(found[0]) - expected).abs() <= 1e-6 * expected);
+    }
+    for (rows, width) in [(0, 3), (1, 70), (7, 1), (4, 9), (1001, 67), (5, 20_001)] {
+        let x = numbers(1, rows * width);
+        let found = same_on_any_threads(|| {
+            let mut out = vec![f32::NAN; width];
+            column_sums(&x, width, &mut out);
+            out
+        });
+        let mut expected = vec![0.0; width];
+        for row in doubles(&x).chunks(width) {
+            expected.iter_mut().zip(row).for_each(|(e, x)| *e += x);
+        }
+        assert_close("column sums", &found, &expected, 1e-6);
+    }
+}
+
+#[test]
+fn additions_add() {
+    for len in LENS {
+        let (x, y) = (numbers(1, len), numbers(2, len));
+        let found = same_on_any_threads(|| {
+            let mut out = vec![f32::NAN; len];
+            add(&x, &y, &mut out);
+            add_in_place(&mut out, &y);
+            scale_in_place(&mut out, 0.5);
+            out
+        });
+        let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (x + y + y) * 0.5).collect();
+        assert_eq!(found, expected);
+    }
+    for (rows, width) in [(0, 3), (1, 70), (1001, 67)] {
+        let (x, row) = (numbers(1, rows * width), numbers(2, width));
+        let found = same_on_any_threads(|| {
+            let mut x = x.clone();
+            add_row_in_place(&mut x, &row);
+            x
+        });
+        let expected: Vec<f32> = (0..x.len()).map(|i| x[i] + row[i % width]).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn embeddings_go_both_ways() {
+    for (tokens, width) in [(0, 3), (1, 1), (40, 7), (500, 129)] {
+        let rows = 23;
+        let table = numbers(1, rows * width);
+        let grad = numbers(2, tokens * width);
+        // Row 5 does not occur.
+        let ids: Vec<i32> = (0..tokens as i32)
+            .map(|i| (i * 7 + i / 3) % 23)
+            .map(|i| i - i32::from(i == 5))
+            .collect();
+        let mut out = vec![f32::NAN; tokens * width];
+        gather(&table, &ids, width, &mut out);
+        let mut expected = table.clone();
+        for (i, id) in ids.iter().enumerate() {
+            let row = *id as usize * width..(*id as usize + 1) * width;
+            let token = i * width..(i + 1) * width;
+            assert_eq!(out[token.clone()], table[row.clone()]);
+            expected[row]
+                .iter_mut()
+                .zip(&grad[token])
+                .for_each(|(e, g)| *e += g);
+        }
+        let found = same_on_any_threads(|| {
+            let mut table = table.clone();
+            scatter_add(&mut table, &ids, &grad, width);
+            table
+        });
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+#[should_panic(expected = "an id is no row of the table")]
+fn a_wrong_id_is_told() {
+    gather(&[0.0; 6], &[0, -1], 2, &mut [0.0; 4]);
+}
+
+#[test]
+fn heads_rotate_where_they_lie() {
+    for ([batch, heads, seq, head_dim], pairs) in [
+        ([1, 1, 1, 2], 1),
+        ([2, 3, 5, 10], 4),
+        ([3, 2, 7, 6], 3),
+        ([2, 4, 67, 64], 32),
+        ([2, 1, 3, 4], 0),
+    ] {
+        let shape = [batch, heads, seq, head_dim];
+        let width = (heads + 2) * head_dim;
+        let data = numbers(1, batch * seq * width);
+        let place = HeadsPlace {
+            batch: seq * width,
+            head: head_dim,
+            token: width,
+        };
+        let angles: Vec<f64> = doubles(&numbers(2, seq * pairs));
+        let cos: Vec<f32> = angles.iter().map(|a| a.cos() as f32).collect();
+        let sin: Vec<f32> = angles.iter().map(|a| a.sin() as f32).collect();
+        for layout in [RotaryLayout::Interleaved, RotaryLayout::HalfSplit] {
+            let mut expected = doubles(&data);
+            let mut compact = vec![];
+            for (b, h, t) in (0..batch)
+                .flat_map(|b| (0..heads).flat_map(move |h| (0..seq).map(move |t| (b, h, t))))
+            {
+                let start = b * place.batch + h * place.head + t * place.token;
+                for i in 0..pairs {
+                    let (first, second) = match layout {
+                        RotaryLayout::Interleaved => (start + 2 * i, start + 2 * i + 1),
+                        RotaryLayout::HalfSplit => (start + i, start + pairs + i),
+                    };
+                    let (sin, cos) = angles[t * pairs + i].sin_cos();
+                    let (x, y) = (expected[first], expected[second]);
+                    expected[first] = x * cos - y * sin;
+                    expected[second] = y * cos + x * sin;
+                }
+                compact.extend_from_slice(&expected[start..start + head_dim]);
+            }
+            let found = same_on_any_threads(|| {
+                let mut data = data.clone();
+                rotate_in_place(layout, &mut data, place, shape, &cos, &sin, false);
+                data
+            });
+            assert_close("in place", &found, &expected, 1e-6);
+            let out = same_on_any_threads(|| {
+                let mut out = vec![f32::NAN; compact.len()];
+                rotate(layout, &data, place, &mut out, shape, &cos, &sin);
+                out
+            });
+            assert_close("out of place", &out, &compact, 1e-6);
+            let mut back = found;
+            rotate_in_place(layout, &mut back, place, shape, &cos, &sin, true);
+            assert_close("and back", &back, &doubles(&data), 1e-6);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "overlap")]
+fn heads_that_overlap_are_refused() {
+    let place = HeadsPlace {
+        batch: 100,
+        head: 3,
+        token: 50,
+    };
+    rotate_in_place(
+        RotaryLayout::HalfSplit,
+        &mut [0.0; 100],
+        place,
+        [1, 2, 2, 4],
+        &[1.0; 4],
+        &[0.0; 4],
+        false,
+    );
+}
