@@ -3,8 +3,13 @@
 //! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from the shapes alone,
 //! and within a tile the terms are added in an order that depends on k alone: the same bits on any number of threads.
 
+#[cfg(target_arch = "x86_64")]
+use super::bf16::{
+    self,
+    blocked::{self, Threads},
+};
 use super::matrix::{Matrix, MatrixMut};
-use super::{bf16, parallel};
+use super::parallel;
 use crate::Precision;
 
 /// What becomes of what the product's place holds.
@@ -40,8 +45,10 @@ pub fn product(
     if work < SMALL {
         return product_here(c, a, b, output, precision);
     }
+    #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && bf16::supported() {
-        return bf16::product(c, a, b, output, bf16::Threads::All);
+        // SAFETY: it is supported, and the sizes fit.
+        return unsafe { blocked::product::<2>(c, a, b, output, Threads::All) };
     }
     let [rows, columns] = tile(a, b, work);
     let across = c.columns.div_ceil(columns);
@@ -78,9 +85,11 @@ pub fn product_here(
     precision: Precision,
 ) {
     assert_fit(&c, a, b);
+    #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && bf16::supported() {
         let (c, a, b) = rows_first(c, a, b);
-        return bf16::product(c, a, b, output, bf16::Threads::This);
+        // SAFETY: it is supported, and the sizes fit.
+        return unsafe { blocked::product::<2>(c, a, b, output, Threads::This) };
     }
     let stride = |stride: usize| stride as isize;
     // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s alone in it.
