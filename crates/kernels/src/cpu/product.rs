@@ -9,7 +9,7 @@ use super::bf16::{
     blocked::{self, Threads},
 };
 use super::matrix::{Matrix, MatrixMut};
-use super::parallel;
+use super::{matvec, parallel};
 use crate::Precision;
 
 /// What becomes of what the product's place holds.
@@ -41,6 +41,9 @@ pub fn product(
 ) {
     assert_fit(&c, a, b);
     let (mut c, a, b) = rows_first(c, a, b);
+    if matvec::fits(&c, a, b) {
+        return matvec::product(c, a, b, output);
+    }
     let work = c.rows.saturating_mul(c.columns).saturating_mul(a.columns);
     if work < SMALL {
         return product_here(c, a, b, output, precision);
@@ -49,6 +52,12 @@ pub fn product(
     if precision == Precision::Bf16 && bf16::supported() {
         // SAFETY: it is supported, and the sizes fit.
         return unsafe { blocked::product::<2>(c, a, b, output, Threads::All) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if work > TILE * MOST_TILES && a.column_stride != 1 && bf16::supported() {
+        // Each tile would pack A anew, against its direction in memory; measured, packing once gains 5 to 10 %.
+        // SAFETY: as above.
+        return unsafe { blocked::product::<1>(c, a, b, output, Threads::All) };
     }
     let [rows, columns] = tile(a, b, work);
     let across = c.columns.div_ceil(columns);

@@ -1,6 +1,8 @@
 use emberlm_kernels::Precision;
 use emberlm_kernels::cpu::bf16;
+use emberlm_kernels::cpu::int8::{self, Int8Matrix};
 use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
+use emberlm_kernels::cpu::matvec;
 use emberlm_kernels::cpu::product::{Output, product, product_here};
 use proptest::prelude::*;
 
@@ -87,6 +89,11 @@ fn check(
     let place = MatrixMut::new(&mut c.data, c.sizes, c.strides);
     let make = if here { product_here } else { product };
     make(place, a.view(), b.view(), output, precision);
+    let precision = if here || !is_of_few_rows(&mut c, &a, &b) {
+        precision
+    } else {
+        Precision::F32
+    };
     let mut expected = expected(&a, &b, precision);
     if output == Output::Accumulate {
         for (c, before) in expected.iter_mut().zip(before) {
@@ -95,6 +102,18 @@ fn check(
     }
     let what = format!("{m}x{k}x{n} {layouts:?} {output:?} {precision:?} here {here}");
     assert_close(&what, &c.elements(), &expected, 1e-6);
+}
+
+/// Whether `product` reads one factor as it lies, and so takes it as f32 at any precision.
+fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored) -> bool {
+    let ([m, n], [down, across]) = (c.sizes, c.strides);
+    if across <= down {
+        let c = MatrixMut::new(&mut c.data, [m, n], [down, across]);
+        matvec::fits(&c, a.view(), b.view())
+    } else {
+        let c = MatrixMut::new(&mut c.data, [n, m], [across, down]);
+        matvec::fits(&c, b.view().transposed(), a.view().transposed())
+    }
 }
 
 fn output() -> impl Strategy<Value = Output> {
@@ -243,4 +262,84 @@ fn factors_that_do_not_fit_are_refused() {
         Output::Overwrite,
         Precision::F32,
     );
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn products_of_few_rows_are_products(
+        sizes in [1usize..9, 1usize..400, 1usize..2500],
+        layouts in [0u8..1, 0u8..2, 0u8..1],
+        output in output(),
+    ) {
+        check(sizes, layouts, output, Precision::F32, false);
+    }
+
+    #[test]
+    fn products_with_8_bits_are_those_of_the_rounded_weights(
+        [m, n, k] in [1usize..40, 1usize..150, 1usize..300],
+        layout in 0u8..3,
+        output in output(),
+    ) {
+        let w = Stored::new(layout, [n, k], 1);
+        let x = Stored::new(0, [m, k], 2);
+        let q = int8::quantize(w.view());
+        assert_half_a_scale(&q, &w.elements());
+        let rounded: Vec<f32> = q
+            .values
+            .chunks(k)
+            .zip(&q.scales)
+            .flat_map(|(row, scale)| row.iter().map(move |q| f32::from(*q) * scale))
+            .collect();
+        let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
+        let mut wanted = expected(&x, &rounded, Precision::F32);
+        let found = same_on_any_threads(|| {
+            let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
+            let place = MatrixMut::row_major(&mut y, m, n);
+            int8::matvec(place, x.view(), &q, output);
+            y
+        });
+        if output == Output::Accumulate {
+            wanted.iter_mut().for_each(|y| *y += 3.0);
+        }
+        assert_close("8 bits", &found, &wanted, 1e-6);
+    }
+}
+
+fn assert_half_a_scale(q: &Int8Matrix, w: &[f32]) {
+    for ((values, scale), w) in q
+        .values
+        .chunks(q.columns)
+        .zip(&q.scales)
+        .zip(w.chunks(q.columns))
+    {
+        for (q, w) in values.iter().zip(w) {
+            assert!((f32::from(*q) * scale - w).abs() <= scale * 0.5001);
+        }
+    }
+}
+
+#[test]
+fn weights_of_zero_stay_zero_in_8_bits() {
+    let q = int8::quantize(Matrix::row_major(&[0.0; 6], 2, 3));
+    assert_eq!((q.values, q.scales), (vec![0; 6], vec![0.0; 2]));
+}
+
+#[test]
+fn products_of_few_rows_are_the_same_on_any_threads() {
+    for (layout, [m, k, n]) in [
+        (0, [3, 1100, 2100]),
+        (1, [3, 1100, 2100]),
+        (0, [8, 3001, 70]),
+    ] {
+        let x = Stored::new(0, [m, k], 1);
+        let w = Stored::new(layout, [k, n], 2);
+        same_on_any_threads(|| {
+            let mut y = vec![f32::NAN; m * n];
+            let place = MatrixMut::row_major(&mut y, m, n);
+            product(place, x.view(), w.view(), Output::Overwrite, Precision::F32);
+            y
+        });
+    }
 }
