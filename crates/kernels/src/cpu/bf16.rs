@@ -7,11 +7,24 @@
 //! Map: [`blocked`] cuts a product into blocks that fit the caches, [`pack`] reorders a factor, [`kernel`] multiplies.
 
 #[cfg(target_arch = "x86_64")]
-pub(super) mod blocked;
+mod blocked;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+
+use super::matrix::{Matrix, MatrixMut};
+use super::product::Output;
+use crate::Precision;
+
+/// On which threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// All of rayon's pool.
+    All,
+    /// This one.
+    This,
+}
 
 /// Whether this processor has the instructions. Where it does not, products take f32.
 pub fn supported() -> bool {
@@ -25,4 +38,37 @@ pub fn supported() -> bool {
     {
         false
     }
+}
+
+/// `C = A B` or `C += A B`, best with C's rows contiguous, where it is [`supported`]: whether it is. With
+/// [`Precision::F32`] the factors are only packed: once for all threads.
+///
+/// # Panics
+/// Where the sizes do not fit.
+pub fn product(
+    c: &mut MatrixMut<'_>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    output: Output,
+    precision: Precision,
+    threads: Threads,
+) -> bool {
+    assert!(
+        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
+        "the sizes do not fit"
+    );
+    #[cfg(target_arch = "x86_64")]
+    if supported() {
+        // SAFETY: it is supported, and the sizes fit.
+        unsafe {
+            match precision {
+                Precision::F32 => blocked::product::<1>(c, a, b, output, threads),
+                Precision::Bf16 => blocked::product::<2>(c, a, b, output, threads),
+            }
+        }
+        return true;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (output, precision, threads);
+    false
 }

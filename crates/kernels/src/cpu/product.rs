@@ -3,11 +3,7 @@
 //! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from the shapes alone,
 //! and within a tile the terms are added in an order that depends on k alone: the same bits on any number of threads.
 
-#[cfg(target_arch = "x86_64")]
-use super::bf16::{
-    self,
-    blocked::{self, Threads},
-};
+use super::bf16::{self, Threads};
 use super::matrix::{Matrix, MatrixMut};
 use super::{matvec, parallel};
 use crate::Precision;
@@ -48,16 +44,12 @@ pub fn product(
     if work < SMALL {
         return product_here(c, a, b, output, precision);
     }
-    #[cfg(target_arch = "x86_64")]
-    if precision == Precision::Bf16 && bf16::supported() {
-        // SAFETY: it is supported, and the sizes fit.
-        return unsafe { blocked::product::<2>(c, a, b, output, Threads::All) };
-    }
-    #[cfg(target_arch = "x86_64")]
-    if work > TILE * MOST_TILES && a.column_stride != 1 && bf16::supported() {
-        // Each tile would pack A anew, against its direction in memory; measured, packing once gains 5 to 10 %.
-        // SAFETY: as above.
-        return unsafe { blocked::product::<1>(c, a, b, output, Threads::All) };
+    // Where A lies along the other direction, each tile would pack it anew: measured, packing once gains 5 to 10 %.
+    let shared = work > TILE * MOST_TILES && a.column_stride != 1;
+    if (precision == Precision::Bf16 || shared)
+        && bf16::product(&mut c, a, b, output, precision, Threads::All)
+    {
+        return;
     }
     let [rows, columns] = tile(a, b, work);
     let across = c.columns.div_ceil(columns);
@@ -87,18 +79,17 @@ pub fn product(
 /// # Panics
 /// Where the sizes do not fit.
 pub fn product_here(
-    mut c: MatrixMut<'_>,
+    c: MatrixMut<'_>,
     a: Matrix<'_>,
     b: Matrix<'_>,
     output: Output,
     precision: Precision,
 ) {
     assert_fit(&c, a, b);
-    #[cfg(target_arch = "x86_64")]
-    if precision == Precision::Bf16 && bf16::supported() {
-        let (c, a, b) = rows_first(c, a, b);
-        // SAFETY: it is supported, and the sizes fit.
-        return unsafe { blocked::product::<2>(c, a, b, output, Threads::This) };
+    let (mut c, a, b) = rows_first(c, a, b);
+    if precision == Precision::Bf16 && bf16::product(&mut c, a, b, output, precision, Threads::This)
+    {
+        return;
     }
     let stride = |stride: usize| stride as isize;
     // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s alone in it.

@@ -6,6 +6,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::Threads;
 use super::kernel::{self, COLUMNS, ROWS, Tile};
 use super::pack::{self, Factor};
 use crate::cpu::matrix::{Matrix, MatrixMut};
@@ -23,15 +24,6 @@ const PACK_ROWS: usize = 8;
 /// Panels of B that a task packs.
 const PACK_COLUMNS: usize = 4;
 
-/// On which threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// All of rayon's pool.
-    All,
-    /// This one.
-    This,
-}
-
 impl Threads {
     fn for_each(self, count: usize, task: impl Fn(usize) + Send + Sync) {
         match self {
@@ -47,7 +39,7 @@ impl Threads {
 /// # Safety
 /// [`super::supported`], and the sizes fit.
 pub unsafe fn product<const K: usize>(
-    mut c: MatrixMut<'_>,
+    c: &mut MatrixMut<'_>,
     a: Matrix<'_>,
     b: Matrix<'_>,
     output: Output,
@@ -56,7 +48,7 @@ pub unsafe fn product<const K: usize>(
     let [m, n, k] = [c.rows, c.columns, a.columns];
     if k == 0 {
         if output == Output::Overwrite {
-            clear(&mut c);
+            clear(c);
         }
         return;
     }
