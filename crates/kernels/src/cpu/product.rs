@@ -26,6 +26,9 @@ const MOST_TILES: usize = 16;
 
 /// `C = A B` or `C += A B`, `[m, k] · [k, n]`, on all threads.
 ///
+/// A product of few rows takes the time of reading B, which rounding does not shorten: it is f32 at any precision
+/// ([`matvec`]).
+///
 /// # Panics
 /// Where the sizes do not fit.
 pub fn product(
@@ -44,7 +47,7 @@ pub fn product(
     if work < SMALL {
         return product_here(c, a, b, output, precision);
     }
-    // Where A lies along the other direction, each tile would pack it anew: measured, packing once gains 5 to 10 %.
+    // Where A's rows are not contiguous, each tile would pack it anew at length: packing it once gains 5 to 10 %.
     let shared = work > TILE * MOST_TILES && a.column_stride != 1;
     if (precision == Precision::Bf16 || shared)
         && bf16::product(&mut c, a, b, output, precision, Threads::All)
@@ -74,7 +77,8 @@ pub fn product(
     });
 }
 
-/// [`product`] on this thread alone: for tasks that are themselves spread over threads.
+/// [`product`] on this thread alone, at the precision that is asked for: for tasks that are themselves spread over
+/// threads.
 ///
 /// # Panics
 /// Where the sizes do not fit.

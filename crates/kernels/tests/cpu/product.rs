@@ -1,5 +1,5 @@
 use emberlm_kernels::Precision;
-use emberlm_kernels::cpu::bf16;
+use emberlm_kernels::cpu::bf16::{self, Threads};
 use emberlm_kernels::cpu::int8::{self, Int8Matrix};
 use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
 use emberlm_kernels::cpu::matvec;
@@ -136,6 +136,29 @@ proptest! {
         here: bool,
     ) {
         check(sizes, layouts, output, precision, here);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn products_of_f32_packed_once_are_products(
+        [m, k, n] in [1usize..200, 1usize..600, 1usize..100],
+        layouts in [0u8..3, 0u8..3],
+        output in output(),
+    ) {
+        let (a, b) = (Stored::new(layouts[0], [m, k], 1), Stored::new(layouts[1], [k, n], 2));
+        let mut c = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
+        let mut place = MatrixMut::row_major(&mut c, m, n);
+        let precision = Precision::F32;
+        if bf16::product(&mut place, a.view(), b.view(), output, precision, Threads::All) {
+            let mut wanted = expected(&a, &b, precision);
+            if output == Output::Accumulate {
+                wanted.iter_mut().for_each(|c| *c += 3.0);
+            }
+            assert_close("packed once", &c, &wanted, 1e-6);
+        }
     }
 }
 
