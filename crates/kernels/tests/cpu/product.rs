@@ -1,1 +1,368 @@
-//! To be written.
+use emberlm_kernels::Precision;
+use emberlm_kernels::cpu::bf16::{self, Threads};
+use emberlm_kernels::cpu::int8::{self, Int8Matrix};
+use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
+use emberlm_kernels::cpu::matvec;
+use emberlm_kernels::cpu::product::{Output, product, product_here};
+use proptest::prelude::*;
+
+use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
+
+/// A matrix in memory: its elements, and the strides of its rows and columns.
+struct Stored {
+    data: Vec<f32>,
+    sizes: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl Stored {
+    /// Row after row (0), column after column (1), or rows and columns apart (2).
+    fn new(layout: u8, [rows, columns]: [usize; 2], seed: u64) -> Self {
+        let strides = match layout {
+            0 => [columns, 1],
+            1 => [1, rows],
+            _ => [2 * columns + 3, 2],
+        };
+        Self {
+            data: numbers(seed, rows * strides[0] + columns * strides[1]),
+            sizes: [rows, columns],
+            strides,
+        }
+    }
+
+    fn view(&self) -> Matrix<'_> {
+        Matrix::new(&self.data, self.sizes, self.strides)
+    }
+
+    /// Element by element, row after row.
+    fn elements(&self) -> Vec<f32> {
+        let [rows, columns] = self.sizes;
+        let at = |i, j| self.data[i * self.strides[0] + j * self.strides[1]];
+        (0..rows)
+            .flat_map(|i| (0..columns).map(move |j| at(i, j)))
+            .collect()
+    }
+}
+
+/// As the product of that precision sees it: to the nearest bfloat16, ties to even.
+fn seen(x: f32, precision: Precision) -> f64 {
+    if precision == Precision::F32 || !bf16::supported() {
+        return f64::from(x);
+    }
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
+    f64::from(f32::from_bits(rounded))
+}
+
+fn expected(a: &Stored, b: &Stored, precision: Precision) -> Vec<f64> {
+    let ([m, k], n) = (a.sizes, b.sizes[1]);
+    let see = |x: &Stored| -> Vec<f64> {
+        let elements = x.elements();
+        elements.iter().map(|x| seen(*x, precision)).collect()
+    };
+    let (a, b) = (see(a), see(b));
+    let mut c = vec![0.0; m * n];
+    for i in 0..m {
+        for l in 0..k {
+            for j in 0..n {
+                c[i * n + j] += a[i * k + l] * b[l * n + j];
+            }
+        }
+    }
+    c
+}
+
+fn check(
+    [m, k, n]: [usize; 3],
+    layouts: [u8; 3],
+    output: Output,
+    precision: Precision,
+    here: bool,
+) {
+    let a = Stored::new(layouts[0], [m, k], 1);
+    let b = Stored::new(layouts[1], [k, n], 2);
+    let mut c = Stored::new(layouts[2], [m, n], 3);
+    let before = c.elements();
+    if output == Output::Overwrite {
+        c.data.fill(f32::NAN);
+    }
+    let place = MatrixMut::new(&mut c.data, c.sizes, c.strides);
+    let make = if here { product_here } else { product };
+    make(place, a.view(), b.view(), output, precision);
+    let precision = if here || !is_of_few_rows(&mut c, &a, &b) {
+        precision
+    } else {
+        Precision::F32
+    };
+    let mut expected = expected(&a, &b, precision);
+    if output == Output::Accumulate {
+        for (c, before) in expected.iter_mut().zip(before) {
+            *c += f64::from(before);
+        }
+    }
+    let what = format!("{m}x{k}x{n} {layouts:?} {output:?} {precision:?} here {here}");
+    assert_close(&what, &c.elements(), &expected, 1e-6);
+}
+
+/// Whether `product` reads one factor as it lies, and so takes it as f32 at any precision.
+fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored) -> bool {
+    let ([m, n], [down, across]) = (c.sizes, c.strides);
+    if across <= down {
+        let c = MatrixMut::new(&mut c.data, [m, n], [down, across]);
+        matvec::fits(&c, a.view(), b.view())
+    } else {
+        let c = MatrixMut::new(&mut c.data, [n, m], [across, down]);
+        matvec::fits(&c, b.view().transposed(), a.view().transposed())
+    }
+}
+
+fn output() -> impl Strategy<Value = Output> {
+    prop_oneof![Just(Output::Overwrite), Just(Output::Accumulate)]
+}
+
+fn precision() -> impl Strategy<Value = Precision> {
+    prop_oneof![Just(Precision::F32), Just(Precision::Bf16)]
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn small_products_are_products(
+        sizes in [1usize..71, 1usize..71, 1usize..71],
+        layouts in [0u8..3, 0u8..3, 0u8..3],
+        output in output(),
+        precision in precision(),
+        here: bool,
+    ) {
+        check(sizes, layouts, output, precision, here);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn products_of_f32_packed_once_are_products(
+        [m, k, n] in [1usize..200, 1usize..600, 1usize..100],
+        layouts in [0u8..3, 0u8..3],
+        output in output(),
+    ) {
+        let (a, b) = (Stored::new(layouts[0], [m, k], 1), Stored::new(layouts[1], [k, n], 2));
+        let mut c = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
+        let mut place = MatrixMut::row_major(&mut c, m, n);
+        let precision = Precision::F32;
+        if bf16::product(&mut place, a.view(), b.view(), output, precision, Threads::All) {
+            let mut wanted = expected(&a, &b, precision);
+            if output == Output::Accumulate {
+                wanted.iter_mut().for_each(|c| *c += 3.0);
+            }
+            assert_close("packed once", &c, &wanted, 1e-6);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn large_products_are_products(
+        sizes in [1usize..400, 1usize..700, 1usize..500],
+        layouts in [0u8..3, 0u8..3, 0u8..3],
+        output in output(),
+        precision in precision(),
+    ) {
+        check(sizes, layouts, output, precision, false);
+    }
+}
+
+#[test]
+fn long_products_are_products() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        check(
+            [7, 4567, 5],
+            [0, 1, 0],
+            Output::Accumulate,
+            precision,
+            false,
+        );
+        check(
+            [3, 5, 70_001],
+            [0, 0, 0],
+            Output::Overwrite,
+            precision,
+            false,
+        );
+        check(
+            [70_001, 5, 3],
+            [1, 0, 0],
+            Output::Overwrite,
+            precision,
+            false,
+        );
+        check(
+            [1100, 1050, 37],
+            [1, 0, 0],
+            Output::Overwrite,
+            precision,
+            false,
+        );
+    }
+}
+
+#[test]
+fn a_product_over_nothing_is_zero() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut c = [f32::NAN; 6];
+        let [a, b] = [Matrix::row_major(&[], 2, 0), Matrix::row_major(&[], 0, 3)];
+        let place = MatrixMut::row_major(&mut c, 2, 3);
+        product(place, a, b, Output::Overwrite, precision);
+        assert_eq!(c, [0.0; 6]);
+        let place = MatrixMut::row_major(&mut c, 2, 3);
+        product(place, a, b, Output::Accumulate, precision);
+        assert_eq!(c, [0.0; 6]);
+        product(
+            MatrixMut::row_major(&mut [], 0, 3),
+            a.block(0..0, 0..0),
+            b,
+            Output::Overwrite,
+            precision,
+        );
+    }
+}
+
+#[test]
+fn what_is_no_number_stays_none() {
+    let [m, k, n] = [40, 65, 50];
+    for precision in [Precision::F32, Precision::Bf16] {
+        for layout in [0, 1] {
+            let mut a = Stored::new(layout, [m, k], 1);
+            let b = Stored::new(layout, [k, n], 2);
+            let strides = a.strides;
+            let mut set = |i, j, x| a.data[i * strides[0] + j * strides[1]] = x;
+            set(3, 64, f32::NAN);
+            // Cutting its bits off instead of rounding would make it infinite.
+            set(5, 7, f32::from_bits(0x7f80_0001));
+            set(7, 30, f32::INFINITY);
+            let mut c = vec![0.0; m * n];
+            let place = MatrixMut::row_major(&mut c, m, n);
+            product(place, a.view(), b.view(), Output::Overwrite, precision);
+            for (i, row) in c.chunks(n).enumerate() {
+                match i {
+                    3 | 5 => assert!(row.iter().all(|x| x.is_nan())),
+                    7 => assert!(row.iter().all(|x| x.is_infinite())),
+                    _ => assert!(row.iter().all(|x| x.is_finite())),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_product_is_the_same_on_any_threads() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        for (layouts, [m, k, n]) in [([0, 0], [300, 1031, 257]), ([1, 1], [129, 600, 511])] {
+            let a = Stored::new(layouts[0], [m, k], 1);
+            let b = Stored::new(layouts[1], [k, n], 2);
+            same_on_any_threads(|| {
+                let mut c = vec![f32::NAN; m * n];
+                let place = MatrixMut::row_major(&mut c, m, n);
+                product(place, a.view(), b.view(), Output::Overwrite, precision);
+                c
+            });
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "the sizes do not fit")]
+fn factors_that_do_not_fit_are_refused() {
+    let x = [0.0; 6];
+    product(
+        MatrixMut::row_major(&mut [0.0; 4], 2, 2),
+        Matrix::row_major(&x, 2, 3),
+        Matrix::row_major(&x, 2, 3),
+        Output::Overwrite,
+        Precision::F32,
+    );
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn products_of_few_rows_are_products(
+        sizes in [1usize..9, 1usize..400, 1usize..2500],
+        layouts in [0u8..1, 0u8..2, 0u8..1],
+        output in output(),
+    ) {
+        check(sizes, layouts, output, Precision::F32, false);
+    }
+
+    #[test]
+    fn products_with_8_bits_are_those_of_the_rounded_weights(
+        [m, n, k] in [1usize..40, 1usize..150, 1usize..300],
+        layout in 0u8..3,
+        output in output(),
+    ) {
+        let w = Stored::new(layout, [n, k], 1);
+        let x = Stored::new(0, [m, k], 2);
+        let q = int8::quantize(w.view());
+        assert_half_a_scale(&q, &w.elements());
+        let rounded: Vec<f32> = q
+            .values
+            .chunks(k)
+            .zip(&q.scales)
+            .flat_map(|(row, scale)| row.iter().map(move |q| f32::from(*q) * scale))
+            .collect();
+        let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
+        let mut wanted = expected(&x, &rounded, Precision::F32);
+        let found = same_on_any_threads(|| {
+            let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
+            let place = MatrixMut::row_major(&mut y, m, n);
+            int8::matvec(place, x.view(), &q, output);
+            y
+        });
+        if output == Output::Accumulate {
+            wanted.iter_mut().for_each(|y| *y += 3.0);
+        }
+        assert_close("8 bits", &found, &wanted, 1e-6);
+    }
+}
+
+fn assert_half_a_scale(q: &Int8Matrix, w: &[f32]) {
+    for ((values, scale), w) in q
+        .values
+        .chunks(q.columns)
+        .zip(&q.scales)
+        .zip(w.chunks(q.columns))
+    {
+        for (q, w) in values.iter().zip(w) {
+            assert!((f32::from(*q) * scale - w).abs() <= scale * 0.5001);
+        }
+    }
+}
+
+#[test]
+fn weights_of_zero_stay_zero_in_8_bits() {
+    let q = int8::quantize(Matrix::row_major(&[0.0; 6], 2, 3));
+    assert_eq!((q.values, q.scales), (vec![0; 6], vec![0.0; 2]));
+}
+
+#[test]
+fn products_of_few_rows_are_the_same_on_any_threads() {
+    for (layout, [m, k, n]) in [
+        (0, [3, 1100, 2100]),
+        (1, [3, 1100, 2100]),
+        (0, [8, 3001, 70]),
+    ] {
+        let x = Stored::new(0, [m, k], 1);
+        let w = Stored::new(layout, [k, n], 2);
+        same_on_any_threads(|| {
+            let mut y = vec![f32::NAN; m * n];
+            let place = MatrixMut::row_major(&mut y, m, n);
+            product(place, x.view(), w.view(), Output::Overwrite, Precision::F32);
+            y
+        });
+    }
+}

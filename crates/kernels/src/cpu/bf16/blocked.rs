@@ -1,0 +1,224 @@
+//! A product in blocks that fit the caches.
+//!
+//! A block of A and one of B are packed, each by all threads, and then shared by the tasks that multiply tiles of C. A
+//! tile goes through k in steps whose panel of B stays in the first cache and whose panels of A stay in the second.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::Threads;
+use super::kernel::{self, COLUMNS, ROWS, Tile};
+use super::pack::{self, Factor};
+use crate::cpu::matrix::{Matrix, MatrixMut};
+use crate::cpu::parallel;
+use crate::cpu::product::Output;
+
+/// Most units of k in a step: 32 KiB of a panel of B.
+const STEP: usize = 256;
+/// Most steps in a packed block.
+const STEPS: usize = 4;
+/// About how many units a packed block of A, and one of B, has: 4 MiB.
+const BLOCK: usize = 1 << 20;
+/// Panels of A that a task packs.
+const PACK_ROWS: usize = 8;
+/// Panels of B that a task packs.
+const PACK_COLUMNS: usize = 4;
+
+impl Threads {
+    fn for_each(self, count: usize, task: impl Fn(usize) + Send + Sync) {
+        match self {
+            Self::All => parallel::for_each(count, task),
+            Self::This => (0..count).for_each(task),
+        }
+    }
+}
+
+/// `C = A B` or `C += A B`, best with C's rows contiguous. With `K` 2 the factors are rounded to bfloat16, with 1 they
+/// stay f32.
+///
+/// # Safety
+/// [`super::supported`], and the sizes fit.
+pub unsafe fn product<const K: usize>(
+    c: &mut MatrixMut<'_>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    output: Output,
+    threads: Threads,
+) {
+    let [m, n, k] = [c.rows, c.columns, a.columns];
+    if k == 0 {
+        if output == Output::Overwrite {
+            clear(c);
+        }
+        return;
+    }
+    // Equal steps, of whole units.
+    let units = k.div_ceil(K);
+    let step = units.div_ceil(units.div_ceil(STEP));
+    let deep = step * STEPS.min(units.div_ceil(step));
+    let high = (BLOCK / deep).next_multiple_of(ROWS * PACK_ROWS).min(m);
+    let wide = (BLOCK / deep)
+        .next_multiple_of(COLUMNS * PACK_COLUMNS)
+        .min(n);
+    let mut a_panels = Panels::new(high.next_multiple_of(ROWS) * deep);
+    let mut b_panels = Panels::new(wide.next_multiple_of(COLUMNS) * deep);
+    let [a_panels, b_panels] = [a_panels.start(), b_panels.start()];
+    let c = Shared {
+        start: c.as_mut_ptr(),
+        strides: [c.row_stride, c.column_stride],
+    };
+    let mut packed = None;
+    for columns in parallel::ranges(n, wide) {
+        for depth in parallel::ranges(k, deep * K) {
+            let units = depth.len().div_ceil(K);
+            threads.for_each(columns.len().div_ceil(COLUMNS * PACK_COLUMNS), |task| {
+                let first = task * COLUMNS * PACK_COLUMNS;
+                let part = part(&columns, first, COLUMNS * PACK_COLUMNS);
+                let from = factor(b.transposed().block(part, depth.clone()));
+                // SAFETY: the instructions are there; the panels of the task are its own.
+                unsafe { pack::pack::<K, COLUMNS>(from, b_panels.at(first * units)) };
+            });
+            for rows in parallel::ranges(m, high) {
+                if packed != Some([rows.start, depth.start]) {
+                    packed = Some([rows.start, depth.start]);
+                    threads.for_each(rows.len().div_ceil(ROWS * PACK_ROWS), |task| {
+                        let first = task * ROWS * PACK_ROWS;
+                        let part = part(&rows, first, ROWS * PACK_ROWS);
+                        let from = factor(a.block(part, depth.clone()));
+                        // SAFETY: as above.
+                        unsafe { pack::pack::<K, ROWS>(from, a_panels.at(first * units)) };
+                    });
+                }
+                let block = Block {
+                    rows: rows.clone(),
+                    columns: columns.clone(),
+                    units,
+                    step,
+                    accumulate: output == Output::Accumulate || depth.start > 0,
+                };
+                // SAFETY: the panels are packed; the instructions are there.
+                unsafe { multiply::<K>(&block, a_panels, b_panels, c, threads) };
+            }
+        }
+    }
+}
+
+/// What is multiplied at a time.
+struct Block {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// Units of k.
+    units: usize,
+    /// Units of k of a step.
+    step: usize,
+    accumulate: bool,
+}
+
+/// Multiplies the packed panels of a block.
+///
+/// # Safety
+/// [`super::supported`], and the panels are those of the block.
+unsafe fn multiply<const K: usize>(block: &Block, a: Start, b: Start, c: Shared, threads: Threads) {
+    let [m, n] = [block.rows.len(), block.columns.len()];
+    // Small tiles where there is little to do, so that there are several.
+    let large = m * n >= 1 << 18;
+    let [high, wide] = if large { [192, 256] } else { [96, 128] };
+    let across = n.div_ceil(wide);
+    threads.for_each(m.div_ceil(high) * across, |task| {
+        let rows = part(&(0..m), task / across * high, high);
+        let columns = part(&(0..n), task % across * wide, wide);
+        for units in parallel::ranges(block.units, block.step) {
+            for j in columns.clone().step_by(COLUMNS) {
+                for i in rows.clone().step_by(ROWS) {
+                    let tile = Tile {
+                        start: c.at(block.rows.start + i, block.columns.start + j),
+                        row_stride: c.strides[0],
+                        column_stride: c.strides[1],
+                        rows: ROWS.min(m - i),
+                        columns: COLUMNS.min(n - j),
+                        accumulate: block.accumulate || units.start > 0,
+                    };
+                    let a = a.at(i * block.units + units.start * ROWS);
+                    let b = b.at(j * block.units + units.start * COLUMNS);
+                    // SAFETY: the panels have those units; the tile lies in C, and no other task writes it.
+                    unsafe { kernel::multiply::<K>(units.len(), a, b, tile) };
+                }
+            }
+        }
+    });
+}
+
+/// `count` of a range from its `first`, or what is left.
+fn part(range: &Range<usize>, first: usize, count: usize) -> Range<usize> {
+    let start = range.start + first;
+    start..range.end.min(start + count)
+}
+
+fn factor(from: Matrix<'_>) -> Factor {
+    Factor {
+        start: from.as_ptr(),
+        width: from.rows,
+        stride: from.row_stride,
+        depth: from.columns,
+        depth_stride: from.column_stride,
+    }
+}
+
+fn clear(c: &mut MatrixMut<'_>) {
+    for i in 0..c.rows {
+        for j in 0..c.columns {
+            let at = i * c.row_stride + j * c.column_stride;
+            // SAFETY: an element of C.
+            unsafe { c.as_mut_ptr().add(at).write(0.0) };
+        }
+    }
+}
+
+/// C, for tasks that write disjoint tiles.
+#[derive(Clone, Copy)]
+struct Shared {
+    start: *mut f32,
+    strides: [usize; 2],
+}
+
+// SAFETY: the tasks write disjoint tiles.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn at(self, row: usize, column: usize) -> *mut f32 {
+        let [down, across] = self.strides;
+        self.start.wrapping_add(row * down + column * across)
+    }
+}
+
+/// Memory for packed panels.
+struct Panels(Box<[MaybeUninit<u32>]>);
+
+impl Panels {
+    fn new(units: usize) -> Self {
+        Self(Box::new_uninit_slice(units + 16))
+    }
+
+    /// The first unit at a multiple of 64 bytes, a line of the cache.
+    fn start(&mut self) -> Start {
+        let start: *mut u32 = self.0.as_mut_ptr().cast();
+        Start(start.wrapping_add(start.align_offset(64)))
+    }
+}
+
+/// Where panels begin, for tasks that write disjoint ones and later read them.
+#[derive(Clone, Copy)]
+struct Start(*mut u32);
+
+// SAFETY: tasks write disjoint panels, and read them only when all are written.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
+impl Start {
+    fn at(self, index: usize) -> *mut u32 {
+        self.0.wrapping_add(index)
+    }
+}

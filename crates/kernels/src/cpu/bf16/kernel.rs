@@ -1,0 +1,156 @@
+//! The innermost product: a tile of C held in registers.
+
+use std::arch::x86_64::*;
+
+/// Rows of a tile, and of a panel of A: with two vectors a row, 24 sums of the 32 registers.
+pub const ROWS: usize = 12;
+/// Columns of a tile, and of a panel of B: two vectors.
+pub const COLUMNS: usize = 32;
+/// f32 of a vector.
+const LANES: usize = 16;
+
+/// Where a tile of C lies.
+#[derive(Clone, Copy)]
+pub struct Tile {
+    /// Its first element.
+    pub start: *mut f32,
+    /// Elements from a row to the next.
+    pub row_stride: usize,
+    /// Elements from a column to the next.
+    pub column_stride: usize,
+    /// How many rows, of [`ROWS`].
+    pub rows: usize,
+    /// How many columns, of [`COLUMNS`].
+    pub columns: usize,
+    /// Whether the product is added to what is there.
+    pub accumulate: bool,
+}
+
+/// `C (+)= A B` for one panel of A, `[units, ROWS]`, and one of B, `[units, COLUMNS]`. A unit is a pair of bfloat16 of
+/// adjacent k where `K` is 2, and one f32 where it is 1.
+///
+/// # Safety
+/// The processor has the instructions, the panels have that many units, B's aligned to 64 bytes, and the tile's elements
+/// can be written (and read, where it accumulates).
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
+    if c.column_stride == 1 {
+        // SAFETY: as the caller promises.
+        return unsafe { rows::<K>(units, a, b, c) };
+    }
+    let mut dense = [0.0f32; ROWS * COLUMNS];
+    let tile = Tile {
+        start: dense.as_mut_ptr(),
+        row_stride: COLUMNS,
+        column_stride: 1,
+        accumulate: false,
+        ..c
+    };
+    // SAFETY: as the caller promises; the tile is `dense`.
+    unsafe { rows::<K>(units, a, b, tile) };
+    for i in 0..c.rows {
+        for j in 0..c.columns {
+            // SAFETY: an element of the tile.
+            unsafe {
+                let c_ij = c.start.add(i * c.row_stride + j * c.column_stride);
+                let old = if c.accumulate { *c_ij } else { 0.0 };
+                *c_ij = old + dense[i * COLUMNS + j];
+            }
+        }
+    }
+}
+
+/// [`multiply`] by how many rows there are.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn rows<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
+    // SAFETY: as `multiply`'s.
+    unsafe {
+        match c.rows {
+            1 => vectors::<K, 1>(units, a, b, c),
+            2 => vectors::<K, 2>(units, a, b, c),
+            3 => vectors::<K, 3>(units, a, b, c),
+            4 => vectors::<K, 4>(units, a, b, c),
+            5 => vectors::<K, 5>(units, a, b, c),
+            6 => vectors::<K, 6>(units, a, b, c),
+            7 => vectors::<K, 7>(units, a, b, c),
+            8 => vectors::<K, 8>(units, a, b, c),
+            9 => vectors::<K, 9>(units, a, b, c),
+            10 => vectors::<K, 10>(units, a, b, c),
+            11 => vectors::<K, 11>(units, a, b, c),
+            _ => vectors::<K, 12>(units, a, b, c),
+        }
+    }
+}
+
+/// [`rows`] by how many vectors the columns take.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn vectors<const K: usize, const R: usize>(
+    units: usize,
+    a: *const u32,
+    b: *const u32,
+    c: Tile,
+) {
+    // SAFETY: as `multiply`'s.
+    unsafe {
+        if c.columns <= LANES {
+            registers::<K, R, 1>(units, a, b, c);
+        } else {
+            registers::<K, R, 2>(units, a, b, c);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn registers<const K: usize, const R: usize, const V: usize>(
+    units: usize,
+    a: *const u32,
+    b: *const u32,
+    c: Tile,
+) {
+    // Columns of the last vector.
+    let mask = u16::MAX >> (V * LANES - c.columns);
+    let mut sums = [[_mm512_setzero_ps(); V]; R];
+    // SAFETY: within the panels, and within the tile's rows and columns.
+    unsafe {
+        for i in 0..R {
+            _mm_prefetch::<_MM_HINT_T0>(c.start.add(i * c.row_stride).cast());
+            _mm_prefetch::<_MM_HINT_T0>(c.start.add(i * c.row_stride + c.columns - 1).cast());
+        }
+        for unit in 0..units {
+            let (a, b) = (a.add(unit * ROWS), b.add(unit * COLUMNS));
+            let mut columns = [_mm512_setzero_si512(); V];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = _mm512_load_si512(b.add(v * LANES).cast());
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let row = _mm512_set1_epi32(a.add(i).read().cast_signed());
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = if K == 2 {
+                        _mm512_dpbf16_ps(*sum, pairs(row), pairs(column))
+                    } else {
+                        _mm512_fmadd_ps(_mm512_castsi512_ps(row), _mm512_castsi512_ps(column), *sum)
+                    };
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (v, sum) in sums.iter().enumerate() {
+                let c_iv = c.start.add(i * c.row_stride + v * LANES);
+                let mask = if v + 1 == V { mask } else { u16::MAX };
+                let sum = if c.accumulate {
+                    _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c_iv), *sum)
+                } else {
+                    *sum
+                };
+                _mm512_mask_storeu_ps(c_iv, mask, sum);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn pairs(x: __m512i) -> __m512bh {
+    // SAFETY: the same 512 bits.
+    unsafe { std::mem::transmute(x) }
+}

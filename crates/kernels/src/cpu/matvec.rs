@@ -1,0 +1,216 @@
+//! Products of few rows with a large matrix, as in sampling: a pass over that matrix at the speed of memory.
+//!
+//! `y[m, n] = x[m, k] W`, where W's rows are contiguous: `[k, n]`, or `[n, k]` for `x Wᵀ`. Each task reads its part of W
+//! once, front to back, for all rows of x.
+
+use super::matrix::{Matrix, MatrixMut};
+use super::parallel::{self, Shared};
+use super::product::Output;
+use super::vector::{LANES, wide};
+
+/// Most rows of x.
+pub const MOST_ROWS: usize = 8;
+/// Rows of W added at a time: that many streams from memory.
+const STREAMS: usize = 8;
+/// Columns of W that stay in the first cache while each row of x takes them.
+const COLUMNS: usize = 512;
+/// Columns of W of a task.
+const TASK_COLUMNS: usize = 1024;
+/// Elements of W of a task, at least about.
+const TASK: usize = 1 << 16;
+/// About how many tasks share W.
+const TASKS: usize = 32;
+
+/// Whether a product is one of few rows with a matrix that [`product`] takes.
+pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
+    y.rows <= MOST_ROWS
+        && contiguous(y.columns, y.column_stride)
+        && (y.rows <= 1 || y.row_stride >= y.columns)
+        && contiguous(x.columns, x.column_stride)
+        && (contiguous(w.columns, w.column_stride) || contiguous(w.rows, w.row_stride))
+}
+
+fn contiguous(len: usize, stride: usize) -> bool {
+    stride == 1 || len <= 1
+}
+
+/// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
+///
+/// # Panics
+/// Where the sizes do not fit, or a stride that must be 1 is not.
+pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
+    assert!(
+        fits(&y, x, w) && y.rows == x.rows && y.columns == w.columns && x.columns == w.rows,
+        "the product is not one of few rows"
+    );
+    let [m, n] = [y.rows, y.columns];
+    let x: Vec<&[f32]> = (0..m).map(|i| row(x, i)).collect();
+    let mut out = Vec::with_capacity(m);
+    for i in 0..m {
+        // SAFETY: a row of y, which is borrowed, has contiguous columns, and whose rows do not overlap.
+        let row =
+            unsafe { std::slice::from_raw_parts_mut(y.as_mut_ptr().add(i * y.row_stride), n) };
+        if output == Output::Overwrite {
+            row.fill(0.0);
+        }
+        out.push(Shared::new(row));
+    }
+    if n == 0 || x.is_empty() || w.rows == 0 {
+        return;
+    }
+    let column = n == 1 && w.row_stride == 1;
+    if contiguous(n, w.column_stride) && !column {
+        by_rows(&out, &x, w);
+    } else {
+        by_columns(&out, &x, w.transposed());
+    }
+}
+
+/// `y += x W` for W `[k, n]`: rows of W, times elements of x, added up.
+fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
+    let [k, n] = [w.rows, w.columns];
+    let across = n.div_ceil(TASK_COLUMNS).max(1);
+    let parts = (k * n.min(TASK_COLUMNS) / TASK).clamp(1, TASKS.div_ceil(across));
+    let deep = k.div_ceil(parts).next_multiple_of(STREAMS);
+    let parts = k.div_ceil(deep);
+    let mut partial = vec![0.0f32; parts * x.len() * n];
+    let sums = Shared::new(&mut partial);
+    parallel::for_each(parts * across, |task| {
+        let (part, first) = (task / across, task % across * TASK_COLUMNS);
+        let last = n.min(first + TASK_COLUMNS);
+        let depth = part * deep..k.min((part + 1) * deep);
+        wide(
+            #[inline(always)]
+            || {
+                for start in (first..last).step_by(COLUMNS) {
+                    let columns = start..last.min(start + COLUMNS);
+                    for l in depth.clone().step_by(STREAMS) {
+                        let count = STREAMS.min(depth.end - l);
+                        for (i, x) in x.iter().enumerate() {
+                            let at = (part * y.len() + i) * n;
+                            // SAFETY: no other task writes this part's columns.
+                            let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
+                            if count == STREAMS {
+                                let rows = std::array::from_fn(|s| &row(w, l + s)[columns.clone()]);
+                                add_rows::<STREAMS>(sums, rows, &x[l..l + STREAMS]);
+                            } else {
+                                for l in l..l + count {
+                                    add_rows::<1>(sums, [&row(w, l)[columns.clone()]], &x[l..=l]);
+                                }
+                            }
+                        }
+                    }
+                }
+            },
+        );
+    });
+    let tasks = n.div_ceil(TASK_COLUMNS);
+    let add = |task: usize| {
+        let columns = task * TASK_COLUMNS..n.min((task + 1) * TASK_COLUMNS);
+        for (i, y) in y.iter().enumerate() {
+            // SAFETY: each task writes its own columns.
+            let y = unsafe { y.part(columns.clone()) };
+            for part in 0..parts {
+                let at = (part * x.len() + i) * n;
+                // SAFETY: the tasks that wrote are done.
+                let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
+                wide(|| {
+                    for (y, sum) in y.iter_mut().zip(sums.iter()) {
+                        *y += *sum;
+                    }
+                });
+            }
+        }
+    };
+    if sums.len() < TASK {
+        (0..tasks).for_each(add);
+    } else {
+        parallel::for_each(tasks, add);
+    }
+}
+
+/// `y += Σ x_s row_s`.
+#[inline(always)]
+fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
+    let rows = rows.map(|row| &row[..y.len()]);
+    let x: [f32; S] = std::array::from_fn(|s| x[s]);
+    for (j, y) in y.iter_mut().enumerate() {
+        let mut sum = x[0] * rows[0][j];
+        for s in 1..S {
+            sum += x[s] * rows[s][j];
+        }
+        *y += sum;
+    }
+}
+
+/// `y += x Wᵀ` for W `[n, k]`: inner products with rows of W.
+fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
+    let [n, k] = [w.rows, w.columns];
+    let rows = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
+    parallel::for_each(n.div_ceil(rows), |task| {
+        wide(
+            #[inline(always)]
+            || {
+                for j in task * rows..n.min((task + 1) * rows) {
+                    let w = row(w, j);
+                    // From the second row of x on, this row of W is in the first cache.
+                    for (y, x) in y.iter().zip(x) {
+                        // SAFETY: each task writes its own columns.
+                        let y = unsafe { y.part(j..j + 1) };
+                        y[0] += dot(w, x, |w| w);
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// `Σ value(w) x` over [`LANES`] partial sums, in two halves: whole arrays are what the compiler makes vectors of.
+#[inline(always)]
+pub(super) fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
+    const HALF: usize = LANES / 2;
+    let mut sums = [[0.0f32; HALF]; 2];
+    let (w, rest_w) = w.as_chunks::<LANES>();
+    let (x, rest_x) = x.as_chunks::<LANES>();
+    for (w, x) in w.iter().zip(x) {
+        for half in 0..2 {
+            let mut products = [0.0f32; HALF];
+            for lane in 0..HALF {
+                products[lane] = value(w[half * HALF + lane]) * x[half * HALF + lane];
+            }
+            for lane in 0..HALF {
+                sums[half][lane] += products[lane];
+            }
+        }
+    }
+    let mut rest = 0.0;
+    for (w, x) in rest_w.iter().zip(rest_x) {
+        rest += value(*w) * *x;
+    }
+    folded(&sums) + rest
+}
+
+/// The sum of partial sums. Apart from the loop that makes them: seen together with it, the compiler cuts their vectors
+/// into pieces there.
+#[inline(never)]
+fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
+    let mut all = [0.0f32; LANES];
+    for (all, sum) in all.iter_mut().zip(sums.as_flattened()) {
+        *all = *sum;
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            all[lane] += all[lane + width];
+        }
+        width /= 2;
+    }
+    all[0]
+}
+
+/// A row whose columns are contiguous.
+#[inline(always)]
+fn row(of: Matrix<'_>, i: usize) -> &[f32] {
+    // SAFETY: the matrix's elements lie within memory borrowed for as long, and those of a row one after the other.
+    unsafe { std::slice::from_raw_parts(of.as_ptr().add(i * of.row_stride), of.columns) }
+}
