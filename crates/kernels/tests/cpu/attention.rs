@@ -158,11 +158,7 @@ impl Case {
         } = self.shape;
         let mut out = vec![0.0; q.len()];
         let mut log_sums = vec![];
-        let (mut dq, mut dk, mut dv) = (
-            vec![0.0; q.len()],
-            vec![0.0; k.len()],
-            vec![0.0; v.len()],
-        );
+        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
         let f64 = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
         let (q, k, v, grad) = (f64(q), f64(k), f64(v), f64(grad));
         let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
@@ -234,4 +230,226 @@ proptest! {
     fn attention_is_the_softmax_of_what_is_seen(case in case(300, false)) {
         case.check();
     }
+}
+
+proptest! {
+    #![proptest_config(cases(16))]
+
+    #[test]
+    fn threads_do_not_change_a_bit(case in case(300, true)) {
+        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
+        let grad = case.queries(4);
+        same_on_any_threads(|| {
+            let (out, log_sum) = case.forward(&q, &k, &v);
+            let gradients = case.backward(&q, &k, &v, &grad);
+            [out, log_sum].into_iter().chain(gradients).flatten().collect()
+        });
+    }
+
+    /// The weights that the forward drops are those that the backward drops: both passes are linear in the values and
+    /// in the output's gradient, and the queries' and keys' gradients are the differences of the forward.
+    #[test]
+    fn the_backward_is_the_dropped_forwards(case in case(40, true)) {
+        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
+        let grad = case.queries(4);
+        let [dq, dk, dv] = case.backward(&q, &k, &v, &grad);
+        let loss = |q: &[f32], k: &[f32], v: &[f32]| -> f64 {
+            let (out, _) = case.forward(q, k, v);
+            out.iter().zip(&grad).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+        };
+        let moved = |x: &[f32], by: &[f32], step: f32| -> Vec<f32> {
+            x.iter().zip(by).map(|(x, by)| x + by * step).collect()
+        };
+        let along = |x: &[f32], y: &[f32]| -> f64 {
+            x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+        };
+        let step = 2e-3;
+        let scale = (grad.len() as f64).sqrt();
+        for (at, gradient) in [&dq, &dk, &dv].into_iter().enumerate() {
+            let direction = numbers(9, gradient.len());
+            let at_step = |step: f32| match at {
+                0 => loss(&moved(&q, &direction, step), &k, &v),
+                1 => loss(&q, &moved(&k, &direction, step), &v),
+                _ => loss(&q, &k, &moved(&v, &direction, step)),
+            };
+            let difference = (at_step(step) - at_step(-step)) / (2.0 * f64::from(step));
+            let expected = along(gradient, &direction);
+            prop_assert!(
+                (difference - expected).abs() <= 2e-3 * (expected.abs() + 10.0 * scale),
+                "gradient {at}: {difference} by differences and not {expected}"
+            );
+        }
+    }
+}
+
+fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usize) -> Case {
+    Case {
+        shape: AttentionShape {
+            batch,
+            heads,
+            kv_heads,
+            q_len: seq,
+            k_len: seq,
+            head_dim,
+        },
+        options: AttentionOptions {
+            scale: 0.3,
+            window: None,
+            global_tokens: 0,
+            dropout: 0.0,
+        },
+        documents: None,
+        dropout: None,
+    }
+}
+
+/// Long enough for several ranges of keys and several pieces of each.
+#[test]
+fn long_sequences_are_cut_into_ranges() {
+    plain(1, 2, 1, 1100, 20).check();
+    let mut case = plain(1, 1, 1, 1100, 16);
+    case.options.window = Some(70);
+    case.options.global_tokens = 3;
+    case.check();
+}
+
+#[test]
+fn few_queries_see_a_long_cache() {
+    for (q_len, window) in [(1, None), (3, None), (1, Some(600)), (2, Some(10))] {
+        let mut case = plain(2, 4, 2, 1301, 40);
+        case.shape.q_len = q_len;
+        case.options.window = window;
+        case.options.global_tokens = 5;
+        case.check();
+    }
+}
+
+/// Element `(b, t, part, i)` of a buffer whose tokens' rows are the queries', keys' and values' heads.
+fn fused(case: &Case, [q, k, v]: [&[f32]; 3]) -> Vec<f32> {
+    let shape = &case.shape;
+    let d = shape.head_dim;
+    let mut rows = vec![];
+    for b in 0..shape.batch {
+        for t in 0..shape.q_len {
+            for (data, heads) in [(q, shape.heads), (k, shape.kv_heads), (v, shape.kv_heads)] {
+                for h in 0..heads {
+                    let at = ((b * heads + h) * shape.q_len + t) * d;
+                    rows.extend_from_slice(&data[at..at + d]);
+                }
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn fused_buffers_hold_the_same_numbers() {
+    for case in [plain(2, 6, 2, 131, 24), plain(1, 2, 2, 700, 7)] {
+        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
+        let grad = case.queries(4);
+        let (out, log_sum) = case.forward(&q, &k, &v);
+        let [dq, dk, dv] = case.backward(&q, &k, &v, &grad);
+        let expected = fused(&case, [&dq, &dk, &dv]);
+
+        let shape = &case.shape;
+        let buffer = fused(&case, [&q, &k, &v]);
+        let mut found = vec![f32::NAN; buffer.len()];
+        let (q, k, v) = Heads::split_fused(&buffer, shape);
+        let (dq, dk, dv) = HeadsMut::split_fused(&mut found, shape);
+        attention_backward(
+            shape,
+            &case.options,
+            None,
+            None,
+            q,
+            k,
+            v,
+            case.queries_view(&out),
+            &log_sum,
+            case.queries_view(&grad),
+            dq,
+            dk,
+            dv,
+        );
+        assert_eq!(found, expected);
+
+        let row = shape.heads * shape.head_dim;
+        let mut rows = vec![f32::NAN; out.len()];
+        let strides = HeadStrides::of_rows(shape.q_len, shape.head_dim, row);
+        let view = HeadsMut::new(&mut rows, strides, shape.q_dims());
+        attention(shape, &case.options, None, None, q, k, v, view, None);
+        let mut expected = vec![];
+        for b in 0..shape.batch {
+            for t in 0..shape.q_len {
+                for h in 0..shape.heads {
+                    let at = ((b * shape.heads + h) * shape.q_len + t) * shape.head_dim;
+                    expected.extend_from_slice(&out[at..at + shape.head_dim]);
+                }
+            }
+        }
+        assert_eq!(rows, expected);
+    }
+}
+
+/// With equal scores and values of one each weight is 1/seen, and the output the share that is kept times `1/(1 - p)`.
+#[test]
+fn dropout_drops_its_share() {
+    let mut case = plain(2, 4, 4, 300, 16);
+    case.options.scale = 0.0;
+    let (q, k) = (case.queries(1), case.keys(2));
+    let v = vec![1.0; k.len()];
+    let mut outputs = vec![];
+    for seed in [1, 2] {
+        case.dropout = Some(Dropout {
+            probability: 0.3,
+            seed,
+        });
+        let (out, _) = case.forward(&q, &k, &v);
+        let heads = out.chunks(300 * 16);
+        for head in heads {
+            let late: Vec<_> = head.chunks(16).skip(100).map(|x| f64::from(x[0])).collect();
+            let mean = late.iter().sum::<f64>() / late.len() as f64;
+            assert!((mean - 1.0).abs() < 0.02, "a mean of {mean}");
+            // Of about 200 weights, each 0 or 1/0.7.
+            let spread = late.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / late.len() as f64;
+            assert!((0.0012..0.0035).contains(&spread), "a variance of {spread}");
+        }
+        outputs.push(out);
+    }
+    let heads: Vec<_> = outputs
+        .iter()
+        .flat_map(|out| out.chunks(300 * 16))
+        .collect();
+    for i in 0..heads.len() {
+        for j in 0..i {
+            assert_ne!(
+                heads[i], heads[j],
+                "two heads or seeds drop the same weights"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_document_that_begins_too_late_is_the_query_alone() {
+    let mut case = plain(1, 2, 1, 70, 9);
+    case.documents = Some((0..70).map(|i| if i % 3 == 0 { 500 } else { -4 }).collect());
+    let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
+    let (found, _) = case.forward(&q, &k, &v);
+    let gradients = case.backward(&q, &k, &v, &q);
+    assert!(gradients.iter().flatten().all(|x| x.is_finite()));
+    case.documents = Some((0..70).map(|i| if i % 3 == 0 { i } else { 0 }).collect());
+    assert_eq!(found, case.forward(&q, &k, &v).0);
+    assert_eq!(found[66 * 9..67 * 9], v[66 * 9..67 * 9]);
+}
+
+#[test]
+#[should_panic(expected = "overlap")]
+fn vectors_to_write_may_not_overlap() {
+    let strides = HeadStrides {
+        batch: 100,
+        head: 3,
+        token: 10,
+    };
+    HeadsMut::new(&mut [0.0; 200], strides, [1, 2, 2, 4]);
 }

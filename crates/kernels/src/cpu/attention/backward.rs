@@ -64,16 +64,24 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let mut shares = vec![0.0; if parts > 1 { parts * size } else { 0 }];
     let shares = Shared::new(&mut shares);
     let arch = pulp::Arch::new();
+    let width = head_dim.next_multiple_of(LANES);
+    let longest = KEYS.min(step);
+    let memory_len =
+        2 * step * width + QUERIES * (2 * head_dim + 3 * width) + longest * (2 * QUERIES + width);
     for_each(of_keys * parts, |task| {
         let part = task / of_keys;
-        arch.dispatch(Task {
-            call,
-            inputs,
-            outputs,
-            b: task % of_keys / kv_heads,
-            kv: task % of_keys % kv_heads,
-            keys: part * step..k_len.min((part + 1) * step),
-            shares: (parts > 1).then_some((shares, part * size)),
+        // Outside of the dispatch: a closure within it would not be compiled for its instructions.
+        with(memory_len, |memory| {
+            arch.dispatch(Task {
+                call,
+                inputs,
+                outputs,
+                b: task % of_keys / kv_heads,
+                kv: task % of_keys % kv_heads,
+                keys: part * step..k_len.min((part + 1) * step),
+                shares: (parts > 1).then_some((shares, part * size)),
+                memory,
+            });
         });
     });
     if parts > 1 {
@@ -105,6 +113,7 @@ struct Task<'a> {
     keys: Range<usize>,
     /// Where the queries' gradients go if this is one range of several: `[batch, heads, q_len, head_dim]` from there on.
     shares: Option<(Shared<'a, f32>, usize)>,
+    memory: &'a mut [f32],
 }
 
 /// What a block of queries needs: each twice, as columns and as rows.
@@ -173,7 +182,7 @@ impl WithSimd for Task<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let Call {
             shape,
             options,
@@ -193,147 +202,145 @@ impl WithSimd for Task<'_> {
         let width = head_dim.next_multiple_of(LANES);
         let len = self.keys.len();
         let longest = KEYS.min(len);
-        let total = 2 * len * width
-            + 2 * QUERIES * (head_dim + width)
-            + longest * (2 * QUERIES + width)
-            + QUERIES * width;
-        with(total, |mut memory| {
-            let dk = take(&mut memory, len * width);
-            let dv = take(&mut memory, len * width);
-            let mut queries = Queries {
-                columns: take(&mut memory, head_dim * QUERIES),
-                rows: take(&mut memory, QUERIES * width),
-                grad_columns: take(&mut memory, head_dim * QUERIES),
-                grad_rows: take(&mut memory, QUERIES * width),
-                log_sums: [0.0; QUERIES],
-                along: [0.0; QUERIES],
-            };
-            let weights = take(&mut memory, longest * QUERIES);
-            let scores_grad = take(&mut memory, longest * QUERIES);
-            let key_rows = take(&mut memory, longest * width);
-            let dq = take(&mut memory, QUERIES * width);
-            dk.fill(0.0);
-            dv.fill(0.0);
+        let mut memory = std::mem::take(&mut self.memory);
+        let dk = take(&mut memory, len * width);
+        let dv = take(&mut memory, len * width);
+        let mut queries = Queries {
+            columns: take(&mut memory, head_dim * QUERIES),
+            rows: take(&mut memory, QUERIES * width),
+            grad_columns: take(&mut memory, head_dim * QUERIES),
+            grad_rows: take(&mut memory, QUERIES * width),
+            log_sums: [0.0; QUERIES],
+            along: [0.0; QUERIES],
+        };
+        let weights = take(&mut memory, longest * QUERIES);
+        let scores_grad = take(&mut memory, longest * QUERIES);
+        let key_rows = take(&mut memory, longest * width);
+        let dq = take(&mut memory, QUERIES * width);
+        dk.fill(0.0);
+        dv.fill(0.0);
 
-            let group = shape.heads / shape.kv_heads;
-            for h in kv * group..(kv + 1) * group {
-                let head = b * shape.heads + h;
-                let of_head = dropout.map(|dropout| dropout.of_head(head));
-                for from in (0..shape.q_len).step_by(QUERIES) {
-                    let block = Block::new(shape, options, documents, b, from);
-                    let seen = block.keys();
-                    let end = self.keys.end.min(seen.end);
-                    if seen.start.max(self.keys.start) >= end {
+        let group = shape.heads / shape.kv_heads;
+        for h in kv * group..(kv + 1) * group {
+            let head = b * shape.heads + h;
+            let of_head = dropout.map(|dropout| dropout.of_head(head));
+            for from in (0..shape.q_len).step_by(QUERIES) {
+                let block = Block::new(shape, options, documents, b, from);
+                let seen = block.keys();
+                let end = self.keys.end.min(seen.end);
+                if seen.start.max(self.keys.start) >= end {
+                    continue;
+                }
+                let at = [b, h, from];
+                transpose(q, at, block.count, options.scale as f32, queries.columns);
+                copy(q, at, block.count, width, queries.rows);
+                transpose(grad, at, block.count, 1.0, queries.grad_columns);
+                copy(grad, at, block.count, width, queries.grad_rows);
+                queries.log_sums.fill(0.0);
+                queries.along.fill(0.0);
+                for i in 0..block.count {
+                    queries.log_sums[i] = log_sum[head * shape.q_len + from + i];
+                    let at = [b, h, from + i];
+                    queries.along[i] = dot(grad.vector(at), out.vector(at));
+                }
+
+                let mut any = false;
+                // Whole pieces from the range's start, so that no two blocks cut them differently.
+                let first = seen.start.max(self.keys.start) - self.keys.start;
+                let mut start = self.keys.start + first / KEYS * KEYS;
+                while start < end {
+                    let range = start..end.min(start + KEYS);
+                    start = range.end;
+                    let Some(piece) = block.piece(range.clone()) else {
                         continue;
-                    }
-                    let at = [b, h, from];
-                    transpose(q, at, block.count, options.scale as f32, queries.columns);
-                    copy(q, at, block.count, width, queries.rows);
-                    transpose(grad, at, block.count, 1.0, queries.grad_columns);
-                    copy(grad, at, block.count, width, queries.grad_rows);
-                    queries.log_sums.fill(0.0);
-                    queries.along.fill(0.0);
-                    for i in 0..block.count {
-                        queries.log_sums[i] = log_sum[head * shape.q_len + from + i];
-                        let at = [b, h, from + i];
-                        queries.along[i] = dot(grad.vector(at), out.vector(at));
-                    }
-
-                    let mut any = false;
-                    // Whole pieces from the range's start, so that no two blocks cut them differently.
-                    let first = seen.start.max(self.keys.start) - self.keys.start;
-                    let mut start = self.keys.start + first / KEYS * KEYS;
-                    while start < end {
-                        let range = start..end.min(start + KEYS);
-                        start = range.end;
-                        let Some(piece) = block.piece(range.clone()) else {
-                            continue;
+                    };
+                    let len = range.len();
+                    let cut = Cut::new(&block, &piece);
+                    let tokens = range.clone();
+                    let left = Left {
+                        data: k.tokens(b, kv, tokens.clone()),
+                        row: k.token_stride(),
+                        step: 1,
+                    };
+                    cut.scores(simd, left, queries.columns, head_dim, weights);
+                    let left = Left {
+                        data: v.tokens(b, kv, tokens),
+                        row: v.token_stride(),
+                        step: 1,
+                    };
+                    cut.scores(simd, left, queries.grad_columns, head_dim, scores_grad);
+                    queries.pass(
+                        (&block, &piece, &cut),
+                        of_head.map(|dropout| (dropout, from)),
+                        options.scale as f32,
+                        weights,
+                        scores_grad,
+                    );
+                    let offset = (range.start - self.keys.start) * width;
+                    for (rows, columns) in cut.key_rows() {
+                        let place = offset + rows.start * width;
+                        let left = |data| Left {
+                            data,
+                            row: QUERIES,
+                            step: 1,
                         };
-                        let len = range.len();
-                        let cut = Cut::new(&block, &piece);
-                        let of_keys = |heads: &Heads<'_>, columns: &[f32], out: &mut [f32]| {
-                            let left = Left {
-                                data: heads.tokens(b, kv, range.clone()),
-                                row: heads.token_stride(),
-                                step: 1,
-                            };
-                            cut.scores(simd, left, columns, head_dim, out);
-                        };
-                        of_keys(k, queries.columns, weights);
-                        of_keys(v, queries.grad_columns, scores_grad);
-                        queries.pass(
-                            (&block, &piece, &cut),
-                            of_head.map(|dropout| (dropout, from)),
-                            options.scale as f32,
-                            weights,
-                            scores_grad,
+                        let right = |data| Right { data, row: width };
+                        let first = rows.start * QUERIES + columns.start;
+                        let size = [rows.len(), columns.len(), width];
+                        multiply(
+                            simd,
+                            size,
+                            (&mut dv[place..], width),
+                            left(&weights[first..]),
+                            right(&queries.grad_rows[columns.start * width..]),
+                            true,
                         );
-                        let offset = (range.start - self.keys.start) * width;
-                        for (rows, columns) in cut.key_rows() {
-                            let place = offset + rows.start * width;
-                            let left = |data| Left {
-                                data,
-                                row: QUERIES,
-                                step: 1,
-                            };
-                            let right = |data| Right { data, row: width };
-                            let first = rows.start * QUERIES + columns.start;
-                            let size = [rows.len(), columns.len(), width];
-                            multiply(
-                                simd,
-                                size,
-                                (&mut dv[place..], width),
-                                left(&weights[first..]),
-                                right(&queries.grad_rows[columns.start * width..]),
-                                true,
-                            );
-                            multiply(
-                                simd,
-                                size,
-                                (&mut dk[place..], width),
-                                left(&scores_grad[first..]),
-                                right(&queries.rows[columns.start * width..]),
-                                true,
-                            );
-                        }
-                        let key_rows = &mut key_rows[..len * width];
-                        copy(k, [b, kv, range.start], len, width, key_rows);
-                        for (rows, keys) in cut.query_rows(&piece, block.count) {
-                            multiply(
-                                simd,
-                                [rows.len(), keys.len(), width],
-                                (&mut dq[rows.start * width..], width),
-                                Left {
-                                    data: &scores_grad[keys.start * QUERIES + rows.start..],
-                                    row: 1,
-                                    step: QUERIES,
-                                },
-                                Right {
-                                    data: &key_rows[keys.start * width..],
-                                    row: width,
-                                },
-                                any,
-                            );
-                        }
-                        any = true;
+                        multiply(
+                            simd,
+                            size,
+                            (&mut dk[place..], width),
+                            left(&scores_grad[first..]),
+                            right(&queries.rows[columns.start * width..]),
+                            true,
+                        );
                     }
-                    if any {
-                        self.write_queries([h, from], block.count, dq, width);
+                    let key_rows = &mut key_rows[..len * width];
+                    copy(k, [b, kv, range.start], len, width, key_rows);
+                    for (rows, keys) in cut.query_rows(&piece, block.count) {
+                        multiply(
+                            simd,
+                            [rows.len(), keys.len(), width],
+                            (&mut dq[rows.start * width..], width),
+                            Left {
+                                data: &scores_grad[keys.start * QUERIES + rows.start..],
+                                row: 1,
+                                step: QUERIES,
+                            },
+                            Right {
+                                data: &key_rows[keys.start * width..],
+                                row: width,
+                            },
+                            any,
+                        );
                     }
+                    any = true;
+                }
+                if any {
+                    self.write_queries([h, from], block.count, dq, width);
                 }
             }
-            for (i, (dk, dv)) in dk
-                .chunks_exact(width)
-                .zip(dv.chunks_exact(width))
-                .enumerate()
-            {
-                let at = [b, kv, self.keys.start + i];
-                // SAFETY: no other task has these keys of this head.
-                let (k, v) = unsafe { (self.outputs.dk.vector(at), self.outputs.dv.vector(at)) };
-                k.copy_from_slice(&dk[..head_dim]);
-                v.copy_from_slice(&dv[..head_dim]);
-            }
-        });
+        }
+        for (i, (dk, dv)) in dk
+            .chunks_exact(width)
+            .zip(dv.chunks_exact(width))
+            .enumerate()
+        {
+            let at = [b, kv, self.keys.start + i];
+            // SAFETY: no other task has these keys of this head.
+            let (k, v) = unsafe { (self.outputs.dk.vector(at), self.outputs.dv.vector(at)) };
+            k.copy_from_slice(&dk[..head_dim]);
+            v.copy_from_slice(&dv[..head_dim]);
+        }
     }
 }
 

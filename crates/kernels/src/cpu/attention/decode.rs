@@ -4,10 +4,10 @@ use pulp::{Simd, WithSimd};
 
 use super::heads::{Heads, HeadsMut};
 use super::mask::Seen;
-use super::scratch::{take, with};
+use super::scratch::with;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
-use crate::cpu::vector::{dot, exp, max};
+use crate::cpu::vector::{dot, exp, max, sum};
 
 /// Queries to a key-value head at most.
 const MOST_QUERIES: usize = 8;
@@ -52,16 +52,19 @@ pub fn decode(
         let (kv, piece) = (task / pieces, task % pieces);
         // SAFETY: each task has its own part.
         let partials = unsafe { shared.part(task * task_len..(task + 1) * task_len) };
-        arch.dispatch(Piece {
-            call,
-            q: &q,
-            k: &k,
-            v: &v,
-            b: kv / kv_heads,
-            kv: kv % kv_heads,
-            first: piece * KEYS,
-            len: KEYS.min(k_len - piece * KEYS),
-            partials,
+        with(group * q_len * KEYS, |memory| {
+            arch.dispatch(Piece {
+                call,
+                q: &q,
+                k: &k,
+                v: &v,
+                b: kv / kv_heads,
+                kv: kv % kv_heads,
+                first: piece * KEYS,
+                len: KEYS.min(k_len - piece * KEYS),
+                partials,
+                memory,
+            })
         });
     };
     if batch * kv_heads * k_len * head_dim <= SMALL {
@@ -120,6 +123,7 @@ struct Piece<'a> {
     first: usize,
     len: usize,
     partials: &'a mut [f32],
+    memory: &'a mut [f32],
 }
 
 impl WithSimd for Piece<'_> {
@@ -136,58 +140,59 @@ impl WithSimd for Piece<'_> {
         let group = shape.heads / shape.kv_heads;
         let count = group * shape.q_len;
         let head_dim = shape.head_dim;
-        with(count * self.len, |mut memory| {
-            let scores = take(&mut memory, count * self.len);
-            // What all queries together see: the rest of the cache is not read.
-            let seen = |row: usize| Seen::new(shape, options, documents, self.b, row % shape.q_len);
-            let any =
-                |key: usize| (0..shape.q_len).any(|i| seen(i).sees((self.first + key) as i32));
-            let _ = any;
-            for key in 0..self.len {
-                let vector = self.k.vector([self.b, self.kv, self.first + key]);
-                for row in 0..count {
-                    let head = self.kv * group + row / shape.q_len;
-                    let query = self.q.vector([self.b, head, row % shape.q_len]);
-                    scores[row * self.len + key] = dot(query, vector) * options.scale as f32;
+        let scores = &mut self.memory[..count * self.len];
+        scores.fill(f32::NEG_INFINITY);
+        for row in 0..count {
+            let seen = Seen::new(shape, options, documents, self.b, row % shape.q_len);
+            let head = self.kv * group + row / shape.q_len;
+            let query = self.q.vector([self.b, head, row % shape.q_len]);
+            let scores = &mut scores[row * self.len..][..self.len];
+            // The first query reads the keys from memory, the rest from the cache.
+            for (key, score) in scores.iter_mut().enumerate() {
+                if seen.sees((self.first + key) as i32) {
+                    let key = self.k.vector([self.b, self.kv, self.first + key]);
+                    *score = dot(query, key) * options.scale as f32;
                 }
             }
+            let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
+            let (mixed, rest) = partial.split_at_mut(head_dim);
+            let largest = max(scores);
+            let shift = if largest == f32::NEG_INFINITY {
+                0.0
+            } else {
+                largest
+            };
+            for score in scores.iter_mut() {
+                *score = exp(*score - shift);
+            }
+            rest[0] = sum(scores);
+            rest[1] = largest;
+            mixed.fill(0.0);
+        }
+        let mut key = 0;
+        while key < self.len {
+            let four = key + 4 <= self.len;
+            let vector = |key: usize| self.v.vector([self.b, self.kv, self.first + key]);
             for row in 0..count {
-                let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
-                let (mixed, rest) = partial.split_at_mut(head_dim);
-                let scores = &mut scores[row * self.len..][..self.len];
-                let seen = seen(row);
-                for (key, score) in scores.iter_mut().enumerate() {
-                    if !seen.sees((self.first + key) as i32) {
-                        *score = f32::NEG_INFINITY;
+                let weights = &scores[row * self.len..][..self.len];
+                let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
+                if four {
+                    let [a, b, c, d] = [0, 1, 2, 3].map(|i| weights[key + i]);
+                    let [v, w, x, y] = [0, 1, 2, 3].map(|i| &vector(key + i)[..head_dim]);
+                    if a + b + c + d == 0.0 {
+                        continue;
                     }
-                }
-                let largest = max(scores);
-                rest[1] = largest;
-                let shift = if largest == f32::NEG_INFINITY {
-                    0.0
+                    for (i, mixed) in mixed.iter_mut().enumerate() {
+                        *mixed += (a * v[i] + b * w[i]) + (c * x[i] + d * y[i]);
+                    }
                 } else {
-                    largest
-                };
-                let mut sum = 0.0;
-                for score in scores.iter_mut() {
-                    *score = exp(*score - shift);
-                }
-                for score in scores.iter() {
-                    sum += *score;
-                }
-                rest[0] = sum;
-                mixed.fill(0.0);
-            }
-            for key in 0..self.len {
-                let vector = self.v.vector([self.b, self.kv, self.first + key]);
-                for row in 0..count {
-                    let weight = scores[row * self.len + key];
-                    let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
-                    for (mixed, x) in mixed.iter_mut().zip(vector) {
+                    let weight = weights[key];
+                    for (mixed, x) in mixed.iter_mut().zip(vector(key)) {
                         *mixed += weight * *x;
                     }
                 }
             }
-        });
+            key += if four { 4 } else { 1 };
+        }
     }
 }

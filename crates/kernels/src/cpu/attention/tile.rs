@@ -4,7 +4,7 @@
 //! A product of 64 · 32 · 64 takes 2 µs. That is too short for a general product, which copies its operands into an
 //! order of its own first.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 use super::mask::ROWS;
 
@@ -48,41 +48,69 @@ pub fn multiply<S: Simd>(
             || ((rows - 1) * a.row + (depth - 1) * a.step < a.data.len()
                 && (depth - 1) * b.row + width <= b.data.len())
     );
-    // With fewer registers than 32, four rows of four sums would not stay in them.
-    let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
-    let mut first = 0;
-    while first < vectors {
-        let count = most.min(vectors - first);
-        let at = first * S::F32_LANES;
-        let mut row = 0;
-        while row < rows {
-            // SAFETY: the assertions above cover all of the elements that the rows from `row` on and the vectors from
-            // `first` on read and write.
-            unsafe {
-                let c = c.as_mut_ptr().add(row * c_row + at);
-                let a_start = a.data.as_ptr().add(row * a.row);
-                let b_start = b.data.as_ptr().add(at);
-                let operands = Operands {
-                    depth,
-                    a: a_start,
-                    a_row: a.row,
-                    a_step: a.step,
-                    b: b_start,
-                    b_row: b.row,
-                    c,
-                    c_row,
-                    add,
-                };
-                match (rows - row).min(ROWS) {
-                    4 => operands.wide_tile::<S, 4>(simd, count),
-                    3 => operands.wide_tile::<S, 3>(simd, count),
-                    2 => operands.wide_tile::<S, 2>(simd, count),
-                    _ => operands.wide_tile::<S, 1>(simd, count),
+    // Compiled once rather than into each caller.
+    simd.vectorize(Product {
+        rows,
+        depth,
+        vectors,
+        c,
+        c_row,
+        a,
+        b,
+        add,
+    });
+}
+
+/// [`multiply`] once its sizes are checked.
+struct Product<'a> {
+    rows: usize,
+    depth: usize,
+    vectors: usize,
+    c: &'a mut [f32],
+    c_row: usize,
+    a: Left<'a>,
+    b: Right<'a>,
+    add: bool,
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // With fewer registers than 32, four rows of four sums would not stay in them.
+        let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
+        let mut first = 0;
+        while first < self.vectors {
+            let count = most.min(self.vectors - first);
+            let at = first * S::F32_LANES;
+            let mut row = 0;
+            while row < self.rows {
+                // SAFETY: `multiply` asserted that all of the elements which these rows and vectors read and write lie
+                // within their memory.
+                unsafe {
+                    let operands = Operands {
+                        depth: self.depth,
+                        a: self.a.data.as_ptr().add(row * self.a.row),
+                        a_row: self.a.row,
+                        a_step: self.a.step,
+                        b: self.b.data.as_ptr().add(at),
+                        b_row: self.b.row,
+                        c: self.c.as_mut_ptr().add(row * self.c_row + at),
+                        c_row: self.c_row,
+                        add: self.add,
+                    };
+                    match (self.rows - row).min(ROWS) {
+                        4 => operands.wide_tile::<S, 4>(simd, count),
+                        3 => operands.wide_tile::<S, 3>(simd, count),
+                        2 => operands.wide_tile::<S, 2>(simd, count),
+                        _ => operands.wide_tile::<S, 1>(simd, count),
+                    }
                 }
+                row += ROWS;
             }
-            row += ROWS;
+            first += count;
         }
-        first += count;
     }
 }
 
