@@ -164,7 +164,7 @@ impl Queries<'_> {
                     }
                 }
                 if !piece.all {
-                    block.hide(piece.keys.start + key, column * LANES, weights);
+                    block.hide(piece.keys.start + key, column, weights);
                 }
                 let (log_sums, along) = (&log_sums[column], &along[column]);
                 for lane in 0..LANES {

@@ -7,7 +7,7 @@ use super::mask::Seen;
 use super::scratch::with;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
-use crate::cpu::vector::{dot, exp, max, sum};
+use crate::cpu::vector::{exp, max, sum};
 
 /// Queries to a key-value head at most.
 const MOST_QUERIES: usize = 8;
@@ -130,7 +130,7 @@ impl WithSimd for Piece<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Call {
             shape,
             options,
@@ -151,7 +151,7 @@ impl WithSimd for Piece<'_> {
             for (key, score) in scores.iter_mut().enumerate() {
                 if seen.sees((self.first + key) as i32) {
                     let key = self.k.vector([self.b, self.kv, self.first + key]);
-                    *score = dot(query, key) * options.scale as f32;
+                    *score = product(simd, query, key) * options.scale as f32;
                 }
             }
             let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
@@ -177,13 +177,17 @@ impl WithSimd for Piece<'_> {
                 let weights = &scores[row * self.len..][..self.len];
                 let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
                 if four {
-                    let [a, b, c, d] = [0, 1, 2, 3].map(|i| weights[key + i]);
-                    let [v, w, x, y] = [0, 1, 2, 3].map(|i| &vector(key + i)[..head_dim]);
+                    let Some(&[a, b, c, d]) = weights[key..].first_chunk() else {
+                        continue;
+                    };
+                    let (v, w) = (vector(key), vector(key + 1));
+                    let (x, y) = (vector(key + 2), vector(key + 3));
                     if a + b + c + d == 0.0 {
                         continue;
                     }
-                    for (i, mixed) in mixed.iter_mut().enumerate() {
-                        *mixed += (a * v[i] + b * w[i]) + (c * x[i] + d * y[i]);
+                    let values = v.iter().zip(w).zip(x.iter().zip(y));
+                    for (mixed, ((v, w), (x, y))) in mixed.iter_mut().zip(values) {
+                        *mixed += (a * v + b * w) + (c * x + d * y);
                     }
                 } else {
                     let weight = weights[key];
@@ -195,4 +199,20 @@ impl WithSimd for Piece<'_> {
             key += if four { 4 } else { 1 };
         }
     }
+}
+
+/// `Σ x y`.
+#[inline(always)]
+fn product<S: Simd>(simd: S, x: &[f32], y: &[f32]) -> f32 {
+    let (x_vectors, x_rest) = S::as_simd_f32s(x);
+    let (y_vectors, y_rest) = S::as_simd_f32s(y);
+    let mut sums = simd.splat_f32s(0.0);
+    for (x, y) in x_vectors.iter().zip(y_vectors) {
+        sums = simd.mul_add_e_f32s(*x, *y, sums);
+    }
+    let mut sum = simd.reduce_sum_f32s(sums);
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        sum += x * y;
+    }
+    sum
 }

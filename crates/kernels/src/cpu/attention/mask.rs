@@ -92,7 +92,7 @@ pub struct Block {
     /// How many queries there are; what stands after them sees nothing.
     pub count: usize,
     seen: [Seen; QUERIES],
-    columns: [[i32; QUERIES]; 4],
+    columns: [[[i32; LANES]; QUERIES / LANES]; 4],
 }
 
 impl Block {
@@ -106,14 +106,14 @@ impl Block {
     ) -> Self {
         let count = QUERIES.min(shape.q_len - from);
         let mut seen = [Seen::NONE; QUERIES];
-        let mut columns = [[0; QUERIES]; 4];
+        let mut columns = [[[0; LANES]; QUERIES / LANES]; 4];
         for i in 0..count {
             let of = Seen::new(shape, options, documents, b, from + i);
             seen[i] = of;
-            columns[0][i] = of.first;
-            columns[1][i] = of.global_end;
-            columns[2][i] = of.near;
-            columns[3][i] = of.end;
+            columns[0][i / LANES][i % LANES] = of.first;
+            columns[1][i / LANES][i % LANES] = of.global_end;
+            columns[2][i / LANES][i % LANES] = of.near;
+            columns[3][i / LANES][i % LANES] = of.end;
         }
         Self {
             count,
@@ -153,16 +153,13 @@ impl Block {
         any.then_some(Piece { keys, ranges, all })
     }
 
-    /// Puts -∞ in place of the scores of `key` that are not seen; the scores are of the queries from `from` on.
+    /// Puts -∞ in place of the scores of `key` that are not seen; the scores are of the queries of one column.
     #[inline(always)]
-    pub fn hide(&self, key: usize, from: usize, scores: &mut [f32; LANES]) {
+    pub fn hide(&self, key: usize, column: usize, scores: &mut [f32; LANES]) {
         let key = key as i32;
-        let of = |column: &[i32; QUERIES]| -> [i32; LANES] {
-            std::array::from_fn(|lane| column[from + lane])
-        };
         let [first, global_end, near, end] = &self.columns;
-        let (first, global_end) = (of(first), of(global_end));
-        let (near, end) = (of(near), of(end));
+        let (first, global_end) = (&first[column], &global_end[column]);
+        let (near, end) = (&near[column], &end[column]);
         for (lane, score) in scores.iter_mut().enumerate() {
             let global = (key >= first[lane]) & (key < global_end[lane]);
             let visible = (key < end[lane]) & ((key >= near[lane]) | global);

@@ -47,8 +47,10 @@ pub fn transpose(
     let mut first = 0;
     // Eight tokens at a time make whole rows of eight: the compiler turns those into shuffles.
     while first + 8 <= count {
-        let rows: [&[f32]; 8] =
-            std::array::from_fn(|i| &x.vector([b, h, from + first + i])[..head_dim]);
+        let mut rows: [&[f32]; 8] = [&[]; 8];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &x.vector([b, h, from + first + i])[..head_dim];
+        }
         let mut l = 0;
         while l + 8 <= head_dim {
             let mut tile = [[0.0f32; 8]; 8];

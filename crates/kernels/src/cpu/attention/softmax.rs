@@ -27,53 +27,55 @@ impl Softmax {
     /// Makes weights `exp(score - largest)` of a piece's scores in their place, 0 where a query does not see a key.
     #[inline(always)]
     pub fn pass(&mut self, block: &Block, piece: &Piece, cut: &Cut, scores: &mut [f32]) {
+        const COLUMNS: usize = QUERIES / LANES;
         let scores = scores.as_chunks_mut::<LANES>().0;
-        let mut largest = self.largest;
-        {
-            let largest = largest.as_chunks_mut::<LANES>().0;
+        let all_largest = self.largest.as_chunks_mut::<LANES>().0;
+        let all_sums = self.sums.as_chunks_mut::<LANES>().0;
+        let corrections = self.correction.as_chunks_mut::<LANES>().0;
+        // Column by column, so that its largest scores and sums stay in registers.
+        for column in 0..COLUMNS {
+            let mut largest = all_largest[column];
             for (key, columns) in cut.keys() {
-                let row = &mut scores[key * (QUERIES / LANES)..][..QUERIES / LANES];
-                for column in columns {
-                    let scores = &mut row[column];
+                if columns.contains(&column) {
+                    let scores = &mut scores[key * COLUMNS + column];
                     if !piece.all {
-                        block.hide(piece.keys.start + key, column * LANES, scores);
+                        block.hide(piece.keys.start + key, column, scores);
                     }
-                    for (largest, score) in largest[column].iter_mut().zip(scores) {
+                    for (largest, score) in largest.iter_mut().zip(scores) {
                         *largest = if *score > *largest { *score } else { *largest };
                     }
                 }
             }
-        }
-        // A query that has seen nothing yet: -∞ - 0 has a weight of 0, where -∞ - (-∞) is no number.
-        let mut shift = largest;
-        for shift in &mut shift {
-            *shift = if *shift == f32::NEG_INFINITY {
-                0.0
-            } else {
-                *shift
-            };
-        }
-        let old = self.largest.iter().zip(&shift);
-        for ((correction, sum), (old, shift)) in
-            self.correction.iter_mut().zip(&mut self.sums).zip(old)
-        {
-            *correction = exp(*old - *shift);
-            *sum *= *correction;
-        }
-        self.largest = largest;
-        let shift = shift.as_chunks::<LANES>().0;
-        let sums = self.sums.as_chunks_mut::<LANES>().0;
-        for (key, columns) in cut.keys() {
-            let row = &mut scores[key * (QUERIES / LANES)..][..QUERIES / LANES];
-            row[..columns.start].fill([0.0; LANES]);
-            row[columns.end..].fill([0.0; LANES]);
-            for column in columns {
-                let scores = row[column].iter_mut().zip(&shift[column]);
-                for ((score, shift), sum) in scores.zip(&mut sums[column]) {
-                    *score = exp(*score - *shift);
-                    *sum += *score;
+            // A query that has seen nothing yet: -∞ - 0 has a weight of 0, where -∞ - (-∞) is no number.
+            let mut shifts = largest;
+            for shift in &mut shifts {
+                *shift = if *shift == f32::NEG_INFINITY {
+                    0.0
+                } else {
+                    *shift
+                };
+            }
+            let mut sums = all_sums[column];
+            let old = all_largest[column].iter().zip(&shifts);
+            for ((correction, sum), (old, shift)) in
+                corrections[column].iter_mut().zip(&mut sums).zip(old)
+            {
+                *correction = exp(*old - *shift);
+                *sum *= *correction;
+            }
+            for (key, columns) in cut.keys() {
+                let scores = &mut scores[key * COLUMNS + column];
+                if columns.contains(&column) {
+                    for ((score, shift), sum) in scores.iter_mut().zip(&shifts).zip(&mut sums) {
+                        *score = exp(*score - *shift);
+                        *sum += *score;
+                    }
+                } else {
+                    *scores = [0.0; LANES];
                 }
             }
+            all_largest[column] = largest;
+            all_sums[column] = sums;
         }
     }
 }
