@@ -13,10 +13,11 @@ use super::dropout::HeadDropout;
 use super::heads::{Heads, HeadsMut};
 use super::mask::{Block, KEYS, LANES, Piece, QUERIES};
 use super::scratch::{copy, take, transpose, with};
+use super::softmax::weight;
 use super::tile::{Left, Right, multiply};
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
-use crate::cpu::vector::{dot, exp};
+use crate::cpu::vector::dot;
 
 /// Tasks that are enough for most processors.
 const TASKS: usize = 32;
@@ -168,7 +169,7 @@ impl Queries<'_> {
                 }
                 let (log_sums, along) = (&log_sums[column], &along[column]);
                 for lane in 0..LANES {
-                    let weight = exp(weights[lane] - log_sums[lane]);
+                    let weight = weight(weights[lane] - log_sums[lane]);
                     let grad = grads[lane] * factors[lane];
                     weights[lane] = weight * factors[lane];
                     grads[lane] = weight * (grad - along[lane]) * scale;

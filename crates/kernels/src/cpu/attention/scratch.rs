@@ -53,16 +53,20 @@ pub fn transpose(
         }
         let mut l = 0;
         while l + 8 <= head_dim {
-            let mut tile = [[0.0f32; 8]; 8];
-            for (i, row) in rows.iter().enumerate() {
-                let eight = &row[l..l + 8];
-                for (j, x) in eight.iter().enumerate() {
-                    tile[j][i] = scale * *x;
+            // Column by column, so that each is stored at once.
+            let mut eights = [[0.0f32; 8]; 8];
+            for (eight, row) in eights.iter_mut().zip(&rows) {
+                if let Some(of_row) = row[l..].first_chunk::<8>() {
+                    *eight = *of_row;
                 }
             }
-            for (j, tile) in tile.iter().enumerate() {
+            for j in 0..8 {
+                let mut column = [0.0f32; 8];
+                for (column, eight) in column.iter_mut().zip(&eights) {
+                    *column = scale * eight[j];
+                }
                 let at = (l + j) * QUERIES + first;
-                out[at..at + 8].copy_from_slice(tile);
+                out[at..at + 8].copy_from_slice(&column);
             }
             l += 8;
         }
