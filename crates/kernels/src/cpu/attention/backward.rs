@@ -14,10 +14,9 @@ use super::heads::{Heads, HeadsMut};
 use super::mask::{Block, KEYS, LANES, Piece, QUERIES};
 use super::scratch::{copy, take, transpose, with};
 use super::softmax::weight;
-use super::tile::{Left, Right, multiply};
+use super::tile::{Left, Right, dot, multiply};
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
-use crate::cpu::vector::dot;
 
 /// Tasks that are enough for most processors.
 const TASKS: usize = 32;
@@ -242,7 +241,7 @@ impl WithSimd for Task<'_> {
                 for i in 0..block.count {
                     queries.log_sums[i] = log_sum[head * shape.q_len + from + i];
                     let at = [b, h, from + i];
-                    queries.along[i] = dot(grad.vector(at), out.vector(at));
+                    queries.along[i] = dot(simd, grad.vector(at), out.vector(at));
                 }
 
                 let mut any = false;

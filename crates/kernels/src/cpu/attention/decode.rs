@@ -5,6 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::heads::{Heads, HeadsMut};
 use super::mask::Seen;
 use super::scratch::with;
+use super::tile::dot;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 use crate::cpu::vector::{exp, max, sum};
@@ -151,7 +152,7 @@ impl WithSimd for Piece<'_> {
             for (key, score) in scores.iter_mut().enumerate() {
                 if seen.sees((self.first + key) as i32) {
                     let key = self.k.vector([self.b, self.kv, self.first + key]);
-                    *score = product(simd, query, key) * options.scale as f32;
+                    *score = dot(simd, query, key) * options.scale as f32;
                 }
             }
             let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
@@ -199,20 +200,4 @@ impl WithSimd for Piece<'_> {
             key += if four { 4 } else { 1 };
         }
     }
-}
-
-/// `Σ x y`.
-#[inline(always)]
-fn product<S: Simd>(simd: S, x: &[f32], y: &[f32]) -> f32 {
-    let (x_vectors, x_rest) = S::as_simd_f32s(x);
-    let (y_vectors, y_rest) = S::as_simd_f32s(y);
-    let mut sums = simd.splat_f32s(0.0);
-    for (x, y) in x_vectors.iter().zip(y_vectors) {
-        sums = simd.mul_add_e_f32s(*x, *y, sums);
-    }
-    let mut sum = simd.reduce_sum_f32s(sums);
-    for (x, y) in x_rest.iter().zip(y_rest) {
-        sum += x * y;
-    }
-    sum
 }

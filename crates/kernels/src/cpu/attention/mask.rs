@@ -137,20 +137,30 @@ impl Block {
     }
 
     /// How a piece of keys is seen; none where it is not.
+    #[inline(always)]
     pub fn piece(&self, keys: Range<usize>) -> Option<Piece> {
-        let mut ranges = [(0, 0); QUERIES];
+        let (mut starts, mut ends) = ([i32::MAX; QUERIES], [0; QUERIES]);
+        let (start, end) = (keys.start as i32, keys.end as i32);
         let mut any = false;
         let mut all = self.count == QUERIES;
-        for (range, seen) in ranges.iter_mut().zip(&self.seen[..self.count]) {
+        for ((first, until), seen) in starts
+            .iter_mut()
+            .zip(&mut ends)
+            .zip(&self.seen[..self.count])
+        {
             let within = seen.within(&keys);
-            any |= !within.is_empty();
-            all &= seen.near as usize <= keys.start && seen.end as usize >= keys.end;
-            *range = (
-                within.start as usize - keys.start,
-                within.end as usize - keys.start,
-            );
+            let some = within.start < within.end;
+            any |= some;
+            all &= (seen.near <= start) & (seen.end >= end);
+            *first = if some { within.start - start } else { i32::MAX };
+            *until = if some { within.end - start } else { 0 };
         }
-        any.then_some(Piece { keys, ranges, all })
+        any.then_some(Piece {
+            keys,
+            starts,
+            ends,
+            all,
+        })
     }
 
     /// Puts -∞ in place of the scores of `key` that are not seen; the scores are of the queries of one column.
@@ -171,8 +181,10 @@ impl Block {
 /// A piece of keys as a block of queries sees it.
 pub struct Piece {
     pub keys: Range<usize>,
-    /// For each query from the first key seen to just after the last, counted from the piece's start.
-    ranges: [(usize, usize); QUERIES],
+    /// For each query the first key seen, counted from the piece's start; the largest number where it sees none.
+    starts: [i32; QUERIES],
+    /// The last one seen and one more, 0 where it sees none.
+    ends: [i32; QUERIES],
     /// Whether every query sees every key.
     pub all: bool,
 }
@@ -184,13 +196,15 @@ impl Piece {
         if self.all {
             return 0..self.keys.len();
         }
-        let (mut start, mut end) = (usize::MAX, 0);
-        for &(from, until) in &self.ranges[queries] {
-            if from < until {
-                start = start.min(from);
-                end = end.max(until);
-            }
+        let (mut start, mut end) = (i32::MAX, 0);
+        for (from, until) in self.starts[queries.clone()].iter().zip(&self.ends[queries]) {
+            start = start.min(*from);
+            end = end.max(*until);
         }
-        if end == 0 { 0..0 } else { start..end }
+        if end == 0 {
+            0..0
+        } else {
+            start as usize..end as usize
+        }
     }
 }

@@ -91,10 +91,11 @@ impl WithSimd for Product<'_> {
                 unsafe {
                     let operands = Operands {
                         depth: self.depth,
-                        a: self.a.data.as_ptr().add(row * self.a.row),
+                        a: self.a.data.as_ptr().wrapping_add(row * self.a.row),
                         a_row: self.a.row,
                         a_step: self.a.step,
-                        b: self.b.data.as_ptr().add(at),
+                        // With a depth of 0 these may lie outside, and are not read.
+                        b: self.b.data.as_ptr().wrapping_add(at),
                         b_row: self.b.row,
                         c: self.c.as_mut_ptr().add(row * self.c_row + at),
                         c_row: self.c_row,
@@ -191,4 +192,20 @@ impl Operands {
 unsafe fn load<S: Simd>(from: *const f32) -> S::f32s {
     // SAFETY: the caller's promise; every bit pattern is a vector.
     unsafe { from.cast::<S::f32s>().read_unaligned() }
+}
+
+/// `Σ x y`.
+#[inline(always)]
+pub fn dot<S: Simd>(simd: S, x: &[f32], y: &[f32]) -> f32 {
+    let (x_vectors, x_rest) = S::as_simd_f32s(x);
+    let (y_vectors, y_rest) = S::as_simd_f32s(y);
+    let mut sums = simd.splat_f32s(0.0);
+    for (x, y) in x_vectors.iter().zip(y_vectors) {
+        sums = simd.mul_add_e_f32s(*x, *y, sums);
+    }
+    let mut sum = simd.reduce_sum_f32s(sums);
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        sum += x * y;
+    }
+    sum
 }
