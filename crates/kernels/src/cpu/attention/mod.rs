@@ -1,9 +1,9 @@
 //! Causal attention with grouped key-value heads, and its gradients: `O = softmax(Q Kᵀ · scale + mask) V`.
 //!
-//! No matrix of queries by keys is ever whole in memory. Map: [`heads`] are views of vectors in fused buffers; [`mask`]
-//! tells which keys a query sees, [`cut`] what of a piece need not be computed; [`forward`] and [`backward`] go by blocks
-//! of queries and pieces of keys, with the small products of [`tile`], the [`softmax`] of pieces, the [`dropout`] and the
-//! memory of [`scratch`]; [`decode`] is for few queries over many keys.
+//! No matrix of queries by keys is ever whole in memory. Map: `heads` are views of vectors in fused buffers; `mask`
+//! tells which keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
+//! of queries and pieces of keys, with the small products of `tile`, the `softmax` of pieces, the `dropout` and the
+//! memory of `scratch`; `decode` is for few queries over many keys.
 
 mod backward;
 mod cut;

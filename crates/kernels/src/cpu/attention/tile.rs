@@ -27,7 +27,7 @@ pub struct Right<'a> {
 /// to `C` where `add`, and `C` is not read otherwise.
 ///
 /// # Panics
-/// Where an operand leaves its memory, or the width is no multiple of [`super::mask::LANES`].
+/// Where an operand leaves its memory, or the width is no multiple of [`LANES`](super::mask::LANES).
 #[inline(always)]
 pub fn multiply<S: Simd>(
     simd: S,
