@@ -1,0 +1,203 @@
+//! Few queries over many keys: each key and value is read once, for all of its queries.
+
+use pulp::{Simd, WithSimd};
+
+use super::heads::{Heads, HeadsMut};
+use super::mask::Seen;
+use super::scratch::with;
+use super::tile::dot;
+use super::{AttentionShape, Call};
+use crate::cpu::parallel::{Shared, for_each};
+use crate::cpu::vector::{exp, max, sum};
+
+/// Queries to a key-value head at most.
+const MOST_QUERIES: usize = 8;
+/// Keys of a task.
+const KEYS: usize = 512;
+/// Elements of keys and values below which one thread is done sooner than several are told.
+const SMALL: usize = 1 << 15;
+
+/// Whether [`decode`] is the faster way.
+pub fn suits(shape: &AttentionShape) -> bool {
+    shape.q_len * (shape.heads / shape.kv_heads) <= MOST_QUERIES && shape.q_len * 8 <= shape.k_len
+        || shape.q_len == 1
+}
+
+/// Attention by pieces of keys, each with its own softmax, combined after in the keys' order.
+pub fn decode(
+    call: &Call<'_>,
+    q: Heads<'_>,
+    k: Heads<'_>,
+    v: Heads<'_>,
+    out: &HeadsMut<'_>,
+    log_sum: Option<Shared<'_, f32>>,
+) {
+    let AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        q_len,
+        k_len,
+        head_dim,
+    } = *call.shape;
+    let group = heads / kv_heads;
+    let pieces = k_len.div_ceil(KEYS);
+    let tasks = batch * kv_heads * pieces;
+    // Of each query in each piece: the mixed values, their weights' sum and the largest score.
+    let partial_len = head_dim + 2;
+    let task_len = group * q_len * partial_len;
+    let mut partials = vec![0.0; tasks * task_len];
+    let shared = Shared::new(&mut partials);
+    let arch = pulp::Arch::new();
+    let task = |task: usize| {
+        let (kv, piece) = (task / pieces, task % pieces);
+        // SAFETY: each task has its own part.
+        let partials = unsafe { shared.part(task * task_len..(task + 1) * task_len) };
+        with(group * q_len * KEYS, |memory| {
+            arch.dispatch(Piece {
+                call,
+                q: &q,
+                k: &k,
+                v: &v,
+                b: kv / kv_heads,
+                kv: kv % kv_heads,
+                first: piece * KEYS,
+                len: KEYS.min(k_len - piece * KEYS),
+                partials,
+                memory,
+            })
+        });
+    };
+    if batch * kv_heads * k_len * head_dim <= SMALL {
+        (0..tasks).for_each(task);
+    } else {
+        for_each(tasks, task);
+    }
+
+    for b in 0..batch {
+        for h in 0..heads {
+            for i in 0..q_len {
+                let (kv, row) = (b * kv_heads + h / group, h % group * q_len + i);
+                let of_piece = |piece: usize| {
+                    let start = (kv * pieces + piece) * task_len + row * partial_len;
+                    &partials[start..start + partial_len]
+                };
+                // SAFETY: this thread alone writes.
+                let out = unsafe { out.vector([b, h, i]) };
+                let sum = combine(out, pieces, of_piece);
+                if let Some(log_sum) = log_sum {
+                    let at = (b * heads + h) * q_len + i;
+                    // SAFETY: as above.
+                    unsafe { log_sum.part(at..at + 1)[0] = sum };
+                }
+            }
+        }
+    }
+}
+
+/// One query's output from its pieces, and the logarithm of its sum.
+fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [f32]) -> f32 {
+    let len = out.len();
+    let largest = (0..pieces).map(|piece| of_piece(piece)[len + 1]);
+    let largest = largest.fold(f32::NEG_INFINITY, f32::max);
+    let mut total = 0.0;
+    out.fill(0.0);
+    for piece in (0..pieces).map(of_piece) {
+        let factor = exp(piece[len + 1] - largest);
+        total += piece[len] * factor;
+        for (out, x) in out.iter_mut().zip(piece) {
+            *out += x * factor;
+        }
+    }
+    out.iter_mut().for_each(|out| *out /= total);
+    largest + total.ln()
+}
+
+/// One piece of keys with all the queries that share its head.
+struct Piece<'a> {
+    call: &'a Call<'a>,
+    q: &'a Heads<'a>,
+    k: &'a Heads<'a>,
+    v: &'a Heads<'a>,
+    b: usize,
+    kv: usize,
+    first: usize,
+    len: usize,
+    partials: &'a mut [f32],
+    memory: &'a mut [f32],
+}
+
+impl WithSimd for Piece<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Call {
+            shape,
+            options,
+            documents,
+            ..
+        } = *self.call;
+        let group = shape.heads / shape.kv_heads;
+        let count = group * shape.q_len;
+        let head_dim = shape.head_dim;
+        let scores = &mut self.memory[..count * self.len];
+        scores.fill(f32::NEG_INFINITY);
+        for row in 0..count {
+            let seen = Seen::new(shape, options, documents, self.b, row % shape.q_len);
+            let head = self.kv * group + row / shape.q_len;
+            let query = self.q.vector([self.b, head, row % shape.q_len]);
+            let scores = &mut scores[row * self.len..][..self.len];
+            // The first query reads the keys from memory, the rest from the cache.
+            for (key, score) in scores.iter_mut().enumerate() {
+                if seen.sees((self.first + key) as i32) {
+                    let key = self.k.vector([self.b, self.kv, self.first + key]);
+                    *score = dot(simd, query, key) * options.scale as f32;
+                }
+            }
+            let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
+            let (mixed, rest) = partial.split_at_mut(head_dim);
+            let largest = max(scores);
+            let shift = if largest == f32::NEG_INFINITY {
+                0.0
+            } else {
+                largest
+            };
+            for score in scores.iter_mut() {
+                *score = exp(*score - shift);
+            }
+            rest[0] = sum(scores);
+            rest[1] = largest;
+            mixed.fill(0.0);
+        }
+        let mut key = 0;
+        while key < self.len {
+            let four = key + 4 <= self.len;
+            let vector = |key: usize| self.v.vector([self.b, self.kv, self.first + key]);
+            for row in 0..count {
+                let weights = &scores[row * self.len..][..self.len];
+                let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
+                if four {
+                    let Some(&[a, b, c, d]) = weights[key..].first_chunk() else {
+                        continue;
+                    };
+                    let (v, w) = (vector(key), vector(key + 1));
+                    let (x, y) = (vector(key + 2), vector(key + 3));
+                    if a + b + c + d == 0.0 {
+                        continue;
+                    }
+                    let values = v.iter().zip(w).zip(x.iter().zip(y));
+                    for (mixed, ((v, w), (x, y))) in mixed.iter_mut().zip(values) {
+                        *mixed += (a * v + b * w) + (c * x + d * y);
+                    }
+                } else {
+                    let weight = weights[key];
+                    for (mixed, x) in mixed.iter_mut().zip(vector(key)) {
+                        *mixed += weight * *x;
+                    }
+                }
+            }
+            key += if four { 4 } else { 1 };
+        }
+    }
+}

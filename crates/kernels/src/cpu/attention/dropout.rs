@@ -1,0 +1,74 @@
+//! Which weights are dropped: a function of the seed and of the weight's place alone, so that forward and backward agree
+//! and any thread may ask.
+
+/// Dropout of the softmax's weights: each becomes 0 with this probability, and is scaled by `1/(1 - p)` otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// `p`, at least 0 and below 1.
+    pub probability: f64,
+    /// Another seed drops other weights; the backward is given the forward's.
+    pub seed: u64,
+}
+
+/// The dropout of one head of one sequence.
+#[derive(Clone, Copy)]
+pub struct HeadDropout {
+    threshold: u32,
+    factor: f32,
+    seed: u64,
+}
+
+/// The dropout of one key's weights.
+#[derive(Clone, Copy)]
+pub struct KeyDropout {
+    threshold: u32,
+    factor: f32,
+    words: [u32; 2],
+}
+
+impl Dropout {
+    /// Of head `head` among the heads of all sequences.
+    pub(super) fn of_head(self, head: usize) -> HeadDropout {
+        HeadDropout {
+            threshold: (self.probability * 4_294_967_296.0) as u32,
+            factor: (1.0 / (1.0 - self.probability)) as f32,
+            seed: mixed(self.seed ^ mixed(head as u64)),
+        }
+    }
+}
+
+impl HeadDropout {
+    #[inline(always)]
+    pub fn of_key(self, key: usize) -> KeyDropout {
+        let word = mixed(self.seed.wrapping_add(key as u64));
+        KeyDropout {
+            threshold: self.threshold,
+            factor: self.factor,
+            words: [word as u32, (word >> 32) as u32],
+        }
+    }
+}
+
+impl KeyDropout {
+    /// 0 or `1/(1 - p)`. Of 32-bit operations alone, so that it becomes SIMD.
+    #[inline(always)]
+    pub fn factor(self, query: u32) -> f32 {
+        let mut x = query.wrapping_mul(0x9e37_79b9) ^ self.words[0];
+        x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+        // The second word in between: else two keys whose first words are alike in most bits would drop alike.
+        x = (x ^ (x >> 15))
+            .wrapping_add(self.words[1])
+            .wrapping_mul(0x846c_a68b);
+        x ^= x >> 16;
+        if x < self.threshold { 0.0 } else { self.factor }
+    }
+}
+
+/// A permutation of the 64-bit numbers that spreads each bit over all (Steele et al. 2014, splitmix64).
+#[inline(always)]
+fn mixed(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,180 @@
+//! The forward pass by blocks of queries.
+//!
+//! For each block the keys pass by in pieces, with the softmax of what was seen so far (Milakov and Gimelshein 2018; Dao
+//! et al. 2022). Scores are held with the keys as rows and the queries as columns: so their vectors run along the queries,
+//! and the softmax needs no sum across a vector.
+
+use pulp::{Simd, WithSimd};
+
+use super::cut::{Cut, drop_out};
+use super::heads::{Heads, HeadsMut};
+use super::mask::{Block, KEYS, LANES, QUERIES};
+use super::scratch::{copy, take, transpose, with};
+use super::softmax::Softmax;
+use super::tile::{Left, Right, multiply};
+use super::{AttentionShape, Call};
+use crate::cpu::parallel::{Shared, for_each};
+
+/// Attention of each block of queries of each head.
+pub fn forward(
+    call: &Call<'_>,
+    q: Heads<'_>,
+    k: Heads<'_>,
+    v: Heads<'_>,
+    out: &HeadsMut<'_>,
+    log_sum: Option<Shared<'_, f32>>,
+) {
+    let AttentionShape {
+        batch,
+        heads,
+        q_len,
+        k_len,
+        head_dim,
+        ..
+    } = *call.shape;
+    let blocks = q_len.div_ceil(QUERIES);
+    let arch = pulp::Arch::new();
+    let width = head_dim.next_multiple_of(LANES);
+    let longest = KEYS.min(k_len);
+    let memory_len = QUERIES * (head_dim + width) + longest * (QUERIES + width);
+    for_each(batch * heads * blocks, |task| {
+        // The last blocks see the most keys: they begin first.
+        let block = blocks - 1 - task / (batch * heads);
+        let (b, h) = (
+            task % (batch * heads) / heads,
+            task % (batch * heads) % heads,
+        );
+        // Outside of the dispatch: a closure within it would not be compiled for its instructions.
+        with(memory_len, |memory| {
+            arch.dispatch(Task {
+                call,
+                q,
+                k,
+                v,
+                out,
+                log_sum,
+                b,
+                h,
+                from: block * QUERIES,
+                memory,
+            });
+        });
+    });
+}
+
+struct Task<'a> {
+    call: &'a Call<'a>,
+    q: Heads<'a>,
+    k: Heads<'a>,
+    v: Heads<'a>,
+    out: &'a HeadsMut<'a>,
+    log_sum: Option<Shared<'a, f32>>,
+    b: usize,
+    h: usize,
+    from: usize,
+    memory: &'a mut [f32],
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Call {
+            shape,
+            options,
+            documents,
+            dropout,
+        } = *self.call;
+        let (b, h) = (self.b, self.h);
+        let head_dim = shape.head_dim;
+        let width = head_dim.next_multiple_of(LANES);
+        let kv = h / (shape.heads / shape.kv_heads);
+        let block = Block::new(shape, options, documents, b, self.from);
+        let dropout = dropout.map(|dropout| dropout.of_head(b * shape.heads + h));
+        let keys = block.keys();
+        let longest = KEYS.min(shape.k_len);
+        let mut memory = self.memory;
+        let queries = take(&mut memory, head_dim * QUERIES);
+        let weights = take(&mut memory, longest * QUERIES);
+        let values = take(&mut memory, longest * width);
+        let mixed = take(&mut memory, QUERIES * width);
+        transpose(
+            &self.q,
+            [b, h, self.from],
+            block.count,
+            options.scale as f32,
+            queries,
+        );
+        let mut softmax = Softmax::new();
+        let mut seen_any = false;
+        let mut start = keys.start;
+        while start < keys.end {
+            let range = start..keys.end.min(start + KEYS);
+            start = range.end;
+            let Some(piece) = block.piece(range.clone()) else {
+                continue;
+            };
+            let len = range.len();
+            let cut = Cut::new(&block, &piece);
+            let k = Left {
+                data: self.k.tokens(b, kv, range.clone()),
+                row: self.k.token_stride(),
+                step: 1,
+            };
+            cut.scores(simd, k, queries, head_dim, weights);
+            softmax.pass(&block, &piece, &cut, weights);
+            if let Some(dropout) = dropout {
+                drop_out(dropout, self.from, &piece, &cut, weights);
+            }
+            copy(
+                &self.v,
+                [b, kv, range.start],
+                len,
+                width,
+                &mut values[..len * width],
+            );
+            if seen_any {
+                for (row, factor) in mixed.chunks_exact_mut(width).zip(softmax.correction) {
+                    if factor != 1.0 {
+                        row.iter_mut().for_each(|x| *x *= factor);
+                    }
+                }
+            }
+            for (rows, keys) in cut.query_rows(&piece, block.count) {
+                multiply(
+                    simd,
+                    [rows.len(), keys.len(), width],
+                    (&mut mixed[rows.start * width..], width),
+                    Left {
+                        data: &weights[keys.start * QUERIES + rows.start..],
+                        row: 1,
+                        step: QUERIES,
+                    },
+                    Right {
+                        data: &values[keys.start * width..],
+                        row: width,
+                    },
+                    seen_any,
+                );
+            }
+            seen_any = true;
+        }
+        for i in 0..block.count {
+            // SAFETY: no other task has this query of this head.
+            let out = unsafe { self.out.vector([b, h, self.from + i]) };
+            let inverse = 1.0 / softmax.sums[i];
+            for (out, x) in out.iter_mut().zip(&mixed[i * width..]) {
+                *out = x * inverse;
+            }
+        }
+        if let Some(log_sum) = self.log_sum {
+            let start = (b * shape.heads + h) * shape.q_len + self.from;
+            // SAFETY: no other task has these queries of this head.
+            let log_sum = unsafe { log_sum.part(start..start + block.count) };
+            for (i, log_sum) in log_sum.iter_mut().enumerate() {
+                *log_sum = softmax.largest[i] + softmax.sums[i].ln();
+            }
+        }
+    }
+}

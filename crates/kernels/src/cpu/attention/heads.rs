@@ -1,0 +1,245 @@
+//! Vectors of heads in memory, each dimension with a stride: queries, keys and values as they lie in one fused buffer.
+
+use std::ops::Range;
+
+use super::AttentionShape;
+use crate::cpu::parallel::Shared;
+
+/// Elements from one vector to the next along each dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadStrides {
+    /// From a sequence to the next.
+    pub batch: usize,
+    /// From a head to the next.
+    pub head: usize,
+    /// From a token to the next.
+    pub token: usize,
+}
+
+impl HeadStrides {
+    /// Of `[batch, heads, tokens, head_dim]` without gaps.
+    pub fn contiguous([_, heads, tokens, head_dim]: [usize; 4]) -> Self {
+        Self {
+            batch: heads * tokens * head_dim,
+            head: tokens * head_dim,
+            token: head_dim,
+        }
+    }
+
+    /// Of one part of `[batch, tokens, heads · head_dim]`, whose rows are `row` elements apart.
+    pub fn of_rows(tokens: usize, head_dim: usize, row: usize) -> Self {
+        Self {
+            batch: tokens * row,
+            head: head_dim,
+            token: row,
+        }
+    }
+
+    fn offset(self, [b, h, t]: [usize; 3]) -> usize {
+        b * self.batch + h * self.head + t * self.token
+    }
+
+    /// Elements from the first to just after the last.
+    fn extent(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> usize {
+        if batch * heads * tokens * head_dim == 0 {
+            return 0;
+        }
+        self.offset([batch - 1, heads - 1, tokens - 1]) + head_dim
+    }
+
+    /// Whether no two vectors share an element: from the smallest stride to the largest, each steps over all that the
+    /// ones before reach.
+    fn disjoint(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> bool {
+        let mut steps = [
+            (self.batch, batch),
+            (self.head, heads),
+            (self.token, tokens),
+        ];
+        steps.sort_unstable();
+        let mut reach = head_dim;
+        for (stride, count) in steps {
+            if count > 1 {
+                if stride < reach {
+                    return false;
+                }
+                reach += stride * (count - 1);
+            }
+        }
+        true
+    }
+}
+
+/// `[batch, heads, tokens, head_dim]` to read: element `(b, h, t, i)` is
+/// `data[b · batch + h · head + t · token + i]` with the strides.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads<'a> {
+    data: &'a [f32],
+    strides: HeadStrides,
+    dims: [usize; 4],
+}
+
+impl<'a> Heads<'a> {
+    /// Vectors over the beginning of `data`.
+    ///
+    /// # Panics
+    /// Where the last element lies outside of `data`.
+    pub fn new(data: &'a [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
+        assert!(
+            strides.extent(dims) <= data.len(),
+            "the heads leave their memory"
+        );
+        Self {
+            data,
+            strides,
+            dims,
+        }
+    }
+
+    /// Queries, keys and values of one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`, in this order.
+    ///
+    /// # Panics
+    /// Where `q_len` is not `k_len`, or `data` is of another size.
+    pub fn split_fused(data: &'a [f32], shape: &AttentionShape) -> (Self, Self, Self) {
+        let (strides, [q, k, v]) = fused(data.len(), shape);
+        (
+            Self::new(data.get(q..).unwrap_or_default(), strides, shape.q_dims()),
+            Self::new(data.get(k..).unwrap_or_default(), strides, shape.k_dims()),
+            Self::new(data.get(v..).unwrap_or_default(), strides, shape.k_dims()),
+        )
+    }
+
+    /// `[batch, heads, tokens, head_dim]`.
+    pub fn dims(&self) -> [usize; 4] {
+        self.dims
+    }
+
+    /// Elements from a token to the next.
+    #[inline(always)]
+    pub(super) fn token_stride(&self) -> usize {
+        self.strides.token
+    }
+
+    /// The vector of a token.
+    #[inline(always)]
+    pub(super) fn vector(&self, at: [usize; 3]) -> &'a [f32] {
+        let start = self.strides.offset(at);
+        &self.data[start..start + self.dims[3]]
+    }
+
+    /// The memory from the first of some tokens' vectors to the end of the last one.
+    #[inline(always)]
+    pub(super) fn tokens(&self, b: usize, h: usize, tokens: Range<usize>) -> &'a [f32] {
+        if tokens.is_empty() {
+            return &[];
+        }
+        let start = self.strides.offset([b, h, tokens.start]);
+        let end = self.strides.offset([b, h, tokens.end - 1]) + self.dims[3];
+        &self.data[start..end]
+    }
+}
+
+/// `[batch, heads, tokens, head_dim]` to write, by several threads at once.
+#[derive(Debug)]
+pub struct HeadsMut<'a> {
+    data: Shared<'a, f32>,
+    start: usize,
+    strides: HeadStrides,
+    dims: [usize; 4],
+}
+
+impl<'a> HeadsMut<'a> {
+    /// Vectors over the beginning of `data`.
+    ///
+    /// # Panics
+    /// Where the last element lies outside of `data`, or where the strides do not tell that all vectors lie apart.
+    pub fn new(data: &'a mut [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
+        // SAFETY: `data` is borrowed alone.
+        unsafe { Self::from_shared(Shared::new(data), 0, strides, dims) }
+    }
+
+    /// Vectors within memory that others may hold parts of, the first one at `start`.
+    ///
+    /// # Safety
+    /// While it lives nothing else reads or writes the elements of its vectors.
+    ///
+    /// # Panics
+    /// As [`HeadsMut::new`].
+    pub unsafe fn from_shared(
+        data: Shared<'a, f32>,
+        start: usize,
+        strides: HeadStrides,
+        dims: [usize; 4],
+    ) -> Self {
+        let extent = strides.extent(dims);
+        assert!(
+            extent == 0 || start + extent <= data.len(),
+            "the heads leave their memory"
+        );
+        assert!(
+            extent == 0 || strides.disjoint(dims),
+            "vectors of heads to write overlap"
+        );
+        Self {
+            data,
+            start,
+            strides,
+            dims,
+        }
+    }
+
+    /// The gradients of queries, keys and values in one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`.
+    ///
+    /// # Panics
+    /// Where `q_len` is not `k_len`, or `data` is of another size.
+    pub fn split_fused(data: &'a mut [f32], shape: &AttentionShape) -> (Self, Self, Self) {
+        let (strides, [q, k, v]) = fused(data.len(), shape);
+        let data = Shared::new(data);
+        // SAFETY: the three share no element: each row of the buffer is their three parts one after another.
+        unsafe {
+            (
+                Self::from_shared(data, q, strides, shape.q_dims()),
+                Self::from_shared(data, k, strides, shape.k_dims()),
+                Self::from_shared(data, v, strides, shape.k_dims()),
+            )
+        }
+    }
+
+    /// `[batch, heads, tokens, head_dim]`.
+    pub fn dims(&self) -> [usize; 4] {
+        self.dims
+    }
+
+    /// The vector of a token.
+    ///
+    /// # Safety
+    /// While it lives nothing else reaches for this vector.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn vector(&self, at: [usize; 3]) -> &mut [f32] {
+        let start = self.start + self.strides.offset(at);
+        // SAFETY: no other view holds it by the promise of `from_shared`, and no other task by the caller's.
+        unsafe { self.data.part(start..start + self.dims[3]) }
+    }
+}
+
+/// The strides of a fused buffer of `len` elements, and where its three parts begin.
+fn fused(len: usize, shape: &AttentionShape) -> (HeadStrides, [usize; 3]) {
+    let AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        q_len,
+        k_len,
+        head_dim,
+    } = *shape;
+    let row = (heads + 2 * kv_heads) * head_dim;
+    assert!(
+        q_len == k_len && len == batch * q_len * row,
+        "the fused buffer is of another size"
+    );
+    let strides = HeadStrides::of_rows(q_len, head_dim, row);
+    (
+        strides,
+        [0, heads * head_dim, (heads + kv_heads) * head_dim],
+    )
+}
