@@ -1,12 +1,14 @@
-//! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
+//! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `load`, `loader` and `prepare` are the benchmarks, `measurement` what each run prints, `report` how
-//! results are shown.
+//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `load`, `loader` and `prepare` are the benchmarks,
+//! `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
 mod load;
 mod loader;
 mod measurement;
+mod peers;
 mod prepare;
+mod programs;
 mod report;
 mod train;
 
@@ -25,6 +27,8 @@ pub struct BenchArgs {
 enum Subject {
     /// Training steps: tokens/s, seconds per step and peak resident memory.
     Train(train::TrainArgs),
+    /// Training steps beside PyTorch's, as it is, compiled and with memory kept: ratios of tokens/s and memory.
+    Peers(peers::PeersArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -37,6 +41,7 @@ enum Subject {
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     match &args.subject {
         Subject::Train(args) => train::run(args)?,
+        Subject::Peers(args) => peers::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,
