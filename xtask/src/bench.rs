@@ -3,6 +3,7 @@
 //! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `load`, `loader` and `prepare` are the benchmarks,
 //! `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
+mod char_nano;
 mod load;
 mod loader;
 mod measurement;
@@ -29,6 +30,8 @@ enum Subject {
     Train(train::TrainArgs),
     /// Training steps beside PyTorch's, as it is, compiled and with memory kept: ratios of tokens/s and memory.
     Peers(peers::PeersArgs),
+    /// A whole run of the character model on Tiny Shakespeare beside nanoGPT's own: seconds and validation loss.
+    CharNano(char_nano::CharNanoArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -42,6 +45,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     match &args.subject {
         Subject::Train(args) => train::run(args)?,
         Subject::Peers(args) => peers::run(args)?,
+        Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,

@@ -117,13 +117,13 @@ impl Programs<'_> {
         let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); peers.len()]);
         for round in 1..=rounds {
             eprintln!("{}, round {round} of {rounds}", workload.name());
-            ours.push(taken(&mut self.ours(workload))?);
+            ours.push(taken(&mut self.ours(workload), "")?);
             for (runs, &peer) in theirs.iter_mut().zip(&peers) {
-                let mut run = taken(&mut self.peer(workload, peer))?;
-                if peer == Peer::Tuned {
-                    run.peer += ", memory kept";
-                }
-                runs.push(run);
+                let how = match peer {
+                    Peer::Tuned => ", memory kept",
+                    Peer::Eager | Peer::Compiled => "",
+                };
+                runs.push(taken(&mut self.peer(workload, peer), how)?);
             }
         }
         let middle = |mut runs: Vec<Measurement>| runs.pop().map(|last| median(last, runs));
@@ -162,9 +162,10 @@ impl Programs<'_> {
     }
 }
 
-/// A run, told as it is done.
-fn taken(command: &mut Command) -> Result<Measurement, Error> {
-    let run = Measurement::take(command)?;
+/// A run, told as it is done; `how` is what its program does not know of itself.
+fn taken(command: &mut Command, how: &str) -> Result<Measurement, Error> {
+    let mut run = Measurement::take(command)?;
+    run.peer += how;
     let (name, speed, peak) = (&run.peer, run.tokens_per_second, run.peak_rss_mib);
     eprintln!("  {name}: {speed:.1} tokens/s, {peak} MiB");
     Ok(run)
