@@ -4,6 +4,7 @@
 //! `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
 mod char_nano;
+mod generate;
 mod load;
 mod loader;
 mod measurement;
@@ -32,6 +33,8 @@ enum Subject {
     Peers(peers::PeersArgs),
     /// A whole run of the character model on Tiny Shakespeare beside nanoGPT's own: seconds and validation loss.
     CharNano(char_nano::CharNanoArgs),
+    /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
+    Generate(generate::GenerateArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -46,6 +49,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Train(args) => train::run(args)?,
         Subject::Peers(args) => peers::run(args)?,
         Subject::CharNano(args) => char_nano::run(args)?,
+        Subject::Generate(args) => generate::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,
