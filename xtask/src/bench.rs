@@ -12,6 +12,7 @@ mod peers;
 mod prepare;
 mod programs;
 mod report;
+mod scaling;
 mod train;
 
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Subject {
     CharNano(char_nano::CharNanoArgs),
     /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
     Generate(generate::GenerateArgs),
+    /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
+    Scaling(scaling::ScalingArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -50,6 +53,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Peers(args) => peers::run(args)?,
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
+        Subject::Scaling(args) => scaling::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,
