@@ -12,6 +12,8 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 46.0;
+/// Room beside the outer points, for their labels.
+const INSET: f64 = 22.0;
 
 /// What is drawn over a size.
 #[derive(Clone, Copy)]
@@ -63,7 +65,7 @@ fn panel(report: &Report, dimension: Dimension, quantity: Quantity) -> String {
         .iter()
         .map(|m| dimension.of(m.point) as f64)
         .collect();
-    let x = Axis::new(&sizes, LEFT, WIDTH - RIGHT);
+    let x = Axis::new(&sizes, LEFT + INSET, WIDTH - RIGHT - INSET);
     let y = Axis::new(&ticks, HEIGHT - BOTTOM, TOP);
     let name = quantity.name;
     let middle = (LEFT + WIDTH - RIGHT) / 2.0;
