@@ -1,6 +1,6 @@
-"""The loss of nanoGPT's last checkpoint over the whole validation split, in windows of its context, as emberlm evaluates.
+"""The loss of nanoGPT's last checkpoint over the whole validation split, in windows of its context as emberlm has them.
 
-    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT      (CHECKOUT/out/ckpt.pt, CHECKOUT/data/shakespeare_char/val.bin)
+    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT      (its out/ckpt.pt and data/shakespeare_char/val.bin)
 
 nanoGPT itself estimates it from random windows, which scatters. Prints one line of JSON.
 """

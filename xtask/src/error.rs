@@ -48,8 +48,9 @@ pub enum Error {
     },
     /// An environment is needed and may not be made.
     #[error(
-        "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has {packages} \
-         with --python", folder.display()
+        "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has \
+         {packages} with --python",
+        folder.display()
     )]
     Offline { folder: PathBuf, packages: String },
     /// A dependency that is needed for its files is not there.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench generate`: one sequence's prompt and its tokens, with first weights, ours and transformers' in turns,
-//! beside what this machine's memory and matrix products would allow.
+//! `cargo xtask bench generate`: one sequence's prompt and its tokens, with first weights, ours and transformers' in
+//! turns, beside what this machine's memory and matrix products would allow.
 
 mod report;
 

@@ -1,5 +1,5 @@
-//! `emberlm bench-generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate` runs
-//! it, and what this machine's memory and matrix products would allow.
+//! `emberlm bench-generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
+//! runs it, and what this machine's memory and matrix products would allow.
 
 use std::hint::black_box;
 use std::time::Instant;

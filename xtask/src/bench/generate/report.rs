@@ -39,7 +39,8 @@ impl Generation {
         }
     }
 
-    /// The run with the median speed of decoding (of an even number, the slower middle one): its figures belong together.
+    /// The run with the median speed of decoding (of an even number, the slower middle one): its figures belong
+    /// together.
     pub fn median(mut runs: Vec<Self>) -> Option<Self> {
         runs.sort_by(|a, b| a.decode.total_cmp(&b.decode));
         let middle = runs.len().checked_sub(1)? / 2;
