@@ -3,12 +3,12 @@ character model's loss is measured against.
 
     peer/bin/python xtask/peers/torch_shakespeare.py tinyshakespeare.txt [--seed 1]
 
-The model is torch_train.py's `char`; first weights, decay groups, schedule, clip and random windows are nanoGPT's. Prints
+The model is train.py's `char`; first weights, decay groups, schedule, clip and random windows are nanoGPT's. Prints
 the loss over the whole validation split in windows of 64, and nanoGPT's own estimate: 20 batches of random windows.
 """
 import argparse, json, math
 import torch, torch.nn as nn, torch.nn.functional as F
-from torch_train import SHAPES, Model
+from train import SHAPES, Model
 
 STEPS, WARMUP, PEAK, LEAST, WINDOW, BATCH = 2000, 100, 1e-3, 1e-4, 64, 12
 
@@ -57,7 +57,7 @@ def main():
     number = {c: i for i, c in enumerate(sorted(set(text)))}
     ids = torch.tensor([number[c] for c in text])
     train, val = ids.split([int(len(ids) * 0.9), len(ids) - int(len(ids) * 0.9)])
-    model = Model(SHAPES["char"], False)
+    model = Model(SHAPES["char"])
     first_weights(model)
     groups = [
         {"params": [q for q in model.parameters() if q.dim() >= 2], "weight_decay": 0.1},

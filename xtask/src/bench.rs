@@ -1,13 +1,18 @@
-//! `cargo xtask bench`: builds the release binary, measures it, and compares it with a PyTorch twin on request.
+//! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `load`, `loader` and `prepare` are the benchmarks, `measurement` what each run prints, `report` how
-//! results are shown.
+//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `load`, `loader` and `prepare` are the benchmarks,
+//! `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
+mod char_nano;
+mod generate;
 mod load;
 mod loader;
 mod measurement;
+mod peers;
 mod prepare;
+mod programs;
 mod report;
+mod scaling;
 mod train;
 
 use std::process::ExitCode;
@@ -25,6 +30,14 @@ pub struct BenchArgs {
 enum Subject {
     /// Training steps: tokens/s, seconds per step and peak resident memory.
     Train(train::TrainArgs),
+    /// Training steps beside PyTorch's, as it is, compiled and with memory kept: ratios of tokens/s and memory.
+    Peers(peers::PeersArgs),
+    /// A whole run of the character model on Tiny Shakespeare beside nanoGPT's own: seconds and validation loss.
+    CharNano(char_nano::CharNanoArgs),
+    /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
+    Generate(generate::GenerateArgs),
+    /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
+    Scaling(scaling::ScalingArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -37,6 +50,10 @@ enum Subject {
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     match &args.subject {
         Subject::Train(args) => train::run(args)?,
+        Subject::Peers(args) => peers::run(args)?,
+        Subject::CharNano(args) => char_nano::run(args)?,
+        Subject::Generate(args) => generate::run(args)?,
+        Subject::Scaling(args) => scaling::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,

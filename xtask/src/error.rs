@@ -46,6 +46,13 @@ pub enum Error {
         command: String,
         status: std::process::ExitStatus,
     },
+    /// An environment is needed and may not be made.
+    #[error(
+        "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has \
+         {packages} with --python",
+        folder.display()
+    )]
+    Offline { folder: PathBuf, packages: String },
     /// A dependency that is needed for its files is not there.
     #[error("the workspace does not depend on `{name}`")]
     NoPackage { name: &'static str },

@@ -5,14 +5,17 @@
 
 use std::{
     ffi::OsString,
-    io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
-use cargo_metadata::{Metadata, MetadataCommand};
+use cargo_metadata::MetadataCommand;
 
-use crate::{error::Error, workspace};
+use crate::{
+    error::Error,
+    python::{Environment, absolute, announced},
+    workspace,
+};
 
 /// What the scripts need, beside them.
 const REQUIREMENTS: [&str; 3] = [
@@ -20,6 +23,11 @@ const REQUIREMENTS: [&str; 3] = [
     "crates/model/tests/fixtures/requirements.txt",
     "crates/tokenizer/tests/fixtures/requirements.txt",
 ];
+
+const ENVIRONMENT: Environment<'_> = Environment {
+    name: "fixtures-venv",
+    requirements: &REQUIREMENTS,
+};
 
 /// The scripts, each after those whose files it reads.
 const SCRIPTS: [Script; 11] = [
@@ -58,8 +66,6 @@ const FIXTURES: [&str; 7] = [
 
 /// The crate that carries OpenAI's vocabularies.
 const VOCABULARIES: &str = "tiktoken-rs";
-/// What the environment was made for, within it; written last, so that one half made is made again.
-const STAMP: &str = "emberlm-requirements.txt";
 
 /// Arguments of `cargo xtask fixtures`.
 #[derive(Clone, Debug, clap::Args)]
@@ -101,8 +107,9 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let root = metadata.workspace_root.as_std_path();
     let python = match &args.python {
+        // The scripts run in the workspace's root, wherever this was called.
         Some(python) => absolute(python)?,
-        None => environment(&metadata)?,
+        None => ENVIRONMENT.python(&metadata, false)?,
     };
     for script in SCRIPTS.iter().filter(|s| s.repeats || args.retrain) {
         let mut command = Command::new(&python);
@@ -124,75 +131,6 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
     } else {
         ExitCode::SUCCESS
     })
-}
-
-/// The scripts run in the workspace's root, wherever this was called.
-fn absolute(python: &Path) -> Result<PathBuf, Error> {
-    // A name alone is looked for where programs are.
-    if python.components().count() == 1 {
-        return Ok(python.to_owned());
-    }
-    std::path::absolute(python).map_err(|source| Error::Read {
-        path: python.to_owned(),
-        source,
-    })
-}
-
-/// The Python of the scripts' own environment, made or made again where the requirements have changed.
-fn environment(metadata: &Metadata) -> Result<PathBuf, Error> {
-    let root = metadata.workspace_root.as_std_path();
-    let folder = metadata.target_directory.join("fixtures-venv");
-    let folder = folder.as_std_path();
-    let python = folder.join(if cfg!(windows) {
-        "Scripts/python.exe"
-    } else {
-        "bin/python"
-    });
-    let files = REQUIREMENTS.map(|file| root.join(file));
-    let wanted = files
-        .iter()
-        .map(|file| read(file))
-        .collect::<Result<String, _>>()?;
-    let stamp = folder.join(STAMP);
-    if std::fs::read_to_string(&stamp).is_ok_and(|made_for| made_for == wanted) && python.is_file()
-    {
-        return Ok(python);
-    }
-    make_environment(folder)?;
-    announced(&mut install(&python, &files))?;
-    std::fs::write(&stamp, wanted).map_err(|source| Error::Write {
-        path: stamp,
-        source,
-    })?;
-    Ok(python)
-}
-
-/// An empty environment.
-fn make_environment(folder: &Path) -> Result<(), Error> {
-    let mut command = Command::new(if cfg!(windows) { "python" } else { "python3" });
-    command.args(["-m", "venv", "--clear"]).arg(folder);
-    announced(&mut command).map_err(|error| match error {
-        Error::Start { command, source } if source.kind() == ErrorKind::NotFound => {
-            Error::NoPython { command }
-        }
-        Error::Failed { command, status } => Error::NoVenv { command, status },
-        other => other,
-    })
-}
-
-fn install(python: &Path, requirements: &[PathBuf]) -> Command {
-    let mut command = Command::new(python);
-    command.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
-    for file in requirements {
-        command.arg("-r").arg(file);
-    }
-    command
 }
 
 /// The folder of the vocabularies that the tokenizer crate is compiled with. Dependencies must be resolved for it, which
@@ -236,19 +174,6 @@ fn git(root: &Path) -> Command {
     command
 }
 
-/// Says what is run, and runs it to success.
-fn announced(command: &mut Command) -> Result<(), Error> {
-    eprintln!("running {}", workspace::shown(command));
-    workspace::success(command)
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,12 +198,5 @@ mod tests {
                 assert!(known || !name.ends_with(".py"), "{path}");
             }
         }
-    }
-
-    #[test]
-    fn a_python_is_found_from_the_root_too() {
-        let found = |path| absolute(Path::new(path)).unwrap();
-        assert_eq!(found("python3"), PathBuf::from("python3"));
-        assert!(found("peer/bin/python").is_absolute());
     }
 }

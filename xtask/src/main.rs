@@ -1,10 +1,12 @@
 //! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask bench train`, `cargo xtask fixtures`.
 //!
-//! Map: one file per task; `workspace` is what they all know of the workspace, `error` what can go wrong.
+//! Map: one file per task; `workspace` is what they all know of the workspace, `python` what runs scripts, `error` what
+//! can go wrong.
 
 mod bench;
 mod error;
 mod fixtures;
+mod python;
 mod test;
 mod tidy;
 mod workspace;

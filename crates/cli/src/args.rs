@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
+use crate::commands::bench_generate::BenchGenerateArgs;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_prepare::BenchPrepareArgs;
@@ -72,6 +73,9 @@ pub enum Command {
     /// Measure training speed (what `cargo xtask bench train` runs)
     #[command(hide = true)]
     BenchTrain(BenchTrainArgs),
+    /// Measure the speed of generation (what `cargo xtask bench generate` runs)
+    #[command(hide = true)]
+    BenchGenerate(BenchGenerateArgs),
     /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
     #[command(hide = true)]
     BenchLoad(BenchLoadArgs),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::train::build;
+use super::train::{binary, build};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench load`.
@@ -20,8 +20,7 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;
-    let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
-    let binary = metadata.target_directory.join("release").join(binary);
+    let binary = binary(&metadata);
     let folder = metadata.target_directory.join("bench-load");
     let own = folder.join("own");
     let new = [

@@ -7,7 +7,7 @@ use std::process::Command;
 use cargo_metadata::camino::Utf8Path;
 use serde_json::{Value, json};
 
-use super::train::build;
+use super::train::{binary, build};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench loader`.
@@ -37,8 +37,7 @@ const GOAL: f64 = 50.0;
 pub fn run(args: &LoaderArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;
-    let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
-    let binary = metadata.target_directory.join("release").join(binary);
+    let binary = binary(&metadata);
     let folder = metadata.target_directory.join("bench-loader");
     for name in ["a", "b"] {
         prepare(&binary, &folder, name)?;

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use cargo_metadata::Metadata;
+use cargo_metadata::{Metadata, camino::Utf8PathBuf};
 
 use super::{
     measurement::{Measurement, median},
@@ -92,6 +92,12 @@ pub(super) fn build(backend: &str) -> Result<(), Error> {
     workspace::success(&mut command)
 }
 
+/// The release binary.
+pub(super) fn binary(metadata: &Metadata) -> Utf8PathBuf {
+    let name = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
+    metadata.target_directory.join("release").join(name)
+}
+
 /// Ours and the peer's in turns, so that a change in the machine's load meets both.
 fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<Report, Error> {
     let rounds = args
@@ -138,8 +144,7 @@ fn round(args: &TrainArgs, metadata: &Metadata) -> Result<Round, Error> {
 }
 
 fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Command {
-    let binary = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
-    let mut command = Command::new(metadata.target_directory.join("release").join(binary));
+    let mut command = Command::new(binary(metadata));
     command.args([
         "bench-train",
         "--preset",
@@ -156,7 +161,7 @@ fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Comman
 
 fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command {
     let mut command = Command::new(python);
-    command.arg(metadata.workspace_root.join("xtask/peers/torch_train.py"));
+    command.arg(metadata.workspace_root.join("xtask/peers/train.py"));
     command.arg(args.preset.names().1).args(workload(args));
     command
 }
@@ -206,7 +211,7 @@ mod tests {
         );
         assert_eq!(again, format!("{ours} --recompute"));
         assert!(
-            peer.ends_with("torch_train.py char --steps 7 --batch 12"),
+            peer.ends_with("train.py char --steps 7 --batch 12"),
             "{peer}"
         );
     }
@@ -214,6 +219,6 @@ mod tests {
     #[test]
     fn the_peer_is_where_it_is_looked_for() {
         let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/torch_train.py").is_file());
+        assert!(root.join("xtask/peers/train.py").is_file());
     }
 }

@@ -3,13 +3,13 @@
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, families};
+use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure};
 use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
-use crate::presets;
+use crate::{presets, run_config};
 
 /// Arguments of `bench-train`.
 #[derive(Debug, Args)]
@@ -23,6 +23,9 @@ pub struct BenchTrainArgs {
     /// Sequences per step
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub batch: usize,
+    /// One value over the preset, such as train.seq_len=64; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
@@ -40,23 +43,22 @@ pub struct BenchTrainArgs {
 /// The preset or the backend is not there.
 pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
+    let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
     let train = TrainConfig {
         micro_batch: args.batch.max(1),
         accumulation: 1,
         recompute: args.recompute,
         // As the peers are measured.
         clip_norm: 0.0,
-        ..presets::run(&args.preset)?.train
+        ..config.train
     };
-    let mut model = match families::preset(&args.preset) {
-        Some(preset) => preset.config,
-        None => return Err(CliError::usage(format!("unknown preset `{}`", args.preset))),
-    };
+    let mut model = config.model;
     if model.vocab_size == 0 {
         // Tiny Shakespeare's characters, as the PyTorch twin has them.
         model.vocab_size = 65;
     }
     let model = DecoderConfig::try_from(model)?;
+    let seq_len = train.sequence_tokens(model.seq_len)?;
     let measured = backend.run(Bench {
         model,
         train,
@@ -68,6 +70,7 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         "workload": args.preset,
         "batch": args.batch,
         "recompute": args.recompute,
+        "seq_len": seq_len,
         "threads": std::thread::available_parallelism().map_or(1, usize::from),
         "parameters": measured.parameters,
         "tokens_per_second": (measured.tokens_per_second * 10.0).round() / 10.0,

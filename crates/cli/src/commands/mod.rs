@@ -1,6 +1,7 @@
 //! One file per command; each has a `run` that does it.
 
 mod attention;
+pub mod bench_generate;
 pub mod bench_load;
 pub mod bench_loader;
 pub mod bench_prepare;
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
+        Command::BenchGenerate(args) => bench_generate::run(args),
         Command::BenchLoad(args) => bench_load::run(args),
         Command::BenchPrepare(args) => bench_prepare::run(args),
         Command::BenchLoader(args) => bench_loader::run(args),

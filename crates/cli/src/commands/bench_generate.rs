@@ -1,0 +1,208 @@
+//! `emberlm bench-generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
+//! runs it, and what this machine's memory and matrix products would allow.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use clap::{Args, ValueEnum};
+use emberlm_generate::{GenerateError, GenerateOptions, Generator, SamplerConfig};
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::{DecoderConfig, count};
+use emberlm_trainer::memory::peak_rss_mib;
+use emberlm_trainer::peak::matrix_product;
+use rayon::prelude::*;
+
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::{presets, run_config};
+
+/// Arguments of `bench-generate`.
+#[derive(Debug, Args)]
+pub struct BenchGenerateArgs {
+    /// The model
+    #[arg(long, value_name = "NAME", default_value = "pocket")]
+    pub preset: String,
+    /// Tokens of the prompt
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub prompt: usize,
+    /// Tokens that are made one by one
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub tokens: usize,
+    /// Generations that count, after one that does not
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: usize,
+    /// What the weights are stored in
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
+    pub weights: Weights,
+    /// One value over the preset, such as model.n_layers=2; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Accepted for scripts: the result is JSON in any case
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// The numbers that weights are stored in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// As they are trained
+    F32,
+}
+
+impl Weights {
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The preset or the backend is not there, or there is no prompt.
+pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let mut model = run_config::layered(presets::run(&args.preset)?, None, &args.set)?.model;
+    if model.vocab_size == 0 {
+        // Tiny Shakespeare's characters.
+        model.vocab_size = 65;
+    }
+    // No slide of a full cache among what is measured.
+    model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
+    let model = DecoderConfig::try_from(model)?;
+    let parameters = count::parameters(&model);
+    // A row of the embedding is nothing beside the rest, but a tied one is the head.
+    let rows = match model.head.tied {
+        true => parameters.positions,
+        false => parameters.positions + parameters.embedding,
+    };
+    let read = (parameters.total - rows) * args.weights.bytes();
+    let maps = parameters.attention + parameters.feed_forward;
+    let head = model.vocab_size * model.d_model;
+    let operations = 2.0 * (maps as f64 * args.prompt as f64 + head as f64);
+    let measured = backend.run(Bench {
+        model,
+        prompt: args.prompt,
+        tokens: args.tokens.max(1),
+        rounds: args.rounds.max(1),
+    })??;
+    let bandwidth = read_bandwidth();
+    let rounded = |x: f64| (x * 10.0).round() / 10.0;
+    let line = serde_json::json!({
+        "peer": format!("emberlm {} {backend}", env!("CARGO_PKG_VERSION")),
+        "workload": args.preset,
+        "prompt": args.prompt,
+        "tokens": args.tokens,
+        "weights": args.weights.name(),
+        "threads": std::thread::available_parallelism().map_or(1, usize::from),
+        "parameters": parameters.total,
+        "prefill_tokens_per_second": rounded(args.prompt as f64 / measured.prefill),
+        "decode_tokens_per_second": rounded(1.0 / measured.token),
+        "peak_rss_mib": measured.peak_rss_mib,
+        "bytes_per_token": read,
+        "read_bytes_per_second": bandwidth.round(),
+        "product_flops": measured.product_flops.round(),
+        // What reading the weights once per token allows, and what the maps' products alone do.
+        "decode_bound": rounded(bandwidth / read as f64),
+        "prefill_bound": rounded(args.prompt as f64 * measured.product_flops / operations),
+    });
+    crate::output::print_json(&line)
+}
+
+struct Bench {
+    model: DecoderConfig,
+    prompt: usize,
+    tokens: usize,
+    rounds: usize,
+}
+
+struct Measured {
+    /// The median seconds of the prompt's pass.
+    prefill: f64,
+    /// The median seconds of a token after it.
+    token: f64,
+    peak_rss_mib: Option<u64>,
+    product_flops: f64,
+}
+
+impl Job for Bench {
+    type Output = Result<Measured, GenerateError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self.model.init::<B::InnerBackend>(1, &device);
+        let prompt: Vec<u32> = (0..self.prompt)
+            .map(|at| (at * 7919 % self.model.vocab_size) as u32)
+            .collect();
+        let options = GenerateOptions {
+            // The prompt's pass makes the first.
+            max_new_tokens: self.tokens + 1,
+            stop_tokens: Vec::new(),
+            sampler: SamplerConfig::greedy(),
+        };
+        let (mut prefills, mut tokens) = (Vec::new(), Vec::new());
+        for round in 0..=self.rounds {
+            let mut seconds = Vec::with_capacity(self.tokens + 1);
+            let mut last = Instant::now();
+            for token in Generator::new(&decoder, &prompt, &options)? {
+                token?;
+                let now = Instant::now();
+                seconds.push((now - last).as_secs_f64());
+                last = now;
+            }
+            if round > 0 {
+                prefills.extend(seconds.first().copied());
+                tokens.extend(seconds.into_iter().skip(1));
+            }
+        }
+        Ok(Measured {
+            prefill: median(prefills),
+            token: median(tokens),
+            // Before what is taken for the bounds.
+            peak_rss_mib: peak_rss_mib(),
+            product_flops: matrix_product::<B::InnerBackend>(&device),
+        })
+    }
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_unstable_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Bytes per second that all threads together read from memory: the best of five passes over more than caches hold.
+fn read_bandwidth() -> f64 {
+    const BYTES: usize = 512 << 20;
+    const PART: usize = (1 << 20) / size_of::<u64>();
+    let words = vec![1u64; BYTES / size_of::<u64>()];
+    let pass = |_| {
+        let start = Instant::now();
+        let sums = words
+            .par_chunks(PART)
+            .map(|part| part.iter().copied().fold(0, u64::wrapping_add));
+        black_box(sums.reduce(|| 0, u64::wrapping_add));
+        start.elapsed().as_secs_f64()
+    };
+    BYTES as f64 / (0..5).map(pass).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_one_of_the_figures() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+}

@@ -1,0 +1,272 @@
+//! `cargo xtask bench char-nano`: a whole run of nanoGPT's character model on Tiny Shakespeare, with evaluations and
+//! checkpoints, ours and nanoGPT's own in turns.
+//!
+//! Both make as many steps of 12 × 64 characters at the same rates, evaluate eight times on as many tokens and write a
+//! checkpoint each time. The times are those of the whole processes, Python's start included; the losses are over the
+//! whole validation split in windows of 64, computed afterwards.
+
+mod checkout;
+mod report;
+
+use std::{
+    fs,
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use self::checkout::Checkout;
+use self::report::{Report, Run};
+use super::programs::{OursArgs, PythonArgs, last_json};
+use crate::{error::Error, workspace};
+
+/// Evaluations of a run.
+const EVALUATIONS: usize = 8;
+/// Batches of 12 × 64 tokens that nanoGPT evaluates on of each split.
+const EVALUATION_BATCHES: usize = 20;
+/// Tokens that it reads at an evaluation: of both splits, where ours reads one.
+const EVALUATION_TOKENS: usize = 2 * EVALUATION_BATCHES * 12 * 64;
+
+/// Arguments of `cargo xtask bench char-nano`.
+#[derive(Debug, clap::Args)]
+pub struct CharNanoArgs {
+    /// A checkout of nanoGPT, which stays as it is.
+    #[arg(long, value_name = "PATH")]
+    nanogpt: PathBuf,
+    /// Tiny Shakespeare's text; by default the checkout's, or what nanoGPT downloads.
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Steps of each run: a multiple of 8.
+    #[arg(long, default_value_t = 2000, value_parser = steps)]
+    steps: usize,
+    /// What our first weights and order of data are drawn from; nanoGPT's are always the same.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs of each program, of which the medians are printed.
+    #[arg(long, default_value = "3")]
+    rounds: NonZero<usize>,
+    /// Print one line of JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    ours: OursArgs,
+    #[command(flatten)]
+    python: PythonArgs,
+}
+
+fn steps(text: &str) -> Result<usize, String> {
+    let steps: usize = text.parse().map_err(|_| "it must be a number")?;
+    match steps > 0 && steps.is_multiple_of(EVALUATIONS) {
+        true => Ok(steps),
+        false => Err(format!("it must be a multiple of {EVALUATIONS}")),
+    }
+}
+
+/// Prepares the data for both, builds, measures and prints.
+pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
+    let metadata = workspace::metadata()?;
+    let python = args.python.ready(&metadata)?;
+    let folder = metadata.target_directory.join("bench-char-nano");
+    let checkout = Checkout::copy(&args.nanogpt, folder.join("nanogpt").as_std_path())?;
+    let text = checkout.prepare(&python, args.text.as_deref())?;
+    let binary = args.ours.ready(&metadata)?;
+    let programs = Programs {
+        args,
+        checkout,
+        binary,
+        python,
+        data: folder.join("data").into(),
+        run: folder.join("run").into(),
+        log: folder.join("log.txt").into(),
+        loss: metadata
+            .workspace_root
+            .join("xtask/peers/nanogpt_loss.py")
+            .into(),
+    };
+    programs.prepare(&text)?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let rounds = args.rounds.get();
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        ours.push(programs.ours()?);
+        theirs.push(programs.nanogpt()?);
+    }
+    let report = Report {
+        steps: args.steps,
+        ours,
+        theirs,
+    };
+    match args.json {
+        true => println!("{}", report.to_json()),
+        false => print!("{}", report.to_table()),
+    }
+    Ok(())
+}
+
+/// How each program is called.
+struct Programs<'a> {
+    args: &'a CharNanoArgs,
+    checkout: Checkout,
+    binary: PathBuf,
+    python: PathBuf,
+    /// Our dataset.
+    data: PathBuf,
+    /// Our run.
+    run: PathBuf,
+    /// What computes nanoGPT's loss.
+    loss: PathBuf,
+    /// What the newest run printed.
+    log: PathBuf,
+}
+
+impl Programs<'_> {
+    fn prepare(&self, text: &Path) -> Result<(), Error> {
+        let mut command = Command::new(&self.binary);
+        command
+            .arg("prepare")
+            .arg(text)
+            .arg("--out")
+            .arg(&self.data);
+        command.args(["--tokenizer", "char", "--force"]);
+        workspace::stdout(&mut command).map(|_| ())
+    }
+
+    fn ours(&self) -> Result<Run, Error> {
+        if self.run.exists() {
+            fs::remove_dir_all(&self.run).map_err(|source| Error::Write {
+                path: self.run.clone(),
+                source,
+            })?;
+        }
+        let seconds = timed(&mut self.train(), &self.log)?;
+        let mut command = Command::new(&self.binary);
+        command
+            .arg("eval")
+            .arg(&self.run)
+            .arg("--data")
+            .arg(&self.data);
+        command.args(["--backend", &self.args.ours.backend, "--json"]);
+        Ok(told("emberlm", seconds, &last_json(&mut command, "loss")?))
+    }
+
+    fn train(&self) -> Command {
+        let Self { args, .. } = self;
+        let interval = args.steps / EVALUATIONS;
+        let mut command = Command::new(&self.binary);
+        command.args(["train", "--preset", "char-nano", "--renderer", "plain"]);
+        command.args(["--backend", &args.ours.backend]);
+        command.arg("--data").arg(&self.data);
+        command.arg("--out").arg(&self.run);
+        command.args(["--steps", &args.steps.to_string()]);
+        command.args(["--seed", &args.seed.to_string()]);
+        for setting in [
+            format!("train.eval_interval={interval}"),
+            format!("train.eval_tokens={EVALUATION_TOKENS}"),
+            format!("train.checkpoint_interval={interval}"),
+            // nanoGPT prints every step, and no samples.
+            "train.log_interval=1".to_owned(),
+            "train.sample_tokens=0".to_owned(),
+        ] {
+            command.args(["--set", &setting]);
+        }
+        command
+    }
+
+    fn nanogpt(&self) -> Result<Run, Error> {
+        let mut train = self.checkout.train(&self.python);
+        let (steps, interval) = (self.args.steps, self.args.steps / EVALUATIONS);
+        train.arg(format!("--max_iters={steps}"));
+        train.arg(format!("--lr_decay_iters={steps}"));
+        train.arg(format!("--eval_interval={interval}"));
+        train.arg(format!("--eval_iters={EVALUATION_BATCHES}"));
+        let seconds = timed(&mut train, &self.log)?;
+        let mut command = Command::new(&self.python);
+        command.arg(&self.loss).arg(self.checkout.folder());
+        Ok(told("nanoGPT", seconds, &last_json(&mut command, "loss")?))
+    }
+}
+
+/// The seconds of a program that prints much, all of it into `log`, which is shown where the program fails.
+fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
+    let write = |source| Error::Write {
+        path: log.to_owned(),
+        source,
+    };
+    let file = fs::File::create(log).map_err(write)?;
+    command
+        .stderr(file.try_clone().map_err(write)?)
+        .stdout(file);
+    let started = Instant::now();
+    let result = workspace::success(command);
+    let seconds = started.elapsed().as_secs_f64();
+    if result.is_err() {
+        eprint!("{}", fs::read_to_string(log).unwrap_or_default());
+    }
+    result.map(|()| seconds)
+}
+
+/// A run, told as it is done.
+fn told(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
+    let loss = evaluated["loss"].as_f64().unwrap_or(f64::NAN);
+    eprintln!("  {program}: {seconds:.1} s, validation loss {loss:.4}");
+    Run {
+        program,
+        seconds,
+        loss,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        char_nano: CharNanoArgs,
+    }
+
+    #[test]
+    fn steps_are_a_multiple_of_the_evaluations() {
+        assert_eq!(steps("2000"), Ok(2000));
+        for wrong in ["0", "2001", "many"] {
+            assert!(steps(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ours_evaluates_and_saves_as_often_as_nanogpt() {
+        let typed = ["char-nano", "--nanogpt", "nanoGPT", "--steps", "800"];
+        let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
+        let programs = Programs {
+            args: &args.char_nano,
+            checkout: Checkout::at(Path::new("copy")),
+            binary: "emberlm".into(),
+            python: "python3".into(),
+            data: "data".into(),
+            run: "run".into(),
+            log: "log.txt".into(),
+            loss: "nanogpt_loss.py".into(),
+        };
+        let line = workspace::shown(&programs.train());
+        for setting in [
+            "eval_interval=100",
+            "eval_tokens=30720",
+            "checkpoint_interval=100",
+        ] {
+            assert!(line.contains(&format!("--set train.{setting}")), "{line}");
+        }
+        assert!(line.contains("--steps 800 --seed 1"), "{line}");
+    }
+
+    #[test]
+    fn the_peer_is_where_it_is_looked_for() {
+        let root = workspace::metadata().unwrap().workspace_root;
+        assert!(root.join("xtask/peers/nanogpt_loss.py").is_file());
+    }
+}

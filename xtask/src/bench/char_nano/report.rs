@@ -1,0 +1,112 @@
+//! How whole runs are shown: a table, or one line of JSON.
+
+use serde_json::{Value, json};
+
+use super::super::programs::median;
+
+/// A program's whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Whose.
+    pub program: &'static str,
+    /// From its start to its end.
+    pub seconds: f64,
+    /// Over the whole validation split, in nats per character.
+    pub loss: f64,
+}
+
+/// All runs.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Steps of each run.
+    pub steps: usize,
+    /// This project's.
+    pub ours: Vec<Run>,
+    /// nanoGPT's.
+    pub theirs: Vec<Run>,
+}
+
+impl Report {
+    /// One line, with every run.
+    pub fn to_json(&self) -> String {
+        let all = |runs: &[Run]| -> Vec<Value> {
+            let shown = |run: &Run| json!({ "seconds": run.seconds, "loss": run.loss });
+            runs.iter().map(shown).collect()
+        };
+        json!({
+            "steps": self.steps,
+            "ours": all(&self.ours),
+            "nanogpt": all(&self.theirs),
+            "ratio": self.ratio(),
+        })
+        .to_string()
+    }
+
+    /// The medians as rows, and below them the ratio.
+    pub fn to_table(&self) -> String {
+        let mut text = format!(
+            "char-nano on Tiny Shakespeare, {} steps, medians of {}\n{:<10} {:>9} {:>16}\n",
+            self.steps,
+            self.ours.len(),
+            "program",
+            "seconds",
+            "validation loss"
+        );
+        for runs in [&self.ours, &self.theirs] {
+            let name = runs.first().map_or("", |run| run.program);
+            let loss = median(runs.iter().map(|run| run.loss).collect());
+            let seconds = seconds(runs);
+            text.push_str(&format!("{name:<10} {seconds:>9.1} {loss:>16.4}\n"));
+        }
+        text.push_str(&format!("{:.2} times as fast as nanoGPT\n", self.ratio()));
+        text
+    }
+
+    /// nanoGPT's time over ours.
+    fn ratio(&self) -> f64 {
+        seconds(&self.theirs) / seconds(&self.ours)
+    }
+}
+
+fn seconds(runs: &[Run]) -> f64 {
+    median(runs.iter().map(|run| run.seconds).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let run = |program, seconds| Run {
+            program,
+            seconds,
+            loss: 1.9,
+        };
+        Report {
+            steps: 2000,
+            ours: [50.0, 90.0, 40.0].map(|s| run("emberlm", s)).to_vec(),
+            theirs: [75.0, 60.0, 80.0].map(|s| run("nanoGPT", s)).to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_of_the_medians() {
+        let table = report().to_table();
+        assert_eq!(table.lines().count(), 5, "{table}");
+        assert!(
+            table.contains("emberlm         50.0           1.9000"),
+            "{table}"
+        );
+        assert!(
+            table.ends_with("1.50 times as fast as nanoGPT\n"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn json_has_every_run() {
+        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        assert_eq!(value["ratio"], 1.5);
+        assert_eq!(value["nanogpt"][2]["seconds"], 80.0);
+    }
+}

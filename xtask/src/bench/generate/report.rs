@@ -1,0 +1,237 @@
+//! How generation is shown: a table of each model, or one line of JSON.
+
+use serde_json::{Value, json};
+
+/// One run of one program; what it does not tell is not a number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Generation {
+    /// The program and what it ran on.
+    pub program: String,
+    /// Tokens per second, one by one.
+    pub decode: f64,
+    /// Tokens per second of the prompt.
+    pub prefill: f64,
+    /// The highest resident memory of the process, in MiB.
+    pub peak_rss_mib: f64,
+    /// Bytes of weights that are read for a token.
+    pub bytes_per_token: f64,
+    /// Bytes per second that this machine reads.
+    pub read_bytes_per_second: f64,
+    /// What that allows for [`Self::decode`].
+    pub decode_bound: f64,
+    /// What matrix products alone allow for [`Self::prefill`].
+    pub prefill_bound: f64,
+}
+
+impl Generation {
+    /// What a program printed.
+    pub fn of(line: &Value) -> Self {
+        let number = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
+        Self {
+            program: line["peer"].as_str().unwrap_or_default().to_owned(),
+            decode: number("decode_tokens_per_second"),
+            prefill: number("prefill_tokens_per_second"),
+            peak_rss_mib: number("peak_rss_mib"),
+            bytes_per_token: number("bytes_per_token"),
+            read_bytes_per_second: number("read_bytes_per_second"),
+            decode_bound: number("decode_bound"),
+            prefill_bound: number("prefill_bound"),
+        }
+    }
+
+    /// The run with the median speed of decoding (of an even number, the slower middle one): its figures belong
+    /// together.
+    pub fn median(mut runs: Vec<Self>) -> Option<Self> {
+        runs.sort_by(|a, b| a.decode.total_cmp(&b.decode));
+        let middle = runs.len().checked_sub(1)? / 2;
+        Some(runs.swap_remove(middle))
+    }
+
+    fn to_json(&self) -> Value {
+        // JSON has no NaN, which becomes null.
+        json!({
+            "program": self.program,
+            "decode_tokens_per_second": self.decode,
+            "prefill_tokens_per_second": self.prefill,
+            "peak_rss_mib": self.peak_rss_mib,
+            "bytes_per_token": self.bytes_per_token,
+            "read_bytes_per_second": self.read_bytes_per_second,
+            "decode_bound": self.decode_bound,
+            "prefill_bound": self.prefill_bound,
+        })
+    }
+}
+
+/// Both programs on one model.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    /// The model.
+    pub workload: &'static str,
+    /// This project's binary.
+    pub ours: Option<Generation>,
+    /// transformers, where it has the model.
+    pub peer: Option<Generation>,
+}
+
+/// All models.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens made one by one.
+    pub tokens: usize,
+    /// Runs that each median is over.
+    pub rounds: usize,
+    /// One of each model.
+    pub pairs: Vec<Pair>,
+}
+
+impl Report {
+    /// One line, with what is printed as a table.
+    pub fn to_json(&self) -> String {
+        let models: Vec<Value> = self.pairs.iter().map(Pair::to_json).collect();
+        json!({
+            "prompt": self.prompt,
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "models": models,
+        })
+        .to_string()
+    }
+
+    /// A table of each model.
+    pub fn to_tables(&self) -> String {
+        let (prompt, tokens, rounds) = (self.prompt, self.tokens, self.rounds);
+        let table = |pair: &Pair| {
+            let name = pair.workload;
+            let head = format!("{name}, {tokens} tokens after {prompt}, medians of {rounds}\n");
+            head + &pair.to_table()
+        };
+        let tables: Vec<String> = self.pairs.iter().map(table).collect();
+        tables.join("\n")
+    }
+}
+
+impl Pair {
+    /// Our tokens/s over the peer's: one by one, and of the prompt.
+    fn ratios(&self) -> Option<(f64, f64)> {
+        let (ours, peer) = self.ours.as_ref().zip(self.peer.as_ref())?;
+        Some((ours.decode / peer.decode, ours.prefill / peer.prefill))
+    }
+
+    fn to_json(&self) -> Value {
+        let ratios = self.ratios();
+        json!({
+            "model": self.workload,
+            "ours": self.ours.as_ref().map(Generation::to_json),
+            "peer": self.peer.as_ref().map(Generation::to_json),
+            "decode_ratio": ratios.map(|(decode, _)| decode),
+            "prefill_ratio": ratios.map(|(_, prefill)| prefill),
+        })
+    }
+
+    fn to_table(&self) -> String {
+        let row = |name: &str, decode: f64, prefill: f64, peak: &str| {
+            format!("{name:<44} {decode:>12.1} {prefill:>16.1} {peak:>9}\n")
+        };
+        let mut text = format!(
+            "{:<44} {:>12} {:>16} {:>9}\n",
+            "program", "tokens/s", "prompt, tokens/s", "peak MiB"
+        );
+        for run in self.ours.iter().chain(&self.peer) {
+            let peak = format!("{:.0}", run.peak_rss_mib);
+            text.push_str(&row(&run.program, run.decode, run.prefill, &peak));
+        }
+        if let Some(ours) = &self.ours {
+            let (decode, prefill) = (ours.decode_bound, ours.prefill_bound);
+            text.push_str(&row("bound of this machine", decode, prefill, ""));
+            text.push_str(&format!(
+                "reached: {:.0}% of reading {:.0} MiB of weights per token at {:.1} GB/s, {:.0}% of the maps' products \
+                 in the prompt's pass\n",
+                100.0 * ours.decode / decode,
+                ours.bytes_per_token / f64::from(1 << 20),
+                ours.read_bytes_per_second / 1e9,
+                100.0 * ours.prefill / prefill
+            ));
+        }
+        if let Some((decode, prefill)) = self.ratios() {
+            text.push_str(&format!(
+                "ours / transformers: {decode:.2} one by one, {prefill:.2} for the prompt\n"
+            ));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours(decode: f64) -> Generation {
+        Generation::of(&json!({
+            "peer": "emberlm 0.1.0 flex",
+            "decode_tokens_per_second": decode,
+            "prefill_tokens_per_second": 600.0,
+            "peak_rss_mib": 700,
+            "bytes_per_token": 524_288_000,
+            "read_bytes_per_second": 50e9,
+            "decode_bound": 100.0,
+            "prefill_bound": 1200.0,
+        }))
+    }
+
+    fn report() -> Report {
+        let peer = Generation::of(&json!({
+            "peer": "transformers",
+            "decode_tokens_per_second": 40.0,
+            "prefill_tokens_per_second": 300.0,
+            "peak_rss_mib": 1400,
+        }));
+        let alone = Pair {
+            workload: "pocket",
+            ours: Some(ours(80.0)),
+            peer: None,
+        };
+        let pair = Pair {
+            workload: "gpt2-small",
+            peer: Some(peer),
+            ..alone.clone()
+        };
+        Report {
+            prompt: 256,
+            tokens: 64,
+            rounds: 3,
+            pairs: vec![alone, pair],
+        }
+    }
+
+    #[test]
+    fn the_bound_and_the_ratio_stand_below() {
+        let tables = report().to_tables();
+        let lines: Vec<&str> = tables.lines().collect();
+        assert_eq!(lines.len(), 5 + 1 + 7, "{tables}");
+        assert_eq!(lines[0], "pocket, 64 tokens after 256, medians of 3");
+        let reached = "reached: 80% of reading 500 MiB of weights per token at 50.0 GB/s, 50% of";
+        assert!(lines[4].starts_with(reached), "{tables}");
+        assert_eq!(
+            lines[12],
+            "ours / transformers: 2.00 one by one, 2.00 for the prompt"
+        );
+    }
+
+    #[test]
+    fn json_leaves_open_what_is_not_known() {
+        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        assert!(value["models"][0]["peer"].is_null());
+        assert!(value["models"][0]["decode_ratio"].is_null());
+        assert_eq!(value["models"][1]["decode_ratio"], 2.0);
+        assert!(value["models"][1]["peer"]["decode_bound"].is_null());
+    }
+
+    #[test]
+    fn the_median_is_a_run_that_took_place() {
+        let median = Generation::median(vec![ours(3.0), ours(1.0), ours(2.0)]);
+        assert_eq!(median, Some(ours(2.0)));
+        assert_eq!(Generation::median(Vec::new()), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! How a comparison is shown: a table of each workload, or one line of JSON.
+
+use serde_json::{Value, json};
+
+use super::super::measurement::Measurement;
+
+/// The medians of one workload.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// What was trained.
+    pub workload: String,
+    /// This project's binary.
+    pub ours: Option<Measurement>,
+    /// Each way to run PyTorch.
+    pub peers: Vec<Measurement>,
+}
+
+/// All workloads.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Runs that each median is over.
+    pub rounds: usize,
+    /// What was multiplied.
+    pub precision: &'static str,
+    /// One of each workload.
+    pub comparisons: Vec<Comparison>,
+}
+
+impl Report {
+    /// One line, with what is printed as a table.
+    pub fn to_json(&self) -> String {
+        let workloads: Vec<Value> = self.comparisons.iter().map(Comparison::to_json).collect();
+        json!({ "rounds": self.rounds, "precision": self.precision, "workloads": workloads })
+            .to_string()
+    }
+
+    /// A table of each workload.
+    pub fn to_tables(&self) -> String {
+        let tables = self.comparisons.iter().map(|comparison| {
+            let (workload, precision, rounds) = (&comparison.workload, self.precision, self.rounds);
+            let head = format!("{workload}, {precision}, medians of {rounds}\n");
+            head + &comparison.to_table()
+        });
+        tables.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Comparison {
+    fn to_json(&self) -> Value {
+        let peers: Vec<Value> = self.peers.iter().map(|peer| self.beside(peer)).collect();
+        let ours = self.ours.as_ref().map(Measurement::to_json);
+        json!({ "workload": self.workload, "ours": ours, "peers": peers })
+    }
+
+    fn beside(&self, peer: &Measurement) -> Value {
+        let mut value = peer.to_json();
+        if let Some((speed, memory)) = self.ratios(peer) {
+            value["ratio"] = json!(speed);
+            value["memory_ratio"] = json!(memory);
+        }
+        value
+    }
+
+    fn to_table(&self) -> String {
+        let mut text = format!(
+            "{:<36} {:>10} {:>9} {:>9} {:>12} {:>14}\n",
+            "program", "tokens/s", "s/step", "peak MiB", "ours / it", "ours / its MiB"
+        );
+        for run in self.ours.iter().chain(&self.peers) {
+            text.push_str(&format!(
+                "{:<36} {:>10.1} {:>9.4} {:>9}",
+                run.peer, run.tokens_per_second, run.seconds_per_step, run.peak_rss_mib
+            ));
+            let itself = self.ours.as_ref() == Some(run);
+            if let Some((speed, memory)) = self.ratios(run).filter(|_| !itself) {
+                text.push_str(&format!(" {speed:>12.2} {memory:>14.2}"));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Our tokens/s and our memory over the peer's.
+    fn ratios(&self, peer: &Measurement) -> Option<(f64, f64)> {
+        let ours = self.ours.as_ref()?;
+        let speed = ours.tokens_per_second / peer.tokens_per_second;
+        let memory = ours.peak_rss_mib as f64 / peer.peak_rss_mib as f64;
+        Some((speed, memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::super::measurement::tests::example, *};
+
+    fn report() -> Report {
+        let peer = |speed, peak| Measurement {
+            peer: "torch".to_owned(),
+            peak_rss_mib: peak,
+            ..example(speed)
+        };
+        let comparison = Comparison {
+            workload: "char, 12 × 64 tokens".to_owned(),
+            ours: Some(example(30.0)),
+            peers: vec![peer(20.0, 180), peer(40.0, 90)],
+        };
+        Report {
+            rounds: 5,
+            precision: "bf16",
+            comparisons: vec![comparison.clone(), comparison],
+        }
+    }
+
+    #[test]
+    fn every_peer_has_its_ratio() {
+        let tables = report().to_tables();
+        let lines: Vec<&str> = tables.lines().collect();
+        assert_eq!(lines.len(), 11, "{tables}");
+        assert_eq!(lines[0], "char, 12 × 64 tokens, bf16, medians of 5");
+        assert!(lines[2].ends_with(" 90"), "{tables}");
+        assert!(lines[3].ends_with("1.50           0.50"), "{tables}");
+        assert!(lines[4].ends_with("0.75           1.00"), "{tables}");
+    }
+
+    #[test]
+    fn json_has_all_of_it() {
+        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        assert_eq!(value["rounds"], 5);
+        let first = &value["workloads"][0];
+        assert_eq!(first["ours"]["tokens_per_second"], 30.0);
+        assert_eq!(first["peers"][0]["ratio"], 1.5);
+        assert_eq!(first["peers"][0]["memory_ratio"], 0.5);
+    }
+}

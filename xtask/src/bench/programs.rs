@@ -1,0 +1,126 @@
+//! The programs that are measured: this project's binary, and the Python of its peers.
+
+use std::{path::PathBuf, process::Command};
+
+use cargo_metadata::Metadata;
+use serde_json::Value;
+
+use super::train::{binary, build};
+use crate::{
+    error::Error,
+    python::{Environment, absolute},
+    workspace,
+};
+
+/// What makes glibc keep memory that a program gives back, which PyTorch's CPU tensors gain from: fresh pages cost it
+/// more than a third of its time.
+pub const MEMORY_KEPT: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "8589934592"),
+    ("MALLOC_TRIM_THRESHOLD_", "17179869184"),
+    ("MALLOC_TOP_PAD_", "268435456"),
+];
+
+/// The environment of the programs under `xtask/peers`.
+const PEERS: Environment<'_> = Environment {
+    name: "peers",
+    requirements: &["xtask/peers/requirements.txt"],
+};
+
+/// Which of our binaries.
+#[derive(Debug, clap::Args)]
+pub struct OursArgs {
+    /// The backend to build and measure.
+    #[arg(long, default_value = "flex")]
+    pub backend: String,
+    /// Measure this binary in place of building one.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+impl OursArgs {
+    /// The binary's path, once it is built.
+    pub fn ready(&self, metadata: &Metadata) -> Result<PathBuf, Error> {
+        if let Some(binary) = &self.binary {
+            return absolute(binary);
+        }
+        build(&self.backend)?;
+        Ok(binary(metadata).into())
+    }
+}
+
+/// Which Python runs the peers.
+#[derive(Debug, clap::Args)]
+pub struct PythonArgs {
+    /// Run the peers with this Python, which has the packages, in place of an environment of their own in the target
+    /// folder.
+    #[arg(long, value_name = "PYTHON")]
+    python: Option<PathBuf>,
+    /// Fail where that environment would have to be made first, which takes packages from the network.
+    #[arg(long, conflicts_with = "python")]
+    offline: bool,
+}
+
+impl PythonArgs {
+    /// The Python, its environment made where there is none.
+    pub fn ready(&self, metadata: &Metadata) -> Result<PathBuf, Error> {
+        match &self.python {
+            Some(python) => absolute(python),
+            None => PEERS.python(metadata, self.offline),
+        }
+    }
+}
+
+/// Runs a program that ends by printing a line of JSON with `field`.
+pub fn last_json(command: &mut Command, field: &'static str) -> Result<Value, Error> {
+    let output = workspace::stdout(command)?;
+    let line = output.trim().lines().next_back().unwrap_or_default();
+    let value: Option<Value> = serde_json::from_str(line).ok();
+    let wrong = || Error::Measurement {
+        command: workspace::shown(command),
+        field,
+        output: output.trim().to_owned(),
+    };
+    value
+        .filter(|value| !value[field].is_null())
+        .ok_or_else(wrong)
+}
+
+/// The median of figures that are not none; of an even number, the smaller middle one.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    let middle = figures.len().saturating_sub(1) / 2;
+    figures.get(middle).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_and_its_field_must_be_there() {
+        let echo = |text: &str| {
+            let mut command = Command::new("printf");
+            command.arg(text);
+            command
+        };
+        let line = r#"making\n{"loss": 1.5}\n"#;
+        assert_eq!(last_json(&mut echo(line), "loss").unwrap()["loss"], 1.5);
+        let error = last_json(&mut echo(line), "gain").unwrap_err().to_string();
+        assert!(error.contains("`gain`"), "{error}");
+    }
+
+    #[test]
+    fn the_median_is_one_of_the_figures() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 1.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn the_packages_are_where_they_are_looked_for() {
+        let root = workspace::metadata().unwrap().workspace_root;
+        for file in PEERS.requirements {
+            assert!(root.join(file).is_file(), "{file}");
+        }
+    }
+}
