@@ -2,46 +2,20 @@
 
 use std::ops::Range;
 
+use super::attention::HeadStrides;
 use super::parallel::{self, Shared};
 use super::reduce::rows_per_task;
 use super::vector::wide;
 use crate::RotaryLayout;
 
-/// Where the heads' vectors lie: element `(b, h, t, i)` is at `b · batch + h · head + t · token + i`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadsPlace {
-    /// From a sequence to the next.
-    pub batch: usize,
-    /// From a head to the next.
-    pub head: usize,
-    /// From a token to the next.
-    pub token: usize,
-}
-
-impl HeadsPlace {
-    fn start(self, batch: usize, head: usize, token: usize) -> usize {
-        batch * self.batch + head * self.head + token * self.token
-    }
-
-    /// Asserts that the vectors lie in memory of `len` elements, and, where they are `apart`, that no two share an
-    /// element.
-    #[track_caller]
-    fn check(self, [batch, heads, seq, head_dim]: [usize; 4], len: usize, apart: bool) {
-        if batch * heads * seq * head_dim == 0 {
-            return;
-        }
-        let mut dims = [(self.batch, batch), (self.head, heads), (self.token, seq)];
-        dims.sort_unstable();
-        let mut extent = head_dim;
-        for (stride, count) in dims {
-            assert!(
-                !apart || count == 1 || stride >= extent,
-                "the heads' vectors overlap"
-            );
-            extent += (count - 1) * stride;
-        }
-        assert!(extent <= len, "the heads leave their memory");
-    }
+/// Asserts that the vectors lie in memory of `len` elements, and, where they are `apart`, that no two share an element.
+#[track_caller]
+fn check(strides: HeadStrides, shape: [usize; 4], len: usize, apart: bool) {
+    assert!(strides.extent(shape) <= len, "the heads leave their memory");
+    assert!(
+        !apart || strides.disjoint(shape),
+        "the heads' vectors overlap"
+    );
 }
 
 /// Turns pair `(a, b)` of token `t` into `(a cos - b sin, b cos + a sin)`, in place; `cos, sin: [seq, pairs]`. The first
@@ -52,14 +26,14 @@ impl HeadsPlace {
 pub fn rotate_in_place(
     layout: RotaryLayout,
     data: &mut [f32],
-    place: HeadsPlace,
+    place: HeadStrides,
     shape: [usize; 4],
     cos: &[f32],
     sin: &[f32],
     inverse: bool,
 ) {
     let [_, heads, seq, head_dim] = shape;
-    place.check(shape, data.len(), true);
+    check(place, shape, data.len(), true);
     let pairs = pairs(cos, sin, seq, head_dim);
     if pairs == 0 {
         return;
@@ -76,7 +50,7 @@ pub fn rotate_in_place(
                     let (b, t) = (token / seq, token % seq);
                     let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
                     for h in 0..heads {
-                        let start = place.start(b, h, t);
+                        let start = place.offset([b, h, t]);
                         // SAFETY: the vectors were checked not to overlap, and each is one task's alone, one at a time.
                         let x = unsafe { data.part(start..start + 2 * pairs) };
                         turn(layout, x, cos, sin, sign);
@@ -94,14 +68,14 @@ pub fn rotate_in_place(
 pub fn rotate(
     layout: RotaryLayout,
     x: &[f32],
-    place: HeadsPlace,
+    place: HeadStrides,
     out: &mut [f32],
     shape: [usize; 4],
     cos: &[f32],
     sin: &[f32],
 ) {
     let [batch, heads, seq, head_dim] = shape;
-    place.check(shape, x.len(), false);
+    check(place, shape, x.len(), false);
     assert!(
         out.len() == batch * heads * seq * head_dim,
         "the output has not the heads' shape"
@@ -117,7 +91,7 @@ pub fn rotate(
                     let (b, t) = (token / seq, token % seq);
                     let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
                     for h in 0..heads {
-                        let x = &x[place.start(b, h, t)..][..head_dim];
+                        let x = &x[place.offset([b, h, t])..][..head_dim];
                         let start = ((b * heads + h) * seq + t) * head_dim;
                         // SAFETY: every token of every head has its own vector in `out`, and each is one task's alone.
                         let out = unsafe { out.part(start..start + head_dim) };

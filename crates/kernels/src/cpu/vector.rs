@@ -1,6 +1,6 @@
 //! What inner loops share: loops that the compiler makes SIMD of, for the best instructions that this processor has.
 //!
-//! [`wide`] runs a closure compiled once for each of them and picks one; what it calls must be `#[inline(always)]`.
+//! [`wide`] runs a closure compiled once for each of them and picks one.
 //! A sum runs over [`LANES`] partial sums whatever the width of the registers, so that it is the same number everywhere.
 
 use std::sync::LazyLock;
@@ -12,7 +12,8 @@ pub const LANES: usize = 32;
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// Runs `f`, compiled for this processor's widest vectors. What `f` calls must be `#[inline(always)]` to be part of that.
+/// Runs `f`, compiled for this processor's widest vectors. `f` is `#[inline(always)] || …`, and what it calls is
+/// `#[inline(always)]` too: what is only called from there is compiled for the plainest processor.
 #[inline(always)]
 pub fn wide<R>(f: impl FnOnce() -> R) -> R {
     ARCH.dispatch(f)

@@ -1,5 +1,7 @@
 //! Between flex's tensors and slices.
 
+#![allow(unsafe_code)]
+
 use std::borrow::Cow;
 
 use burn::tensor::{Bytes, DType, Shape};

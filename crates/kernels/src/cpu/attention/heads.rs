@@ -35,12 +35,12 @@ impl HeadStrides {
         }
     }
 
-    fn offset(self, [b, h, t]: [usize; 3]) -> usize {
+    pub(in crate::cpu) fn offset(self, [b, h, t]: [usize; 3]) -> usize {
         b * self.batch + h * self.head + t * self.token
     }
 
     /// Elements from the first to just after the last.
-    fn extent(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> usize {
+    pub(in crate::cpu) fn extent(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> usize {
         if batch * heads * tokens * head_dim == 0 {
             return 0;
         }
@@ -49,7 +49,7 @@ impl HeadStrides {
 
     /// Whether no two vectors share an element: from the smallest stride to the largest, each steps over all that the
     /// ones before reach.
-    fn disjoint(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> bool {
+    pub(in crate::cpu) fn disjoint(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> bool {
         let mut steps = [
             (self.batch, batch),
             (self.head, heads),

@@ -1,11 +1,12 @@
 //! The rest.
 
 use emberlm_kernels::cpu::adamw::{adamw, sum_of_squares};
+use emberlm_kernels::cpu::attention::HeadStrides;
 use emberlm_kernels::cpu::embedding::{gather, scatter_add};
 use emberlm_kernels::cpu::reduce::{
     add, add_in_place, add_row_in_place, column_sums, scale_in_place,
 };
-use emberlm_kernels::cpu::rotary::{HeadsPlace, rotate, rotate_in_place};
+use emberlm_kernels::cpu::rotary::{rotate, rotate_in_place};
 use emberlm_kernels::{AdamWStep, RotaryLayout};
 
 use crate::numbers::{assert_close, numbers, same_on_any_threads};
@@ -150,7 +151,7 @@ fn heads_rotate_where_they_lie() {
         let shape = [batch, heads, seq, head_dim];
         let width = (heads + 2) * head_dim;
         let data = numbers(1, batch * seq * width);
-        let place = HeadsPlace {
+        let place = HeadStrides {
             batch: seq * width,
             head: head_dim,
             token: width,
@@ -199,7 +200,7 @@ fn heads_rotate_where_they_lie() {
 #[test]
 #[should_panic(expected = "overlap")]
 fn heads_that_overlap_are_refused() {
-    let place = HeadsPlace {
+    let place = HeadStrides {
         batch: 100,
         head: 3,
         token: 50,
