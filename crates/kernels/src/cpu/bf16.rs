@@ -4,7 +4,7 @@
 //! packed into the kernel's order; their products are added in f32. A sum runs over blocks of k whose size depends on k
 //! alone, so that how C is cut changes no bit.
 //!
-//! Map: [`blocked`] cuts a product into blocks that fit the caches, [`pack`] reorders a factor, [`kernel`] multiplies.
+//! Map: `blocked` cuts a product into blocks that fit the caches, `pack` reorders a factor, `kernel` multiplies.
 
 #[cfg(target_arch = "x86_64")]
 mod blocked;
