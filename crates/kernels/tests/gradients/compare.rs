@@ -78,17 +78,26 @@ pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f3
 
 /// Compares the output, then each gradient.
 pub fn assert_all_close(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_all_within(TOLERANCE, what, found, expected);
+}
+
+/// Compares the output, then each gradient, by another tolerance.
+pub fn assert_all_within(tolerance: f64, what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
         let part = match place {
             0 => "output".to_owned(),
             input => format!("gradient {input}"),
         };
-        assert_close(&format!("{what}: {part}"), found, expected);
+        assert_within(tolerance, &format!("{what}: {part}"), found, expected);
     }
 }
 
 pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+    assert_within(TOLERANCE, what, found, expected);
+}
+
+fn assert_within(tolerance: f64, what: &str, found: &[f32], expected: &[f32]) {
     assert_eq!(found.len(), expected.len(), "{what}: elements");
     let pairs = found.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
@@ -96,7 +105,7 @@ pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     // A gradient that cancels to zero is compared with 0.1, far below the sizes of what cancels.
     let error = squared.sqrt() / norm.sqrt().max(1e-1);
     assert!(
-        error <= TOLERANCE,
-        "{what}: relative error {error:.2e} is above {TOLERANCE:.0e}"
+        error <= tolerance,
+        "{what}: relative error {error:.2e} is above {tolerance:.0e}"
     );
 }
