@@ -22,6 +22,10 @@ use crate::{
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
+    fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
+        B::run(operations)
+    }
+
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         activation::activation::<B, C>(kind, x)
     }

@@ -15,6 +15,12 @@ use crate::{
 /// Each has a body composed of plain tensor operations ([`mod@reference`]): `impl Backend for NdArray {}` is a complete
 /// port. A backend overrides an operation where it can do better, and is then tested against the composed body.
 pub trait Backend: BurnBackend {
+    /// Runs many operations in a row where they are the quickest to begin: on the processor, on one of the threads that
+    /// work is spread over, so that no thread waits for another to be woken up at each of them.
+    fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
+        operations()
+    }
+
     /// `f(x)`, elementwise.
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         reference::activation::<Self>(kind, x)

@@ -20,6 +20,8 @@ pub mod cpu;
 mod flex;
 mod head_loss;
 mod linear_attention;
+#[cfg(feature = "mimalloc")]
+pub mod memory;
 mod norm;
 pub mod ops;
 mod precision;

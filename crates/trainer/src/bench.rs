@@ -61,15 +61,18 @@ pub fn measure<B: TrainingBackend>(
             .collect();
         let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
         let start = Instant::now();
-        let (loss, grads) = accumulate(&trainee, batches, tokens, train.objective(), passes);
-        let norm = (train.clip_norm > 0.0).then(|| global_norm::<B, _>(&trainee, &grads));
-        let factor = norm
-            .flatten()
-            .and_then(|norm| clip_factor(norm, train.clip_norm));
-        trainee = optimizer.update::<B, _>(trainee, grads, factor, train.learning_rate);
-        // Reading the loss waits for the step, on devices that work behind the program's back; the next step would
-        // wait for the update.
-        let _: f32 = loss.into_scalar().elem();
+        trainee = B::run(|| {
+            let (loss, grads) = accumulate(&trainee, batches, tokens, train.objective(), passes);
+            let norm = (train.clip_norm > 0.0).then(|| global_norm::<B, _>(&trainee, &grads));
+            let factor = norm
+                .flatten()
+                .and_then(|norm| clip_factor(norm, train.clip_norm));
+            let trainee = optimizer.update::<B, _>(trainee, grads, factor, train.learning_rate);
+            // Reading the loss waits for the step, on devices that work behind the program's back; the next step would
+            // wait for the update.
+            let _: f32 = loss.into_scalar().elem();
+            trainee
+        });
         if step >= warm_up {
             seconds.push(start.elapsed().as_secs_f64());
         }

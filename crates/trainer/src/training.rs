@@ -225,19 +225,23 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
         let passes = TrainingPass::of_step(config.seed, self.step() as u64, config.recompute);
         let objective = config.objective();
-        let (loss, grads) = accumulate(&model, micro_batches, learnt, objective, passes);
-        let norm = global_norm::<B, _>(&model, &grads);
-        let factor = norm
-            .clone()
-            .and_then(|norm| clip_factor(norm, config.clip_norm));
-        // Reading waits for the device: whether the step is one to be skipped must be known before the update.
-        let (loss, norm) = read(loss, norm);
+        let (loss, norm, factor, grads) = B::run(|| {
+            let (loss, grads) = accumulate(&model, micro_batches, learnt, objective, passes);
+            let norm = global_norm::<B, _>(&model, &grads);
+            let factor = norm
+                .clone()
+                .and_then(|norm| clip_factor(norm, config.clip_norm));
+            // Reading waits for the device: whether the step is one to be skipped must be known before the update.
+            let (loss, norm) = read(loss, norm);
+            (loss, norm, factor, grads)
+        });
         self.progressed.state.step += 1;
         let verdict = self.progressed.state.watch.judge(loss, norm, config);
         if let Verdict::Skip { reason } = verdict {
             return (model, self.skip(loss, norm, reason).map(|()| None));
         }
-        let model = self.optimizer.update::<B, _>(model, grads, factor, rate);
+        let optimizer = &mut self.optimizer;
+        let model = B::run(|| optimizer.update::<B, _>(model, grads, factor, rate));
         if let Some(average) = &mut self.average {
             average.update(&model.valid().decoder, self.optimizer.updates());
         }

@@ -19,6 +19,10 @@ use crate::{
 use buffer::is_f32;
 
 impl Backend for Flex {
+    fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
+        rayon::scope(|_| operations())
+    }
+
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         match is_f32(&[&x]) {
             true => elementwise::activation(kind, x),
