@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
+use emberlm_kernels::Precision;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -48,6 +49,11 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// A format of exported datasets by name.
 pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
     one_of(ExportFormat::ALL, ExportFormat::name)
+}
+
+/// In what precision products are made, by name.
+pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
+    one_of(Precision::ALL, Precision::name)
 }
 
 /// How documents come into sequences, by name.

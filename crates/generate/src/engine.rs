@@ -173,8 +173,11 @@ impl<'a, B: Backend> Generator<'a, B> {
         let device = self.decoder.device();
         let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device); // [1, unseen]
         self.unseen = 0;
-        let logits = self.decoder.next_logits(tokens, &mut self.cache); // [1, vocab_size]
-        let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
+        let (decoder, cache) = (self.decoder, &mut self.cache);
+        let logits: Vec<f32> = B::run(|| {
+            let logits = decoder.next_logits(tokens, cache); // [1, vocab_size]
+            logits.into_data().iter::<f32>().collect()
+        });
         Ok(self.sampler.sample(&logits)?)
     }
 

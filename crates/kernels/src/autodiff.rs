@@ -26,6 +26,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         B::run(operations)
     }
 
+    fn multiplies_in(precision: Precision) -> bool {
+        B::multiplies_in(precision)
+    }
+
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         activation::activation::<B, C>(kind, x)
     }

@@ -21,6 +21,11 @@ pub trait Backend: BurnBackend {
         operations()
     }
 
+    /// Whether products are made in this precision here when it is asked for; in f32 otherwise.
+    fn multiplies_in(precision: Precision) -> bool {
+        precision == Precision::F32
+    }
+
     /// `f(x)`, elementwise.
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         reference::activation::<Self>(kind, x)

@@ -14,3 +14,16 @@ pub enum Precision {
     /// products takes f32.
     Bf16,
 }
+
+impl Precision {
+    /// Every precision.
+    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+
+    /// As it is written in configurations and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}

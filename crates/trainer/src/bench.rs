@@ -51,6 +51,7 @@ pub fn measure<B: TrainingBackend>(
         model.check_documents()?;
     }
     let decoder = model.init::<B>(train.seed, device);
+    let decoder = decoder.with_precision(train.precision);
     let mut trainee = Trainee { decoder };
     let mut optimizer = Optimizer::new(train);
     let tokens = train.micro_batch * train.accumulation * seq;

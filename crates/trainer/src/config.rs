@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use documented::DocumentedFields;
 use emberlm_data::Packing;
-use emberlm_kernels::HeadLossOptions;
+use emberlm_kernels::{HeadLossOptions, Precision};
 use emberlm_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,8 @@ pub struct TrainConfig {
     pub accumulation: usize,
     /// Keep only what each block takes, and compute its inside again for its gradients: less memory, more time.
     pub recompute: bool,
+    /// The factors of matrix products: f32, or bf16 where the backend has such products. Weights and all sums stay f32.
+    pub precision: Precision,
     /// The rate after warm-up.
     pub learning_rate: f64,
     /// The rate at the end of the decay, and after it.
@@ -126,6 +128,7 @@ impl Default for TrainConfig {
             micro_batch: 12,
             accumulation: 1,
             recompute: false,
+            precision: Precision::F32,
             learning_rate: 1e-3,
             min_learning_rate: 1e-4,
             schedule: Schedule::Cosine,

@@ -49,8 +49,10 @@ pub fn evaluate_observed<B: Backend>(
         let batch = batch?;
         let tensors = to_tensors::<B>(&batch, &device);
         tokens += tensors.learnt as u64;
-        let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
-        sum += loss.into_scalar().elem::<f64>();
+        sum += B::run(|| {
+            let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
+            loss.into_scalar().elem::<f64>()
+        });
         observe(&batch);
     }
     let loss = sum / tokens as f64;

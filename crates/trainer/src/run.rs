@@ -151,6 +151,14 @@ pub fn train<B: TrainingBackend>(
         ));
     }
 
+    if !B::multiplies_in(train.precision) {
+        notes.say(format!(
+            "warning: {} has no products in {}: they are made in f32",
+            begun.state.backend,
+            train.precision.name()
+        ));
+    }
+
     let failure = Failure::default();
     let loaders = loaders(
         batches,
@@ -191,7 +199,7 @@ pub fn train<B: TrainingBackend>(
     };
     launch(
         Trainee {
-            decoder: begun.decoder,
+            decoder: begun.decoder.with_precision(config.train.precision),
         },
         strategy,
         loaders,

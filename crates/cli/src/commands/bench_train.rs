@@ -2,14 +2,14 @@
 
 use burn::tensor::Device;
 use clap::Args;
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure};
 use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
-use crate::{presets, run_config};
+use crate::{presets, run_config, values};
 
 /// Arguments of `bench-train`.
 #[derive(Debug, Args)]
@@ -29,6 +29,9 @@ pub struct BenchTrainArgs {
     /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
+    /// The factors of matrix products (train.precision)
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = values::precision_parser())]
+    pub precision: Precision,
     /// Accepted for scripts: the result is JSON in any case
     #[arg(long)]
     pub json: bool,
@@ -48,6 +51,7 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         micro_batch: args.batch.max(1),
         accumulation: 1,
         recompute: args.recompute,
+        precision: args.precision,
         // As the peers are measured.
         clip_norm: 0.0,
         ..config.train
@@ -70,6 +74,7 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         "workload": args.preset,
         "batch": args.batch,
         "recompute": args.recompute,
+        "precision": args.precision.name(),
         "seq_len": seq_len,
         "threads": std::thread::available_parallelism().map_or(1, usize::from),
         "parameters": measured.parameters,

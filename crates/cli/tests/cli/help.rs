@@ -56,7 +56,7 @@ fn each_command_tells_its_options() {
         ),
         (
             "train",
-            "--preset --data --documents --resume --recompute --ema --keep-last --keep-best --tensorboard",
+            "--preset --data --documents --resume --recompute --precision --ema --keep-last --keep-best --tensorboard",
         ),
         (
             "eval",

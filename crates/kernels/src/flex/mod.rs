@@ -11,6 +11,7 @@ mod optimizer;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn_flex::Flex;
 
+use crate::cpu::bf16;
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, Backend,
     GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
@@ -21,6 +22,13 @@ use buffer::is_f32;
 impl Backend for Flex {
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         rayon::scope(|_| operations())
+    }
+
+    fn multiplies_in(precision: Precision) -> bool {
+        match precision {
+            Precision::F32 => true,
+            Precision::Bf16 => bf16::supported(),
+        }
     }
 
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use emberlm_data::Packing;
+use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
@@ -53,6 +54,9 @@ pub struct TrainArgs {
     /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
+    /// The factors of matrix products, everything else in f32 (train.precision)
+    #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume")]
+    pub precision: Option<Precision>,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
     #[arg(long, value_name = "DECAY", conflicts_with = "resume")]
     pub ema: Option<f64>,
@@ -108,6 +112,7 @@ impl TrainArgs {
         train.eval_interval = self.eval_interval.unwrap_or(train.eval_interval);
         train.accumulation = self.accumulation.unwrap_or(train.accumulation);
         train.recompute |= self.recompute;
+        train.precision = self.precision.unwrap_or(train.precision);
         train.ema = self.ema.unwrap_or(train.ema);
         train.keep_last = self.keep_last.unwrap_or(train.keep_last);
         train.keep_best |= self.keep_best;
