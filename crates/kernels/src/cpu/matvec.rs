@@ -6,7 +6,7 @@
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Shared};
 use super::product::Output;
-use super::vector::{LANES, wide};
+use super::vector::{dot, wide};
 
 /// Most rows of x.
 pub const MOST_ROWS: usize = 8;
@@ -163,49 +163,6 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
             },
         );
     });
-}
-
-/// `Σ value(w) x` over [`LANES`] partial sums, in two halves: whole arrays are what the compiler makes vectors of.
-#[inline(always)]
-pub(super) fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
-    const HALF: usize = LANES / 2;
-    let mut sums = [[0.0f32; HALF]; 2];
-    let (w, rest_w) = w.as_chunks::<LANES>();
-    let (x, rest_x) = x.as_chunks::<LANES>();
-    for (w, x) in w.iter().zip(x) {
-        for half in 0..2 {
-            let mut products = [0.0f32; HALF];
-            for lane in 0..HALF {
-                products[lane] = value(w[half * HALF + lane]) * x[half * HALF + lane];
-            }
-            for lane in 0..HALF {
-                sums[half][lane] += products[lane];
-            }
-        }
-    }
-    let mut rest = 0.0;
-    for (w, x) in rest_w.iter().zip(rest_x) {
-        rest += value(*w) * *x;
-    }
-    folded(&sums) + rest
-}
-
-/// The sum of partial sums. Apart from the loop that makes them: seen together with it, the compiler cuts their vectors
-/// into pieces there.
-#[inline(never)]
-fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
-    let mut all = [0.0f32; LANES];
-    for (all, sum) in all.iter_mut().zip(sums.as_flattened()) {
-        *all = *sum;
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            all[lane] += all[lane + width];
-        }
-        width /= 2;
-    }
-    all[0]
 }
 
 /// A row whose columns are contiguous.

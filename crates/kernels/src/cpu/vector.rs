@@ -47,35 +47,63 @@ pub fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { value }
 }
 
-/// `Σ f(i)` over [`LANES`] partial sums, `i` below `len`.
-#[inline(always)]
-pub fn sum_by(len: usize, f: impl Fn(usize) -> f32) -> f32 {
-    let mut sums = [0.0f32; LANES];
-    let whole = len / LANES * LANES;
-    let mut i = 0;
-    while i < whole {
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum += f(i + lane);
-        }
-        i += LANES;
-    }
-    for (lane, i) in (whole..len).enumerate() {
-        sums[lane] += f(i);
-    }
-    folded(sums)
-}
-
-/// `Σ x`.
+/// `Σ x` over [`LANES`] partial sums.
 #[inline(always)]
 pub fn sum(x: &[f32]) -> f32 {
-    sum_by(x.len(), |i| x[i])
+    const HALF: usize = LANES / 2;
+    let mut sums = [[0.0f32; HALF]; 2];
+    let (x, rest) = x.as_chunks::<LANES>();
+    for x in x {
+        for half in 0..2 {
+            for lane in 0..HALF {
+                sums[half][lane] += x[half * HALF + lane];
+            }
+        }
+    }
+    folded(&sums) + rest.iter().sum::<f32>()
 }
 
-/// `Σ x y`.
+/// `Σ value(w) x`, of equally many, over [`LANES`] partial sums, in two halves: whole arrays are what the compiler makes vectors of.
 #[inline(always)]
-pub fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let y = &y[..x.len()];
-    sum_by(x.len(), |i| x[i] * y[i])
+pub fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
+    const HALF: usize = LANES / 2;
+    let mut sums = [[0.0f32; HALF]; 2];
+    let (w, rest_w) = w.as_chunks::<LANES>();
+    let (x, rest_x) = x.as_chunks::<LANES>();
+    for (w, x) in w.iter().zip(x) {
+        for half in 0..2 {
+            let mut products = [0.0f32; HALF];
+            for lane in 0..HALF {
+                products[lane] = value(w[half * HALF + lane]) * x[half * HALF + lane];
+            }
+            for lane in 0..HALF {
+                sums[half][lane] += products[lane];
+            }
+        }
+    }
+    let mut rest = 0.0;
+    for (w, x) in rest_w.iter().zip(rest_x) {
+        rest += value(*w) * *x;
+    }
+    folded(&sums) + rest
+}
+
+/// The sum of partial sums. Apart from the loop that makes them: seen together with it, the compiler cuts their vectors
+/// into pieces there.
+#[inline(never)]
+fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
+    let mut all = [0.0f32; LANES];
+    for (all, sum) in all.iter_mut().zip(sums.as_flattened()) {
+        *all = *sum;
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            all[lane] += all[lane + width];
+        }
+        width /= 2;
+    }
+    all[0]
 }
 
 /// The largest; -∞ of none.
@@ -93,18 +121,6 @@ pub fn max(x: &[f32]) -> f32 {
         *lane = if *x > *lane { *x } else { *lane };
     }
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
-}
-
-#[inline(always)]
-fn folded(mut sums: [f32; LANES]) -> f32 {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0]
 }
 
 #[cfg(test)]
@@ -143,7 +159,7 @@ mod tests {
             let y: Vec<f32> = (0..len).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
             assert_eq!(sum(&x), x.iter().sum::<f32>());
             assert_eq!(
-                dot(&x, &y),
+                dot(&x, &y, |x| x),
                 x.iter().zip(&y).map(|(x, y)| x * y).sum::<f32>()
             );
             assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
