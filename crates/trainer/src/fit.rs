@@ -9,8 +9,8 @@
 //!                                   + P from the second micro-batch on: the gradients so far
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + what the last block's way back makes
-//! embedding   P + V·d + N·d         all gradients, and the token table's as it is made
-//! update      P + 2·(the largest parameter)
+//! embedding   P + N·d               all gradients
+//! update      P                     in place; but for AdamW, + 2·(the largest parameter)
 //! ```
 //!
 //! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, what one block
@@ -28,7 +28,7 @@
 mod block;
 mod plan;
 
-use emberlm_kernels::reference;
+use emberlm_kernels::cpu::head_loss::most_held;
 use emberlm_model::config::Position;
 use emberlm_model::{DecoderConfig, count};
 use serde::Serialize;
@@ -170,9 +170,8 @@ fn phases(
     let table = vocab * d;
 
     // The last norm's input and output, the head's gradient of its input; the embedding's norm.
-    let gain = f64::from(u8::from(block::has_gain(model)));
-    let embedding = f64::from(u8::from(model.norm_embedding)) * (1.0 + gain);
-    let ends = tokens * d * (2.0 + gain + embedding);
+    let embedding = f64::from(u8::from(model.norm_embedding));
+    let ends = tokens * d * (3.0 + embedding);
     let between = if train.recompute {
         layers * tokens * d
     } else {
@@ -197,13 +196,16 @@ fn phases(
             phase: Phase::Embedding,
             gradients: before + parameters,
             activations: 0.0,
-            temporaries: table + tokens * d,
+            temporaries: tokens * d,
         },
         Held {
             phase: Phase::Update,
             gradients: parameters,
             activations: 0.0,
-            temporaries: 2.0 * largest(model),
+            temporaries: match train.optimizer {
+                OptimizerKind::AdamW => 0.0,
+                OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
+            },
         },
     ]
 }
@@ -217,23 +219,12 @@ struct Head {
 impl Head {
     fn of(model: &DecoderConfig, tokens: f64) -> Self {
         let [d, vocab] = [model.d_model, model.vocab_size].map(|n| n as f64);
-        if model.head.soft_cap > 0.0 {
-            // All logits, and what Burn keeps of capping and of `log_softmax`.
-            return Self {
-                gradients: vocab * d,
-                temporaries: 6.0 * tokens * vocab,
-            };
-        }
-        let rows = tokens.min(reference::rows_per_block(model.vocab_size) as f64);
-        let blocks = if tokens > rows { 2.0 } else { 1.0 };
         // A bias is one more column: of a copy of the weight, and of its gradient.
         let with_bias = if model.head.bias { 2.0 } else { 0.0 };
+        let held = most_held(tokens as usize, model.d_model, model.vocab_size);
         Self {
-            // The sum so far, and the product that is added to it.
-            gradients: vocab * d * blocks,
-            // Probabilities, and their transpose as the product takes it; of several blocks also what the one before left
-            // and the allocator has not given back.
-            temporaries: (1.0 + blocks) * rows * vocab + with_bias * vocab * d,
+            gradients: vocab * d,
+            temporaries: held as f64 + with_bias * vocab * d,
         }
     }
 }

@@ -20,6 +20,7 @@ mod model;
 mod model_errors;
 mod optimizers;
 mod own_tokenizer;
+mod precision;
 mod prepare;
 mod prepare_errors;
 mod readme;

@@ -25,6 +25,7 @@ use std::mem::MaybeUninit;
 
 use self::block::{Block, Kept, add_scaled};
 use self::cut::Cut;
+pub use self::cut::most_held;
 use super::parallel::{Shared, for_each, ranges};
 use super::product::Output;
 use super::vector::wide;

@@ -89,13 +89,13 @@ fn weights_times_values_are_the_attention_s_output() {
         let (width, head_dim) = (decoder.config().d_model, decoder.config().head_dim);
         let x = burn::tensor::module::embedding(decoder.tokens.val(), tokens(7));
         // One key-value head: its values stand last in the fused map.
-        let values = attention.qkv.forward(x.clone());
+        let values = attention.qkv.forward(x.clone(), None);
         let values: Tensor<Flex, 3> = values.narrow(2, width + head_dim, head_dim);
         let weights = decoder.attention_weights(tokens(7)).remove(0);
         let mixed = weights.matmul(values.unsqueeze_dim::<4>(1).repeat_dim(1, 4));
         let mixed = mixed.swap_dims(1, 2).reshape([BATCH, SEQ_LEN, width]);
-        let found = host(attention.out.forward(mixed));
-        let expected = host(attention.forward(x, None, None, None));
+        let found = host(attention.out.forward(mixed, None));
+        let expected = host(attention.forward(x, None, None, None, None));
         assert_close(&format!("{kind:?}"), &found, &expected);
     }
 }

@@ -65,6 +65,7 @@ fn training_adds_label_smoothing_and_z_loss_of_the_logits() {
         losses_are_those_of_the_logits(HeadLossOptions {
             label_smoothing,
             z_loss,
+            ..HeadLossOptions::default()
         });
     }
 }

@@ -11,6 +11,7 @@ use crate::gradients::{by_path, host};
 const OPTIONS: HeadLossOptions = HeadLossOptions {
     label_smoothing: 0.1,
     z_loss: 1e-3,
+    soft_cap: 0.0,
 };
 
 /// Rows of documents, each a list of tokens with their targets; what is left of a row is padding.

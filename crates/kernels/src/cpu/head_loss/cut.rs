@@ -40,6 +40,15 @@ impl Cut {
     }
 }
 
+/// Elements that [`super::head_loss_gradients`] holds at its most beside what it is given: exponentials of a block of rows, and
+/// each chunk's part of their gradient.
+pub fn most_held(rows: usize, width: usize, vocab: usize) -> usize {
+    let cut = Cut::new(rows, width, vocab);
+    let block = cut.block.min(rows);
+    let chunks = vocab.div_ceil(cut.tile * cut.chunk);
+    block * vocab + chunks * block * width
+}
+
 /// The size of `parts` equal parts, up to a multiple of 16, which is what vectors and the products' kernels like.
 fn even(len: usize, parts: usize) -> usize {
     len.div_ceil(parts.max(1)).next_multiple_of(16).max(16)

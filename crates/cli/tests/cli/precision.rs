@@ -1,0 +1,93 @@
+//! Products in bf16, and the same bits on any number of threads.
+
+use super::support::Sandbox;
+use super::support::train::{TINY, trained};
+
+/// Large enough that every kind of product is cut into tiles for several threads.
+const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
+    --set model.seq_len=96 --set model.feed_forward.width=384 --set train.micro_batch=6 \
+    --set model.dropout=0.1 --set train.log_interval=1 --set train.sample_tokens=0 --renderer plain";
+
+/// Trains a few steps on so many threads.
+fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u8>) {
+    let run = format!("run-{threads}{}", more.replace(' ', ""));
+    let line = format!("train {WIDE} --data data --steps 4 --out {run} {more}");
+    let output = sandbox
+        .command(line.split_whitespace())
+        .env("RAYON_NUM_THREADS", threads.to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    (sandbox.losses(&run), sandbox.weights(&run, 4))
+}
+
+#[test]
+fn any_number_of_threads_trains_the_same_model() {
+    let sandbox = Sandbox::with_data();
+    for more in ["", "--precision bf16"] {
+        let one = weights_on(1, &sandbox, more);
+        assert_eq!(one.0.len(), 4);
+        for threads in [2, 3] {
+            assert!(
+                weights_on(threads, &sandbox, more) == one,
+                "{threads} threads {more}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bf16_learns_what_f32_learns() {
+    let sandbox = Sandbox::with_data();
+    let train = |precision: &str| {
+        let line = format!(
+            "train {TINY} --data data --steps 200 --set train.learning_rate=0.003 --set train.eval_interval=200 \
+             --precision {precision} --out {precision}"
+        );
+        let said = sandbox.words(&line);
+        let warned = said.stderr.contains("has no products in bf16");
+        trained(said);
+        let evaluations = sandbox.events(precision, "evaluation");
+        let loss = evaluations.last().unwrap()["loss"].as_f64().unwrap();
+        (loss, sandbox.losses(precision), warned)
+    };
+    let (full, rounded) = (train("f32"), train("bf16"));
+    assert!(full.1[0] - full.0 > 1.0, "{full:?}");
+    assert!(
+        (full.0 - rounded.0).abs() < 0.02,
+        "{} {}",
+        full.0,
+        rounded.0
+    );
+    // Where the processor has such products they are used, and where it has none the run says so.
+    assert_eq!(full.1 == rounded.1, rounded.2, "{}", rounded.2);
+    assert!(!full.2);
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_backend_without_bf16_says_so() {
+    let sandbox = Sandbox::with_data();
+    let train = |precision: &str| {
+        let line = format!(
+            "train {TINY} --data data --steps 3 --precision {precision} --out {precision} --backend ndarray"
+        );
+        let ran = sandbox.words(&line);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        (ran.stderr, sandbox.losses(precision))
+    };
+    let (full, rounded) = (train("f32"), train("bf16"));
+    let expected = "has no products in bf16: they are made in f32";
+    assert!(rounded.0.contains(expected), "{}", rounded.0);
+    assert!(!full.0.contains(expected));
+    assert_eq!(full.1, rounded.1);
+}
+
+#[test]
+fn an_unknown_precision_is_refused() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.words("train --precision f8");
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("[possible values: f32, bf16]"), "{ran}");
+}
