@@ -125,7 +125,7 @@ impl<B: Backend> ParamMapper<Autodiff<B>> for Update<'_, B> {
             ..self.numbers
         };
         let (flat, grad) = (value.reshape([count]), grad.reshape([count]));
-        let (updated, moments) = ops::adamw(flat, grad, moments, numbers);
+        let (updated, moments) = ops::adamw(flat, grad, moments, None, numbers);
         self.moments.insert(path.to_owned(), moments);
         Tensor::from_inner(updated.reshape(shape)).require_grad()
     }
