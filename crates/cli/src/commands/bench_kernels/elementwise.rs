@@ -206,7 +206,7 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         step: 3,
     };
     turns.composed("adamw", Work::numbers(7 * count), |random| {
-        let (grad, factor) = (random.floats(shape), random.positive([1]));
+        let (grad, factor) = (random.floats(shape), random.number(0.5));
         let again = (grad.clone(), factor.clone());
         // As training holds them: nobody else does, so that they can be written in place.
         let held = || Some([(); 3].map(|()| random.positive(shape)));
@@ -236,17 +236,15 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     turns.composed("scaled", Work::numbers(2 * count), |random| {
-        let (x, factor) = (random.floats(shape), random.positive([1]));
-        let inputs = move || (x.clone(), factor.clone());
-        let again = inputs.clone();
+        // So near to 1 that however often it is done the numbers stay about as large.
+        let factor = random.number(0.999_999);
+        let again = factor.clone();
+        let (mut ours, mut other) = (Some(random.floats(shape)), Some(random.floats(shape)));
         (
+            move || ours = ours.take().map(|x| B::scaled(x, factor.clone())),
             move || {
-                let (x, factor) = inputs();
-                B::scaled(x, factor)
-            },
-            move || {
-                let (x, factor) = again();
-                reference::scaled::<B>(x, factor)
+                let scaled = |x| reference::scaled::<B>(x, again.clone());
+                other = other.take().map(scaled);
             },
         )
     });

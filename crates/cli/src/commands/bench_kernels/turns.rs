@@ -189,6 +189,13 @@ impl<B: Backend> Random<B> {
             .tensor()
     }
 
+    /// This one, `[1]`.
+    pub fn number(&self, number: f32) -> FloatTensor<B> {
+        Tensor::<B, 1>::from_data([number], &self.0)
+            .into_primitive()
+            .tensor()
+    }
+
     /// Below `end`, all over it.
     pub fn ids<const D: usize>(&self, shape: [usize; D], end: usize) -> IntTensor<B> {
         let count = Shape::new(shape).num_elements();
