@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `load`, `loader` and `prepare` are the benchmarks,
-//! `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
+//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `kernels`, `load`, `loader` and `prepare` are the
+//! benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
 mod char_nano;
 mod generate;
+mod kernels;
 mod load;
 mod loader;
 mod measurement;
@@ -38,6 +39,8 @@ enum Subject {
     Generate(generate::GenerateArgs),
     /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
     Scaling(scaling::ScalingArgs),
+    /// Operations: milliseconds and rates of each, beside its composed body.
+    Kernels(kernels::KernelsArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
@@ -54,6 +57,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,
+        Subject::Kernels(args) => kernels::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,

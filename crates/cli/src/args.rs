@@ -9,6 +9,7 @@ use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
 use crate::commands::bench_generate::BenchGenerateArgs;
+use crate::commands::bench_kernels::BenchKernelsArgs;
 use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_prepare::BenchPrepareArgs;
@@ -76,6 +77,9 @@ pub enum Command {
     /// Measure the speed of generation (what `cargo xtask bench generate` runs)
     #[command(hide = true)]
     BenchGenerate(BenchGenerateArgs),
+    /// Measure each operation beside its composed body (what `cargo xtask bench kernels` runs)
+    #[command(hide = true)]
+    BenchKernels(BenchKernelsArgs),
     /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
     #[command(hide = true)]
     BenchLoad(BenchLoadArgs),

@@ -2,6 +2,7 @@
 
 mod attention;
 pub mod bench_generate;
+pub mod bench_kernels;
 pub mod bench_load;
 pub mod bench_loader;
 pub mod bench_prepare;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
         Command::BenchGenerate(args) => bench_generate::run(args),
+        Command::BenchKernels(args) => bench_kernels::run(args),
         Command::BenchLoad(args) => bench_load::run(args),
         Command::BenchPrepare(args) => bench_prepare::run(args),
         Command::BenchLoader(args) => bench_loader::run(args),

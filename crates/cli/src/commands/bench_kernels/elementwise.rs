@@ -1,0 +1,251 @@
+//! What passes over memory: norms, activations, rotary positions, embeddings, the optimizer's steps.
+
+use burn::tensor::ops::ModuleOps;
+use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayout, reference};
+
+use super::turns::{Turns, Work};
+use super::workload::Workload;
+
+/// Measures them.
+pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    normalize(turns, workload);
+    activation(turns, workload);
+    gated(turns, workload);
+    rotary(turns, workload);
+    embedding(turns, workload);
+    optimizer(turns, workload);
+}
+
+fn normalize<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let shape = [workload.tokens(), workload.width];
+    let count = workload.tokens() * workload.width;
+    let kind = Normalization::Layer { epsilon: 1e-5 };
+    turns.composed("normalize", Work::numbers(2 * count), |random| {
+        let (x, row) = (random.floats(shape), random.floats([workload.width]));
+        let inputs = move || (x.clone(), Some(row.clone()), Some(row.clone()));
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, gain, bias) = inputs();
+                B::normalize(kind, x, gain, bias)
+            },
+            move || {
+                let (x, gain, bias) = again();
+                reference::normalize::<B>(kind, x, gain, bias)
+            },
+        )
+    });
+    turns.composed("normalize_backward", Work::numbers(3 * count), |random| {
+        let (x, row) = (random.floats(shape), random.floats([workload.width]));
+        let grad = random.floats(shape);
+        let inputs = move || (x.clone(), Some(row.clone()), grad.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, gain, grad) = inputs();
+                B::normalize_backward(kind, x, gain, true, grad, None)
+            },
+            move || {
+                let (x, gain, grad) = again();
+                reference::normalize_backward::<B>(kind, x, gain, true, grad, None)
+            },
+        )
+    });
+}
+
+fn activation<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let shape = [workload.tokens(), workload.hidden];
+    let count = workload.tokens() * workload.hidden;
+    let kind = Activation::Gelu;
+    turns.composed("activation", Work::numbers(2 * count), |random| {
+        let x = random.floats(shape);
+        let again = x.clone();
+        (
+            move || B::activation(kind, x.clone()),
+            move || reference::activation::<B>(kind, again.clone()),
+        )
+    });
+    turns.composed("activation_backward", Work::numbers(3 * count), |random| {
+        let (x, grad) = (random.floats(shape), random.floats(shape));
+        let inputs = move || (x.clone(), grad.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, grad) = inputs();
+                B::activation_backward(kind, x, grad)
+            },
+            move || {
+                let (x, grad) = again();
+                reference::activation_backward::<B>(kind, x, grad)
+            },
+        )
+    });
+}
+
+fn gated<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let shape = [workload.tokens(), workload.hidden];
+    let count = workload.tokens() * workload.hidden;
+    let kind = Activation::Silu;
+    turns.composed("gated", Work::numbers(3 * count), |random| {
+        let (gate, up) = (random.floats(shape), random.floats(shape));
+        let inputs = move || (gate.clone(), up.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (gate, up) = inputs();
+                B::gated(kind, gate, up)
+            },
+            move || {
+                let (gate, up) = again();
+                reference::gated::<B>(kind, gate, up)
+            },
+        )
+    });
+    turns.composed("gated_backward", Work::numbers(5 * count), |random| {
+        let [gate, up, grad] = [(); 3].map(|()| random.floats(shape));
+        let inputs = move || (gate.clone(), up.clone(), grad.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (gate, up, grad) = inputs();
+                B::gated_backward(kind, gate, up, grad)
+            },
+            move || {
+                let (gate, up, grad) = again();
+                reference::gated_backward::<B>(kind, gate, up, grad)
+            },
+        )
+    });
+}
+
+fn rotary<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let Workload {
+        batch, seq, heads, ..
+    } = *workload;
+    let head_dim = workload.head_dim();
+    let layout = RotaryLayout::HalfSplit;
+    let work = Work::numbers(2 * workload.tokens() * workload.width);
+    turns.composed("rotary", work, |random| {
+        let x = random.floats([batch, heads, seq, head_dim]);
+        let [cos, sin] = [(); 2].map(|()| random.floats([seq, head_dim / 2]));
+        let inputs = move || (x.clone(), cos.clone(), sin.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, cos, sin) = inputs();
+                B::rotary(layout, x, cos, sin)
+            },
+            move || {
+                let (x, cos, sin) = again();
+                reference::rotary::<B>(layout, x, cos, sin)
+            },
+        )
+    });
+}
+
+/// The composed body of looking up is Burn's own.
+fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let Workload {
+        batch,
+        seq,
+        width,
+        vocab,
+        ..
+    } = *workload;
+    let rows = workload.tokens() * width;
+    turns.composed("embedding", Work::numbers(2 * rows), |random| {
+        let (table, ids) = (
+            random.floats([vocab, width]),
+            random.ids([batch, seq], vocab),
+        );
+        let inputs = move || (table.clone(), ids.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (table, ids) = inputs();
+                <B as Backend>::embedding(table, ids)
+            },
+            move || {
+                let (table, ids) = again();
+                <B as ModuleOps<B>>::embedding(table, ids)
+            },
+        )
+    });
+    let work = Work::numbers(vocab * width + 3 * rows);
+    turns.composed("embedding_backward", work, |random| {
+        let (table, ids) = (
+            random.floats([vocab, width]),
+            random.ids([batch, seq], vocab),
+        );
+        let grad = random.floats([batch, seq, width]);
+        let inputs = move || (table.clone(), ids.clone(), grad.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (table, ids, grad) = inputs();
+                <B as Backend>::embedding_backward(table, ids, grad, None)
+            },
+            move || {
+                let (table, ids, grad) = again();
+                reference::embedding_backward::<B>(table, ids, grad, None)
+            },
+        )
+    });
+}
+
+/// The update of a matrix, and what clipping takes of its gradient.
+fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let shape = [workload.width, workload.hidden];
+    let count = workload.width * workload.hidden;
+    let step = AdamWStep {
+        rate: 1e-6,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        decay: 0.1,
+        step: 3,
+    };
+    turns.composed("adamw", Work::numbers(7 * count), |random| {
+        let (grad, factor) = (random.floats(shape), random.number(0.5));
+        let again = (grad.clone(), factor.clone());
+        // As training holds them: nobody else does, so that they can be written in place.
+        let held = || Some([(); 3].map(|()| random.positive(shape)));
+        let (mut ours, mut other) = (held(), held());
+        (
+            move || {
+                let moved = ours
+                    .take()
+                    .map(|[p, m, v]| B::adamw(p, grad.clone(), (m, v), Some(factor.clone()), step));
+                ours = moved.map(<[_; 3]>::from);
+            },
+            move || {
+                let moved = other.take().map(|[p, m, v]| {
+                    let (grad, factor) = again.clone();
+                    reference::clipped_adamw::<B>(p, grad, (m, v), Some(factor), step)
+                });
+                other = moved.map(<[_; 3]>::from);
+            },
+        )
+    });
+    turns.composed("sum_of_squares", Work::numbers(count), |random| {
+        let x = random.floats(shape);
+        let again = x.clone();
+        (
+            move || B::sum_of_squares(x.clone()),
+            move || reference::sum_of_squares::<B>(again.clone()),
+        )
+    });
+    turns.composed("scaled", Work::numbers(2 * count), |random| {
+        // So near to 1 that however often it is done the numbers stay about as large.
+        let factor = random.number(0.999_999);
+        let again = factor.clone();
+        let (mut ours, mut other) = (Some(random.floats(shape)), Some(random.floats(shape)));
+        (
+            move || ours = ours.take().map(|x| B::scaled(x, factor.clone())),
+            move || {
+                let scaled = |x| reference::scaled::<B>(x, again.clone());
+                other = other.take().map(scaled);
+            },
+        )
+    });
+}

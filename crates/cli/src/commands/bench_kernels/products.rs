@@ -1,0 +1,224 @@
+//! What is made of matrix products: linear maps, attention, the head's loss.
+
+use emberlm_kernels::{
+    Backend, HeadLossOptions, LinearInputs, Precision, RotaryAngles, RotaryLayout, reference,
+};
+
+use super::turns::{Against, Random, Turns, Work};
+use super::workload::Workload;
+
+/// Measures them.
+pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    linear(turns, workload);
+    attention(turns, workload);
+    head(turns, workload);
+}
+
+/// The map into the feed-forward part, and back with the residual.
+fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let Workload {
+        batch,
+        seq,
+        width,
+        hidden,
+        ..
+    } = *workload;
+    let flops = 2.0 * (workload.tokens() * width * hidden) as f64;
+    let forward = |random: &Random<B>| {
+        let inputs = LinearInputs::<B> {
+            x: random.floats([batch, seq, width]),
+            weight: random.floats([width, hidden]),
+            bias: Some(random.floats([hidden])),
+            residual: None,
+        };
+        move || inputs.clone()
+    };
+    let back = |random: &Random<B>| {
+        let inputs = LinearInputs::<B> {
+            x: random.floats([batch, seq, hidden]),
+            weight: random.floats([hidden, width]),
+            bias: Some(random.floats([width])),
+            residual: Some(random.floats([batch, seq, width])),
+        };
+        move || inputs.clone()
+    };
+    turns.composed("linear", Work::Flops(flops), |random| {
+        let inputs = forward(random);
+        let again = inputs.clone();
+        (
+            move || <B as Backend>::linear(inputs(), Precision::F32),
+            move || reference::linear::<B>(again()),
+        )
+    });
+    turns.composed("linear_residual", Work::Flops(flops), |random| {
+        let inputs = back(random);
+        let again = inputs.clone();
+        (
+            move || <B as Backend>::linear(inputs(), Precision::F32),
+            move || reference::linear::<B>(again()),
+        )
+    });
+    turns.pair("linear_bf16", Work::Flops(flops), Against::F32, |random| {
+        let inputs = forward(random);
+        let again = inputs.clone();
+        (
+            move || <B as Backend>::linear(inputs(), Precision::Bf16),
+            move || <B as Backend>::linear(again(), Precision::F32),
+        )
+    });
+
+    let gradients = |random: &Random<B>| {
+        let x = random.floats([batch, seq, width]);
+        let weight = random.floats([width, hidden]);
+        let grad = random.floats([batch, seq, hidden]);
+        move || (x.clone(), weight.clone(), grad.clone())
+    };
+    let all = [true; 3];
+    let work = Work::Flops(2.0 * flops);
+    turns.composed("linear_backward", work, |random| {
+        let inputs = gradients(random);
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, weight, grad) = inputs();
+                B::linear_backward(x, weight, grad, None, all, Precision::F32)
+            },
+            move || {
+                let (x, weight, grad) = again();
+                reference::linear_backward::<B>(x, weight, grad, None, all)
+            },
+        )
+    });
+    turns.pair("linear_backward_bf16", work, Against::F32, |random| {
+        let inputs = gradients(random);
+        let again = inputs.clone();
+        (
+            move || {
+                let (x, weight, grad) = inputs();
+                B::linear_backward(x, weight, grad, None, all, Precision::Bf16)
+            },
+            move || {
+                let (x, weight, grad) = again();
+                B::linear_backward(x, weight, grad, None, all, Precision::F32)
+            },
+        )
+    });
+}
+
+/// Of a fused map's output, turned where heads are shared, as PocketTransformer's are; then of one query.
+fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let Workload {
+        batch,
+        seq,
+        heads,
+        kv_heads,
+        ..
+    } = *workload;
+    let how = workload.attention();
+    let head_dim = how.head_dim;
+    let inputs = |random: &Random<B>| {
+        let qkv = random.floats([batch, seq, (heads + 2 * kv_heads) * head_dim]);
+        let angles = (heads != kv_heads).then(|| RotaryAngles::<B> {
+            layout: RotaryLayout::HalfSplit,
+            cos: random.floats([seq, head_dim / 2]),
+            sin: random.floats([seq, head_dim / 2]),
+        });
+        move || (qkv.clone(), angles.clone())
+    };
+    // What a query does not see is not counted.
+    let seen = batch * heads * seq * (seq + 1) / 2;
+    let product = 2.0 * (seen * head_dim) as f64;
+    turns.composed("self_attention", Work::Flops(2.0 * product), |random| {
+        let inputs = inputs(random);
+        let again = inputs.clone();
+        (
+            move || {
+                let (qkv, angles) = inputs();
+                B::self_attention_training(qkv, angles, None, how)
+            },
+            move || {
+                let (qkv, angles) = again();
+                reference::self_attention_training::<B>(qkv, angles, None, how)
+            },
+        )
+    });
+    let work = Work::Flops(4.0 * product);
+    turns.composed("self_attention_backward", work, |random| {
+        let (qkv, angles) = inputs(random)();
+        let grad = random.floats([batch, seq, heads * head_dim]);
+        let (_, ours) = B::self_attention_training(qkv.clone(), angles.clone(), None, how);
+        let (_, other) = reference::self_attention_training::<B>(qkv, angles.clone(), None, how);
+        let given = move || (angles.clone(), grad.clone());
+        let again = given.clone();
+        (
+            move || {
+                let (angles, grad) = given();
+                B::self_attention_backward(ours.clone(), angles, grad, how)
+            },
+            move || {
+                let (angles, grad) = again();
+                reference::self_attention_backward::<B>(other.clone(), angles, grad, how)
+            },
+        )
+    });
+    let cache = Work::numbers(2 * kv_heads * seq * head_dim);
+    turns.composed("attention_decode", cache, |random| {
+        let q = random.floats([1, heads, 1, head_dim]);
+        let k = random.floats([1, kv_heads, seq, head_dim]);
+        let v = random.floats([1, kv_heads, seq, head_dim]);
+        let inputs = move || (q.clone(), k.clone(), v.clone());
+        let again = inputs.clone();
+        (
+            move || {
+                let (q, k, v) = inputs();
+                <B as Backend>::attention(q, k, v, None, how.options)
+            },
+            move || {
+                let (q, k, v) = again();
+                reference::attention::<B>(q, k, v, None, how.options)
+            },
+        )
+    });
+}
+
+fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+    let (tokens, width, vocab) = (workload.tokens(), workload.width, workload.vocab);
+    let options = HeadLossOptions::default();
+    let rows = reference::rows_per_block(vocab);
+    let product = 2.0 * (tokens * width * vocab) as f64;
+    let inputs = |random: &Random<B>| {
+        let hidden = random.floats([tokens, width]);
+        let weight = random.floats([vocab, width]);
+        let targets = random.ids([tokens], vocab);
+        move || (hidden.clone(), weight.clone(), targets.clone())
+    };
+    turns.composed("head_loss", Work::Flops(product), |random| {
+        let inputs = inputs(random);
+        let again = inputs.clone();
+        (
+            move || {
+                let (hidden, weight, targets) = inputs();
+                B::head_loss(hidden, weight, targets, options, Precision::F32)
+            },
+            move || {
+                let (hidden, weight, targets) = again();
+                reference::head_loss::<B>(hidden, weight, targets, options, rows)
+            },
+        )
+    });
+    let work = Work::Flops(3.0 * product);
+    turns.composed("head_loss_gradients", work, |random| {
+        let inputs = inputs(random);
+        let again = inputs.clone();
+        (
+            move || {
+                let (hidden, weight, targets) = inputs();
+                B::head_loss_gradients(hidden, weight, targets, options, Precision::F32)
+            },
+            move || {
+                let (hidden, weight, targets) = again();
+                reference::head_loss_gradients::<B>(hidden, weight, targets, options, rows)
+            },
+        )
+    });
+}

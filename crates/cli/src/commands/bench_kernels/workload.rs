@@ -1,0 +1,86 @@
+//! At what sizes operations are measured.
+
+use emberlm_kernels::{AttentionOptions, SelfAttention};
+
+/// The sizes of a model and of a step of its training.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// What it is called.
+    pub name: &'static str,
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens of each.
+    pub seq: usize,
+    /// `d_model`.
+    pub width: usize,
+    /// Of queries.
+    pub heads: usize,
+    /// Of keys and values.
+    pub kv_heads: usize,
+    /// The feed-forward part's width.
+    pub hidden: usize,
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
+}
+
+/// nanoGPT's character model, PocketTransformer, GPT-2.
+pub const WORKLOADS: [Workload; 3] = [
+    Workload {
+        name: "char",
+        batch: 12,
+        seq: 64,
+        width: 128,
+        heads: 4,
+        kv_heads: 4,
+        hidden: 512,
+        vocab: 65,
+    },
+    Workload {
+        name: "pocket",
+        batch: 4,
+        seq: 256,
+        width: 384,
+        heads: 6,
+        kv_heads: 2,
+        hidden: 1536,
+        vocab: 50257,
+    },
+    Workload {
+        name: "gpt2-small",
+        batch: 4,
+        seq: 64,
+        width: 768,
+        heads: 12,
+        kv_heads: 12,
+        hidden: 3072,
+        vocab: 50257,
+    },
+];
+
+impl Workload {
+    /// Of a step.
+    pub fn tokens(&self) -> usize {
+        self.batch * self.seq
+    }
+
+    /// Elements of a head.
+    pub fn head_dim(&self) -> usize {
+        self.width / self.heads
+    }
+
+    /// Plain causal attention.
+    pub fn attention(&self) -> SelfAttention {
+        let options = AttentionOptions {
+            scale: (self.head_dim() as f64).sqrt().recip(),
+            window: None,
+            global_tokens: 0,
+            dropout: 0.0,
+        };
+        SelfAttention {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim(),
+            options,
+        }
+    }
+}
