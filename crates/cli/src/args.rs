@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
@@ -117,6 +118,9 @@ pub struct GenerateArgs {
     /// The same seed makes the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
+    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
+    pub weights: WeightFormat,
     /// Print {"tokens": [...], "text": "..."} of what was made, at the end
     #[arg(long)]
     pub json: bool,

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, memory};
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_model::{Decoder, DecoderConfig, InferenceDecoder, WeightFormat, families};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind, TokenizerSpec};
 use emberlm_trainer::checkpoint::Checkpoint;
 use indicatif::HumanCount;
@@ -118,6 +118,19 @@ impl Model {
             Source::Own(checkpoint) => checkpoint.decoder(device)?,
             Source::HuggingFace(model) => model.decoder(device)?,
         })
+    }
+
+    /// The model for prediction alone. What weights of 8 bits make free goes back to the system: generation takes little.
+    pub fn for_inference<B: Backend>(
+        &self,
+        weights: WeightFormat,
+        device: &Device<B>,
+    ) -> Result<InferenceDecoder<B>, CliError> {
+        let made = || Ok(self.decoder(device)?.for_inference(weights));
+        match weights {
+            WeightFormat::F32 => made(),
+            WeightFormat::Int8 => memory::returning_freed(made),
+        }
     }
 
     /// How documents came into the sequences that it was trained on, as far as it is known.

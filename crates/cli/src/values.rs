@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
 use emberlm_kernels::Precision;
+use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
@@ -59,6 +60,11 @@ pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
 /// How documents come into sequences, by name.
 pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
     one_of(Packing::ALL, Packing::name)
+}
+
+/// What weights are held in, by name.
+pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
+    one_of(WeightFormat::ALL, WeightFormat::name)
 }
 
 /// A part that leaves something.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig, InputError, KvCache};
+use emberlm_model::{DecoderConfig, InputError, KvCache, Predictor};
 
 use crate::error::{GenerateError, SettingError};
 use crate::sampler::{Sampler, SamplerConfig};
@@ -67,8 +67,8 @@ pub struct Generation {
 ///
 /// # Errors
 /// A setting out of its range, an empty prompt, an id outside of the vocabulary, logits that are not finite.
-pub fn generate<B: Backend>(
-    decoder: &Decoder<B>,
+pub fn generate<'a, B: Backend>(
+    decoder: impl Into<Predictor<'a, B>>,
     prompt: &[u32],
     options: &GenerateOptions,
     mut on_token: impl FnMut(u32) -> ControlFlow<()>,
@@ -96,7 +96,7 @@ pub fn generate<B: Backend>(
 /// it has ended.
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
-    decoder: &'a Decoder<B>,
+    decoder: Predictor<'a, B>,
     sampler: Sampler,
     stop_tokens: Vec<u32>,
     left: usize,
@@ -117,10 +117,11 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// # Errors
     /// A setting out of its range, an empty prompt, an id outside of the vocabulary.
     pub fn new(
-        decoder: &'a Decoder<B>,
+        decoder: impl Into<Predictor<'a, B>>,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {
+        let decoder = decoder.into();
         let config = decoder.config();
         let sampler = Sampler::new(options.sampler)?;
         check_stop_tokens(config, &options.stop_tokens)?;

@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{Finish, GenerateOptions, Generation, Generator, SamplerConfig, generate};
 use emberlm_model::config::Init;
-use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 
 const SEQ_LEN: usize = 16;
 const VOCAB_SIZE: usize = 23;
@@ -159,6 +159,20 @@ fn the_seed_decides_and_top_k_of_one_is_greedy() {
 }
 
 #[test]
+fn weights_of_8_bits_generate_as_much_and_the_same_each_time() {
+    for preset in ["pocket-tales", "char-nano"] {
+        let held = decoder(preset).for_inference(WeightFormat::Int8);
+        for options in [greedy(50), drawn(50, 1)] {
+            let made =
+                || generate(&held, &PROMPT, &options, |_| ControlFlow::Continue(())).unwrap();
+            let first = made();
+            assert_eq!((first.tokens.len(), first.slides), (50, 4), "{preset}");
+            assert_eq!(first, made(), "{preset}");
+        }
+    }
+}
+
+#[test]
 fn a_stop_token_ends_and_is_left_out() {
     let decoder = decoder("pocket-tales");
     let all = run(&decoder, &PROMPT, &greedy(20)).tokens;
@@ -233,4 +247,11 @@ fn a_diverged_model_is_an_error() {
         "{error}"
     );
     assert!(generator.next().is_none());
+
+    let up = &mut decoder.blocks[0].feed_forward.up;
+    up.weight = up.weight.clone().map(|weight| weight * f32::NAN);
+    decoder.tokens = decoder.tokens.map(|tokens| tokens.ones_like());
+    let held = decoder.for_inference(WeightFormat::Int8);
+    let mut generator = Generator::new(&held, &PROMPT, &greedy(5)).unwrap();
+    assert!(generator.next().unwrap().is_err());
 }

@@ -6,7 +6,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, GatedGradients,
-    HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients,
+    HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs, NormGradients,
     Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
@@ -102,6 +102,23 @@ pub trait Backend: BurnBackend {
     ) -> LinearGradients<Self> {
         let _ = precision;
         reference::linear_backward::<Self>(x, weight, grad, added, wanted)
+    }
+
+    /// A weight `[out, in]` in 8 bits, to the nearest: `scales[j] = max |weight[j, ·]| / 127`. A row that is not finite gives
+    /// nothing finite.
+    fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {
+        reference::quantize_rows::<Self>(weight)
+    }
+
+    /// `residual + x W + b` as [`Backend::linear`], with `W` in 8 bits; `x` and sums stay as they are. For prediction: no
+    /// backend has a backward of its own for it.
+    fn linear_int8(
+        x: FloatTensor<Self>,
+        weight: Int8Weight<Self>,
+        bias: Option<FloatTensor<Self>>,
+        residual: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        reference::linear_int8::<Self>(x, weight, bias, residual)
     }
 
     /// Rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.

@@ -40,5 +40,5 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 pub use state::{
     AttentionGradients, AttentionInputs, AttentionState, GatedGradients, HeadLossGradients,
-    LinearGradients, LinearInputs, LogSums, NormGradients, RotaryAngles, SelfAttention,
+    Int8Weight, LinearGradients, LinearInputs, LogSums, NormGradients, RotaryAngles, SelfAttention,
 };

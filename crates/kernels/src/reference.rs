@@ -6,6 +6,7 @@ mod attention;
 mod embedding;
 mod gated;
 mod head_loss;
+mod int8;
 mod linear;
 mod linear_attention;
 mod norm;
@@ -19,6 +20,7 @@ pub use attention::{attention, attention_backward, attention_training, attention
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
+pub use int8::{linear_int8, quantize_rows};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};

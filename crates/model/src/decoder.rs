@@ -15,7 +15,9 @@ use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
 use crate::dropout::dropout;
 use crate::init::{Initializer, MapInto};
+use crate::int8::Int8Map;
 use crate::kv_cache::KvCache;
+use crate::linear::Linear;
 use crate::norm::NormLayer;
 use crate::position::{AddedPositions, RotaryTable};
 use crate::tokens::Tokens;
@@ -38,6 +40,8 @@ pub struct Decoder<B: BurnBackend> {
     /// The output projection's bias, `[vocab_size]`.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
     rotary: Option<RotaryTable<B>>,
+    /// What serves in the head's place, inside of a [`crate::InferenceDecoder`] alone.
+    head_int8: Option<Int8Map<B>>,
     #[module(skip)]
     config: DecoderConfig,
     #[module(skip)]
@@ -74,6 +78,7 @@ impl DecoderConfig {
                 .bias
                 .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
             rotary: RotaryTable::init(self, from.device()),
+            head_int8: None,
             config: self.clone(),
             precision: Precision::default(),
         }
@@ -89,7 +94,15 @@ impl<B: Backend> Decoder<B> {
     /// The same model with its products in another precision; what it holds stays as it is.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
-        for block in &mut self.blocks {
+        for map in self.maps() {
+            map.precision = precision;
+        }
+        self
+    }
+
+    /// The blocks' linear maps.
+    fn maps(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+        self.blocks.iter_mut().flat_map(|block| {
             let feed = &mut block.feed_forward;
             let maps = [
                 Some(&mut block.attention.qkv),
@@ -98,11 +111,23 @@ impl<B: Backend> Decoder<B> {
                 Some(&mut feed.up),
                 Some(&mut feed.down),
             ];
-            for map in maps.into_iter().flatten() {
-                map.precision = precision;
-            }
-        }
-        self
+            maps.into_iter().flatten()
+        })
+    }
+
+    /// Makes the blocks' maps and the head 8 bits; a tied head's table stays besides, to be looked up.
+    pub(crate) fn quantize(&mut self) {
+        self.maps().for_each(Linear::quantize);
+        let rows = match self.head.take() {
+            Some(head) => head.into_value(),
+            None => self.tokens.val(),
+        };
+        self.head_int8 = Some(Int8Map::of_rows(rows));
+    }
+
+    /// Whether its maps have 8 bits.
+    pub(crate) fn is_quantized(&self) -> bool {
+        self.head_int8.is_some()
     }
 
     /// The device its weights are on.
@@ -244,9 +269,14 @@ impl<B: Backend> Decoder<B> {
         let [batch, seq, width] = hidden.dims();
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
-        let weight = self.head_weight().transpose();
         let bias = self.head_bias.as_ref().map(Param::val);
-        let logits = ops::linear(hidden, weight, bias, None, self.precision); // [tokens, vocab_size]
+        let logits = match &self.head_int8 {
+            Some(head) => head.forward(hidden, bias, None),
+            None => {
+                let weight = self.head_weight().transpose();
+                ops::linear(hidden, weight, bias, None, self.precision)
+            }
+        }; // [tokens, vocab_size]
         let cap = self.config.head.soft_cap;
         let logits = if cap > 0.0 {
             (logits / cap).tanh() * cap

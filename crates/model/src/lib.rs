@@ -3,7 +3,8 @@
 //! Map, in the order a token meets it: [`tokens`] are what a decoder takes; [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
-//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`weights`]
+//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`inference`] is
+//! a decoder that only predicts, which may hold `int8` maps; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -21,7 +22,9 @@ pub mod families;
 mod features;
 mod feed_forward;
 pub mod hugging_face;
+pub mod inference;
 mod init;
+mod int8;
 pub mod kv_cache;
 mod linear;
 mod norm;
@@ -38,6 +41,7 @@ pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, RotaryLayout};
 pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
+pub use inference::{InferenceDecoder, Predictor, WeightFormat};
 pub use kv_cache::KvCache;
 pub use token_scores::TokenScores;
 pub use tokens::{IGNORED, Tokens};

@@ -5,16 +5,18 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use emberlm_generate::{GenerateError, GenerateOptions, Generator, SamplerConfig};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::config::FeedForward;
+use emberlm_model::{DecoderConfig, WeightFormat, count};
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 use rayon::prelude::*;
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
+use crate::values::weights_parser;
 use crate::{presets, run_config};
 
 /// Arguments of `bench-generate`.
@@ -32,9 +34,9 @@ pub struct BenchGenerateArgs {
     /// Generations that count, after one that does not
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: usize,
-    /// What the weights are stored in
-    #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
-    pub weights: Weights,
+    /// What the maps' weights are held in
+    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
+    pub weights: WeightFormat,
     /// One value over the preset, such as model.n_layers=2; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -46,25 +48,45 @@ pub struct BenchGenerateArgs {
     pub backend: BackendArg,
 }
 
-/// The numbers that weights are stored in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Weights {
-    /// As they are trained
-    F32,
+/// Bytes that are read of the model for a token.
+fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
+    let parameters = count::parameters(model);
+    // A row of the embedding is nothing beside the rest, but a tied one is the head.
+    let rows = match model.head.tied {
+        true => parameters.positions,
+        false => parameters.positions + parameters.embedding,
+    };
+    let read = parameters.total - rows;
+    match weights {
+        WeightFormat::F32 => read * 4,
+        WeightFormat::Int8 => {
+            // A byte for each element of a map or the head, and a scale for each of their outputs.
+            let sizes = map_sizes(model);
+            let elements: usize = sizes.iter().map(|[width, out]| width * out).sum();
+            let scales: usize = sizes.iter().map(|[_, out]| out * 4).sum();
+            (read - elements) * 4 + elements + scales
+        }
+    }
 }
 
-impl Weights {
-    fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-        }
-    }
+/// Inputs and outputs of each map, the head last.
+fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
+    let (d_model, mixed) = (model.d_model, model.heads * model.head_dim);
+    let qkv = mixed + 2 * model.kv_heads * model.head_dim;
+    let (gates, width) = match model.feed_forward {
+        FeedForward::Dense { width, .. } => (0, width),
+        FeedForward::Gated { width, .. } => (1, width),
+    };
+    let mut block = vec![
+        [d_model, qkv],
+        [mixed, d_model],
+        [d_model, width],
+        [width, d_model],
+    ];
+    block.extend(vec![[d_model, width]; gates]);
+    let mut all = block.repeat(model.n_layers);
+    all.push([d_model, model.vocab_size]);
+    all
 }
 
 /// Runs the command.
@@ -82,17 +104,13 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
     model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
     let model = DecoderConfig::try_from(model)?;
     let parameters = count::parameters(&model);
-    // A row of the embedding is nothing beside the rest, but a tied one is the head.
-    let rows = match model.head.tied {
-        true => parameters.positions,
-        false => parameters.positions + parameters.embedding,
-    };
-    let read = (parameters.total - rows) * args.weights.bytes();
+    let read = bytes_per_token(&model, args.weights);
     let maps = parameters.attention + parameters.feed_forward;
     let head = model.vocab_size * model.d_model;
     let operations = 2.0 * (maps as f64 * args.prompt as f64 + head as f64);
     let measured = backend.run(Bench {
         model,
+        weights: args.weights,
         prompt: args.prompt,
         tokens: args.tokens.max(1),
         rounds: args.rounds.max(1),
@@ -122,6 +140,7 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
 
 struct Bench {
     model: DecoderConfig,
+    weights: WeightFormat,
     prompt: usize,
     tokens: usize,
     rounds: usize,
@@ -141,6 +160,7 @@ impl Job for Bench {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.model.init::<B::InnerBackend>(1, &device);
+        let decoder = decoder.for_inference(self.weights);
         let prompt: Vec<u32> = (0..self.prompt)
             .map(|at| (at * 7919 % self.model.vocab_size) as u32)
             .collect();
@@ -199,6 +219,29 @@ fn read_bandwidth() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn maps_and_head_are_a_quarter_in_8_bits() {
+        for preset in ["pocket", "char-nano", "gpt2-small"] {
+            let mut model = presets::run(preset).unwrap().model;
+            model.vocab_size = 65;
+            let model = DecoderConfig::try_from(model).unwrap();
+            let parameters = count::parameters(&model);
+            let elements: usize = map_sizes(&model).iter().map(|[a, b]| a * b).sum();
+            let head = 65 * model.d_model;
+            let maps = parameters.attention + parameters.feed_forward + head;
+            // Biases and the like are little beside the weights.
+            assert!(
+                elements <= maps && elements * 100 > maps * 99,
+                "{preset}: {elements} {maps}"
+            );
+            let [f32, int8] = WeightFormat::ALL.map(|weights| bytes_per_token(&model, weights));
+            assert!(
+                f32 * 10 > int8 * 37 && f32 < int8 * 4,
+                "{preset}: {f32} {int8}"
+            );
+        }
+    }
 
     #[test]
     fn the_median_is_one_of_the_figures() {

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use emberlm_data::{Packing, Split};
+use emberlm_model::WeightFormat;
 use emberlm_trainer::tasks::Task;
 
 use crate::backend::BackendArg;
 use crate::error::CliError;
-use crate::values::{at_least_one, packing_parser};
+use crate::values::{at_least_one, packing_parser, weights_parser};
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -53,6 +54,9 @@ pub struct EvalArgs {
     /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,
+    /// What the maps' weights are held in: f32, or int8, as `emberlm generate` takes it
+    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
+    pub weights: WeightFormat,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer
     #[arg(long)]
     pub json: bool,

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use burn::tensor::Device;
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
 use emberlm_tokenizer::{DecodeStream, Tokenizer};
 use serde::Serialize;
 
@@ -35,6 +36,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         tokenizer: tokenizer.as_ref(),
         prompt,
         options,
+        weights: args.weights,
         json: args.json,
     })?
 }
@@ -85,6 +87,7 @@ struct Generate<'a> {
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
     options: GenerateOptions,
+    weights: WeightFormat,
     json: bool,
 }
 
@@ -92,7 +95,9 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self
+            .model
+            .for_inference::<B::InnerBackend>(self.weights, &device)?;
         let mut writer = Writer::new(self.tokenizer, &self.prompt.ids, self.json)?;
         if !self.json {
             print(&self.prompt.echo)?;

@@ -48,7 +48,7 @@ fn each_command_tells_its_options() {
         ("data verify", "<DATASET> --json"),
         (
             "generate",
-            "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --json --backend",
+            "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --weights --json --backend",
         ),
         (
             "fit",
@@ -60,7 +60,7 @@ fn each_command_tells_its_options() {
         ),
         (
             "eval",
-            "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch --json --backend",
+            "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch --weights --json --backend",
         ),
         ("logits", "<MODEL> --tokens --out --backend"),
         (

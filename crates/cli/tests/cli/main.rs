@@ -15,6 +15,7 @@ mod feeding;
 mod help;
 mod hugging_face;
 mod info;
+mod int8;
 mod memory;
 mod model;
 mod model_errors;

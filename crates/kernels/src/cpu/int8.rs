@@ -28,7 +28,30 @@ pub struct Int8Matrix {
     pub columns: usize,
 }
 
-/// `q[j, l] = round(w[j, l] / scale[j])`, `scale[j] = max |w[j, ·]| / 127`, for finite weights `[rows, columns]`.
+impl Int8Matrix {
+    /// It, to be read.
+    pub fn view(&self) -> Int8View<'_> {
+        Int8View {
+            values: &self.values,
+            scales: &self.scales,
+            columns: self.columns,
+        }
+    }
+}
+
+/// An [`Int8Matrix`] in memory that is somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Int8View<'a> {
+    /// Row after row.
+    pub values: &'a [i8],
+    /// One for each row.
+    pub scales: &'a [f32],
+    /// How many inputs.
+    pub columns: usize,
+}
+
+/// `q[j, l] = round(w[j, l] / scale[j])`, `scale[j] = max |w[j, ·]| / 127`, for weights `[rows, columns]`. The scale of a row
+/// that is not finite is not either, and nothing finite comes of it.
 pub fn quantize(w: Matrix<'_>) -> Int8Matrix {
     let mut values = vec![0i8; w.rows * w.columns];
     let mut scales = vec![0.0f32; w.rows];
@@ -41,7 +64,12 @@ pub fn quantize(w: Matrix<'_>) -> Int8Matrix {
             let row = all.part(j * w.columns..(j + 1) * w.columns);
             (row, scale.part(j..j + 1))
         };
-        let largest = (0..w.columns).fold(0.0f32, |largest, l| largest.max(at(l).abs()));
+        // Once it is NaN it stays so.
+        let larger = |largest: f32, x: f32| match x > largest || x.is_nan() {
+            true => x,
+            false => largest,
+        };
+        let largest = (0..w.columns).fold(0.0, |largest, l| larger(largest, at(l).abs()));
         scale[0] = largest / 127.0;
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         for (l, q) in q.iter_mut().enumerate() {
@@ -61,7 +89,7 @@ pub fn quantize(w: Matrix<'_>) -> Int8Matrix {
 ///
 /// # Panics
 /// Where the sizes do not fit, or y's or x's columns are not contiguous.
-pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: &Int8Matrix, output: Output) {
+pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Output) {
     let [m, k, n] = [x.rows, w.columns, w.scales.len()];
     assert!(
         y.rows == m && y.columns == n && x.columns == k && w.values.len() == n * k,

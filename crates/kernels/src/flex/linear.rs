@@ -28,12 +28,20 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
             precision,
         );
     };
+    added(bias, residual, || out_shape(&x, out_width), multiply)
+}
+
+/// `residual + bias + product`, where there are those two: `multiply` makes the product over what is there, or adds it.
+pub(super) fn added(
+    bias: Option<FlexTensor>,
+    residual: Option<FlexTensor>,
+    shape: impl FnOnce() -> Vec<usize>,
+    multiply: impl Fn(&mut [f32], Output),
+) -> FlexTensor {
     let bias = bias.map(dense);
     match (residual.map(dense), bias) {
-        (None, None) => filled(out_shape(&x, out_width), |out| {
-            multiply(out, Output::Overwrite)
-        }),
-        (None, Some(bias)) => filled(out_shape(&x, out_width), |out| {
+        (None, None) => filled(shape(), |out| multiply(out, Output::Overwrite)),
+        (None, Some(bias)) => filled(shape(), |out| {
             reduce::fill_rows(elements(&bias), out);
             multiply(out, Output::Accumulate);
         }),
@@ -114,13 +122,13 @@ fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> F
 }
 
 /// A dense tensor as rows of its last dimension.
-fn rows(tensor: &FlexTensor) -> Matrix<'_> {
+pub(super) fn rows(tensor: &FlexTensor) -> Matrix<'_> {
     let (all, width) = (elements(tensor), width(tensor));
     Matrix::row_major(all, all.len() / width.max(1), width)
 }
 
 /// With strides that a matrix can have: a transposed weight stays as it is.
-fn placed(weight: FlexTensor) -> FlexTensor {
+pub(super) fn placed(weight: FlexTensor) -> FlexTensor {
     match weight.layout().has_positive_strides() {
         true => weight,
         false => weight.to_contiguous(),
@@ -128,7 +136,7 @@ fn placed(weight: FlexTensor) -> FlexTensor {
 }
 
 /// Of two dimensions and positive strides.
-fn matrix(weight: &FlexTensor) -> Matrix<'_> {
+pub(super) fn matrix(weight: &FlexTensor) -> Matrix<'_> {
     let layout = weight.layout();
     let [rows, columns] = [0, 1].map(|dim| layout.shape()[dim]);
     let strides = [0, 1].map(|dim| layout.strides()[dim].unsigned_abs());
@@ -140,7 +148,7 @@ fn matrix(weight: &FlexTensor) -> Matrix<'_> {
 }
 
 /// The shape of `x` with another last dimension.
-fn out_shape(x: &FlexTensor, width: usize) -> Vec<usize> {
+pub(super) fn out_shape(x: &FlexTensor, width: usize) -> Vec<usize> {
     let mut shape = dims(x);
     if let Some(last) = shape.last_mut() {
         *last = width;

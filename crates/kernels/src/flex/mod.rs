@@ -5,6 +5,7 @@ mod attention;
 mod buffer;
 mod elementwise;
 mod head_loss;
+mod int8;
 mod linear;
 mod optimizer;
 
@@ -14,7 +15,7 @@ use burn_flex::Flex;
 use crate::cpu::bf16;
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, Backend,
-    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
+    GatedGradients, HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs,
     NormGradients, Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 use buffer::is_f32;
@@ -116,6 +117,25 @@ impl Backend for Flex {
         match is_f32(&[&x, &weight, &grad]) {
             true => linear::linear_backward(x, weight, grad, added, wanted, precision),
             false => reference::linear_backward::<Self>(x, weight, grad, added, wanted),
+        }
+    }
+
+    fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {
+        match is_f32(&[&weight]) {
+            true => int8::quantize_rows(weight),
+            false => reference::quantize_rows::<Self>(weight),
+        }
+    }
+
+    fn linear_int8(
+        x: FloatTensor<Self>,
+        weight: Int8Weight<Self>,
+        bias: Option<FloatTensor<Self>>,
+        residual: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x, &weight.scales]) && int8::is_i8(&weight.values) {
+            true => int8::linear_int8(x, weight, bias, residual),
+            false => reference::linear_int8::<Self>(x, weight, bias, residual),
         }
     }
 

@@ -320,7 +320,7 @@ proptest! {
         let found = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
             let place = MatrixMut::row_major(&mut y, m, n);
-            int8::matvec(place, x.view(), &q, output);
+            int8::matvec(place, x.view(), q.view(), output);
             y
         });
         if output == Output::Accumulate {

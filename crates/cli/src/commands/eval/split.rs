@@ -7,6 +7,7 @@ use emberlm_data::{
     Batch, Dataset, EvalBatches, IGNORED, Packing, SplitManifest, TokenBytes, Windows,
 };
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
 use emberlm_trainer::{Evaluation, PositionLosses, evaluate_observed, evaluate_positions};
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -48,6 +49,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     }
     let found = backend.run(Evaluate {
         model: &model,
+        weights: args.weights,
         windows: dataset.windows(args.split, seq_len, packing)?,
         batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
         per_position: args.per_position,
@@ -69,6 +71,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
 
 struct Evaluate<'a> {
     model: &'a Model,
+    weights: WeightFormat,
     windows: Windows,
     batch: usize,
     per_position: bool,
@@ -89,7 +92,9 @@ impl Job for Evaluate<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (windows, batch) = (&self.windows, self.batch);
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self
+            .model
+            .for_inference::<B::InnerBackend>(self.weights, &device)?;
         let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {

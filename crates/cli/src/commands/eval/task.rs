@@ -4,6 +4,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
 use emberlm_trainer::tasks::{
     ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood, Report, Row,
     Task, TaskError, WordAnswer, score,
@@ -48,6 +49,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     })?;
     let likelihoods = backend.run(Score {
         model: &model,
+        weights: args.weights,
         rows,
         batch: args.batch,
     })??;
@@ -61,6 +63,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
 
 struct Score<'a> {
     model: &'a Model,
+    weights: WeightFormat,
     rows: Vec<Row>,
     batch: Option<usize>,
 }
@@ -69,7 +72,9 @@ impl Job for Score<'_> {
     type Output = Result<Vec<Likelihood>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self
+            .model
+            .for_inference::<B::InnerBackend>(self.weights, &device)?;
         let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
         let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
         bar.finish_and_clear();
