@@ -33,7 +33,8 @@ pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
 /// `table_grad[ids[i]] += grad[i]`, `table_grad: [rows, width]`, `grad: [tokens, width]`. Rows that do not occur are not
 /// touched.
 ///
-/// An element's terms are added in the order of the tokens: each task adds some columns of all tokens.
+/// The rows of an id are added up first, in the order of the tokens, and their sum then to the table's row: that is the same to
+/// the bit as adding a whole table of such sums. Each task adds some columns of all tokens.
 ///
 /// # Panics
 /// Where the sizes do not fit, or an id is no row of the table.
@@ -43,17 +44,28 @@ pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usi
         rows_of(grad.len(), width) == ids.len(),
         "the gradient has not a row for each id"
     );
+    let mut tokens: Vec<usize> = (0..ids.len()).collect();
+    tokens.sort_by_key(|&token| ids[token]); // stable: of one id in their order
+    let of_one_id: Vec<&[usize]> = tokens.chunk_by(|&a, &b| ids[a] == ids[b]).collect();
     let table = Shared::new(table_grad);
     let add = |columns: Range<usize>| {
+        let mut sum = vec![0.0f32; columns.len()];
+        let row = |token: usize| &grad[token * width..][columns.clone()];
         wide(
             #[inline(always)]
             || {
-                for (grad, id) in grad.chunks_exact(width).zip(ids) {
-                    let start = *id as usize * width;
+                for tokens in &of_one_id {
+                    sum.copy_from_slice(row(tokens[0]));
+                    for &token in &tokens[1..] {
+                        for (sum, grad) in sum.iter_mut().zip(row(token)) {
+                            *sum += *grad;
+                        }
+                    }
+                    let start = ids[tokens[0]] as usize * width;
                     // SAFETY: a task has columns that no other has, and this thread one row of them at a time.
                     let row = unsafe { table.part(start + columns.start..start + columns.end) };
-                    for (row, grad) in row.iter_mut().zip(&grad[columns.clone()]) {
-                        *row += *grad;
+                    for (row, sum) in row.iter_mut().zip(&sum) {
+                        *row += *sum;
                     }
                 }
             },
