@@ -21,9 +21,9 @@
 //! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
 //! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
 //! 21 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
-//! what was given back: `min(0.6 · live, 50 MiB) + 0.05 · live`. Both were fitted to measured peaks (`docs/results.md`).
-//! It gives back what was not taken again for a second, so that its share depends on how long steps take: with
-//! `MIMALLOC_PURGE_DELAY=0` it is next to nothing.
+//! what was freed, which it never gives back (`emberlm_kernels::memory`): `min(0.6 · live, 50 MiB) + 0.05 · live`, and of the
+//! head's one large buffer, whose place smaller ones take before it is needed again in one piece, 0.2, and 0.6 where that is
+//! within one step, with several micro-batches or recomputing. Both were fitted to measured peaks (`docs/results.md`).
 
 mod block;
 mod plan;
@@ -118,8 +118,8 @@ pub fn predict(
     };
     let phases = phases(model, train, tokens, seq, before);
     let most = |a: Held, b: Held| if b.total() > a.total() { b } else { a };
-    let [first, rest @ ..] = phases;
-    let held = rest.into_iter().fold(first, most);
+    let [head, rest @ ..] = phases;
+    let held = rest.into_iter().fold(head, most);
 
     let bytes = |elements: f64| 4.0 * elements;
     let optimizer = bytes(moments(model, train));
@@ -131,7 +131,11 @@ pub fn predict(
     ]
     .map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
-    let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live;
+    let torn = match train.accumulation > 1 || train.recompute {
+        true => 0.6,
+        false => 0.2,
+    };
+    let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live + torn * bytes(head.temporaries);
     let mut total = 0u64;
     let mut part = |bytes: f64| {
         let bytes = bytes.round() as u64;

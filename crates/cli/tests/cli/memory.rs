@@ -181,13 +181,14 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
 fn recomputing_takes_less() {
     let sandbox = Sandbox::new();
     let peak = |more: &str| {
-        let line = format!("--preset pocket-tales --memory 8GiB --set model.n_layers=8 {more}");
+        let large = "--set model.n_layers=16 --set train.micro_batch=16";
+        let line = format!("--preset pocket-tales --memory 8GiB {large} {more}");
         fit(&sandbox, &line)["asked"]["measured"].as_u64()
     };
     let (Some(plain), Some(again)) = (peak(""), peak("--set train.recompute=true")) else {
         return; // A system that does not tell.
     };
-    assert!(again < plain / 10 * 7, "{plain}, {again}");
+    assert!(again < plain / 2, "{plain}, {again}");
 }
 
 #[test]
