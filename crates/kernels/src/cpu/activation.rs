@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::reduce::elements_per_task;
-use super::vector::wide;
+use super::parallel::elements_per_task;
+use super::vector::{LEAST_EXPONENT, reduced_exp, wide};
 use crate::Activation;
 
 /// `out = f(x)`.
@@ -314,22 +314,9 @@ fn sigmoid(x: f32) -> (f32, f32) {
 /// multiplies by the NaN: [`super::vector::exp`] without what is not needed here.
 #[inline(always)]
 fn exp_minus(x: f32) -> f32 {
-    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
-    const LARGEST: f32 = 87.336_54;
-    let clamped = -at_most(x, LARGEST);
-    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = clamped - n * 0.693_359_4 - n * -2.121_944_4e-4;
-    let mut p = 1.987_569_1e-4;
-    p = p * r + 1.398_2e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 0.166_666_66;
-    p = p * r + 0.5;
-    let value = p * (r * r) + r + 1.0;
-    let power = shifted.to_bits().wrapping_sub(ROUND.to_bits()) << 23;
-    let value = value.to_bits().wrapping_add(power);
-    f32::from_bits(if x > LARGEST { 0 } else { value })
+    let (value, n) = reduced_exp(-at_most(x, -LEAST_EXPONENT));
+    let value = value.to_bits().wrapping_add(n << 23);
+    f32::from_bits(if x > -LEAST_EXPONENT { 0 } else { value })
 }
 
 /// `min(x, limit)` of a number that is not negative, and the limit for a NaN. Positive floats are ordered as their bits

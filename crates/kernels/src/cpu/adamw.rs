@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::reduce::{elements_per_task, sum_by};
-use super::vector::wide;
+use super::parallel::elements_per_task;
+use super::vector::{sum_by, wide};
 use crate::AdamWStep;
 
 /// Elements that are squared and summed in f32; their sums are added in f64.

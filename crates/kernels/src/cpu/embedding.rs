@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::parallel::{self, Shared};
-use super::reduce::{rows_of, rows_per_task};
+use super::parallel::{self, Shared, rows_of, rows_per_task};
 use super::vector::wide;
 
 /// `out[i] = table[ids[i]]`, `table: [rows, width]`, `out: [tokens, width]`.

@@ -5,7 +5,7 @@
 
 use super::matrix::{Matrix, MatrixMut};
 use super::matvec::MOST_ROWS;
-use super::parallel::{self, Shared};
+use super::parallel::{self, Shared, Start};
 use super::product::{Output, product_here};
 use super::vector::{dot, wide};
 use crate::Precision;
@@ -99,10 +99,7 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
         (y.column_stride == 1 || n <= 1) && (x.column_stride == 1 || k <= 1),
         "the columns are not contiguous"
     );
-    let place = Place {
-        start: y.as_mut_ptr(),
-        stride: y.row_stride,
-    };
+    let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
     let rows: Vec<&[f32]> = (0..m)
         // SAFETY: a row of x, whose columns are contiguous, in memory that it borrows.
         .map(|i| unsafe { std::slice::from_raw_parts(x.as_ptr().add(i * x.row_stride), k) })
@@ -121,8 +118,8 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
             }
             // SAFETY: columns of y, each task's own.
             let y = unsafe {
-                let strides = [place.stride, 1];
-                MatrixMut::from_raw(place.at(0, block.start), [m, block.len()], strides)
+                let strides = [stride, 1];
+                MatrixMut::from_raw(start.at(block.start), [m, block.len()], strides)
             };
             let dense = Matrix::row_major(&dense, block.len(), k).transposed();
             product_here(y, x, dense, output, Precision::F32);
@@ -150,7 +147,7 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
                         let sum = sum * w.scales[j];
                         // SAFETY: an element of y, this task's own; it is read only where it holds a number.
                         unsafe {
-                            let y = place.at(i, j);
+                            let y = start.at(i * stride + j);
                             let old = if output == Output::Accumulate {
                                 *y
                             } else {
@@ -163,23 +160,4 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
             },
         );
     });
-}
-
-/// y, for tasks that write disjoint columns of it.
-#[derive(Clone, Copy)]
-struct Place {
-    start: *mut f32,
-    stride: usize,
-}
-
-// SAFETY: the tasks write disjoint columns.
-unsafe impl Send for Place {}
-// SAFETY: as above.
-unsafe impl Sync for Place {}
-
-impl Place {
-    #[inline(always)]
-    fn at(&self, row: usize, column: usize) -> *mut f32 {
-        self.start.wrapping_add(row * self.stride + column)
-    }
 }

@@ -1,7 +1,7 @@
 //! The operations on slices of f32 in memory, without Burn: what the `flex` backend's overrides are made of.
 //!
 //! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
-//! instructions. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
+//! instructions; [`matvec`] does where one has few rows, and [`int8`] where its weights have 8 bits. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
 //! are the operations; [`vector`] holds what their inner loops share and [`parallel`] how they are spread over threads.
 //!
 //! Every result is the same to the bit whatever the number of threads: work is cut by shape alone, and what several

@@ -2,8 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::reduce::{rows_of, rows_per_sum, rows_per_task, sum_by, sum_rows};
-use super::vector::wide;
+use super::parallel::{rows_of, rows_per_sum, rows_per_task};
+use super::reduce::sum_rows;
+use super::vector::{sum_by, wide};
 use crate::Normalization;
 
 /// `out = n(x) · gain + bias`, `x, out: [rows, width]`, `gain, bias: [width]`; see [`Normalization`] for `n`.

@@ -21,6 +21,66 @@ pub fn ranges(len: usize, step: usize) -> impl Iterator<Item = Range<usize>> + C
         .map(move |start| start..len.min(start + step))
 }
 
+/// Elements below which a pass stays on the calling thread: handing work to others costs some microseconds.
+const ALONE: usize = 32 * 1024;
+
+/// Elements of one task at least: enough to hide its start, few enough to stay in a core's own cache.
+const TASK: usize = 16 * 1024;
+
+/// Tasks of one pass at most: each holds its own partial sums.
+const TASKS: usize = 128;
+
+/// How many of `rows` rows of `width` elements one task takes, by the shape alone: at least one.
+pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
+    if rows.saturating_mul(width) < ALONE {
+        return rows.max(1);
+    }
+    (TASK / width.max(1)).max(rows.div_ceil(TASKS)).max(1)
+}
+
+/// [`rows_per_task`] where each task holds sums as wide as a row: fewer tasks, since their sums are added up by one.
+pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
+    rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
+}
+
+/// How many of `len` elements one task takes: all of them, or a multiple of 4096.
+pub(super) fn elements_per_task(len: usize) -> usize {
+    if len < ALONE {
+        return len.max(1);
+    }
+    TASK.max(len.div_ceil(TASKS).next_multiple_of(4096))
+}
+
+/// How many rows of `width` elements there are.
+///
+/// # Panics
+/// Where they are not whole rows.
+#[track_caller]
+pub(super) fn rows_of(len: usize, width: usize) -> usize {
+    assert!(
+        width > 0 && len.is_multiple_of(width),
+        "the elements are not whole rows"
+    );
+    len / width
+}
+
+/// Where memory begins that tasks write at the same time, each its own elements of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<T>(pub *mut T);
+
+// SAFETY: an address alone; whoever reads or writes there promises that no other task writes the same elements.
+unsafe impl<T: Send> Send for Start<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Start<T> {}
+
+impl<T> Start<T> {
+    /// Where an element lies.
+    #[inline(always)]
+    pub fn at(self, index: usize) -> *mut T {
+        self.0.wrapping_add(index)
+    }
+}
+
 /// Memory that tasks write at the same time, each its own part.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a, T> {

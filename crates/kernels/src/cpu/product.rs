@@ -5,7 +5,8 @@
 
 use super::bf16::{self, Threads};
 use super::matrix::{Matrix, MatrixMut};
-use super::{matvec, parallel};
+use super::matvec;
+use super::parallel::{self, Start};
 use crate::Precision;
 
 /// What becomes of what the product's place holds.
@@ -64,7 +65,7 @@ pub fn product(
         let [end_i, end_j] = [c.rows.min(i + rows), c.columns.min(j + columns)];
         // SAFETY: the tile lies within C, which is borrowed for as long as the tasks run, and no two tiles overlap.
         let c = unsafe {
-            let start = start.get().add(i * strides[0] + j * strides[1]);
+            let start = start.at(i * strides[0] + j * strides[1]);
             MatrixMut::from_raw(start, [end_i - i, end_j - j], strides)
         };
         product_here(
@@ -119,21 +120,6 @@ pub fn product_here(
             false,
             gemm::Parallelism::None,
         );
-    }
-}
-
-/// Where C begins, for the tasks that write its tiles.
-#[derive(Clone, Copy)]
-struct Start(*mut f32);
-
-// SAFETY: the tasks write disjoint tiles.
-unsafe impl Send for Start {}
-// SAFETY: as above.
-unsafe impl Sync for Start {}
-
-impl Start {
-    fn get(self) -> *mut f32 {
-        self.0
     }
 }
 

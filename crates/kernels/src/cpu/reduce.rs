@@ -1,51 +1,9 @@
-//! Sums over rows, plain additions, and how passes over memory are cut for all threads.
+//! Sums over rows, and plain passes over memory.
 
 use rayon::prelude::*;
 
+use super::parallel::{elements_per_task, rows_of, rows_per_sum, rows_per_task};
 use super::vector::wide;
-
-/// Elements below which a pass stays on the calling thread: handing work to others costs some microseconds.
-const ALONE: usize = 32 * 1024;
-
-/// Elements of one task at least: enough to hide its start, few enough to stay in a core's own cache.
-const TASK: usize = 16 * 1024;
-
-/// Tasks of one pass at most: each holds its own partial sums.
-const TASKS: usize = 128;
-
-/// How many of `rows` rows of `width` elements one task takes, by the shape alone: at least one.
-pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
-    if rows.saturating_mul(width) < ALONE {
-        return rows.max(1);
-    }
-    (TASK / width.max(1)).max(rows.div_ceil(TASKS)).max(1)
-}
-
-/// [`rows_per_task`] where each task holds sums as wide as a row: fewer tasks, since their sums are added up by one.
-pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
-    rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
-}
-
-/// How many of `len` elements one task takes: all of them, or a multiple of 4096.
-pub(super) fn elements_per_task(len: usize) -> usize {
-    if len < ALONE {
-        return len.max(1);
-    }
-    TASK.max(len.div_ceil(TASKS).next_multiple_of(4096))
-}
-
-/// How many rows of `width` elements there are.
-///
-/// # Panics
-/// Where they are not whole rows.
-#[track_caller]
-pub(super) fn rows_of(len: usize, width: usize) -> usize {
-    assert!(
-        width > 0 && len.is_multiple_of(width),
-        "the elements are not whole rows"
-    );
-    len / width
-}
 
 /// The sums over the rows: `out[j] = Σ_r x[r, j]`, `x: [rows, width]`, `out: [width]`.
 ///
@@ -100,54 +58,6 @@ pub(super) fn sum_rows(x: &[f32], width: usize, out: &mut [f32]) {
             *out += *x;
         }
     }
-}
-
-/// `out = x + y`.
-///
-/// # Panics
-/// Where the sizes differ.
-pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
-    assert!(
-        x.len() == out.len() && y.len() == out.len(),
-        "the sizes differ"
-    );
-    let step = elements_per_task(out.len());
-    out.par_chunks_mut(step)
-        .zip(x.par_chunks(step))
-        .zip(y.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|((out, x), y)| {
-            wide(
-                #[inline(always)]
-                || {
-                    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
-                        *out = *x + *y;
-                    }
-                },
-            );
-        });
-}
-
-/// `x += y`.
-///
-/// # Panics
-/// Where the sizes differ.
-pub fn add_in_place(x: &mut [f32], y: &[f32]) {
-    assert!(x.len() == y.len(), "the sizes differ");
-    let step = elements_per_task(x.len());
-    x.par_chunks_mut(step)
-        .zip(y.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(x, y)| {
-            wide(
-                #[inline(always)]
-                || {
-                    for (x, y) in x.iter_mut().zip(y) {
-                        *x += *y;
-                    }
-                },
-            );
-        });
 }
 
 /// `x *= factor`.
@@ -211,28 +121,4 @@ pub fn fill_rows(row: &[f32], out: &mut [f32]) {
             out.copy_from_slice(row);
         }
     });
-}
-
-/// `Σ f(x, y, z)` over 128 partial sums.
-///
-/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
-/// registers only as the code around them happens to be.
-#[inline(always)]
-pub(super) fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    const SUMS: usize = 128;
-    let mut sums = [0.0f32; SUMS];
-    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
-    for ((x, y), z) in chunks {
-        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
-            *sum += f(*x, *y, *z);
-        }
-    }
-    let mut lanes = [0.0f32; 16];
-    for sums in sums.as_chunks::<16>().0 {
-        for (lane, sum) in lanes.iter_mut().zip(sums) {
-            *lane += *sum;
-        }
-    }
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = lanes;
-    (((a + i) + (e + m)) + ((c + k) + (g + o))) + (((b + j) + (f + n)) + ((d + l) + (h + p)))
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::attention::HeadStrides;
-use super::parallel::{self, Shared};
-use super::reduce::rows_per_task;
+use super::parallel::{self, Shared, rows_per_task};
 use super::vector::wide;
 use crate::RotaryLayout;
 

@@ -19,17 +19,33 @@ pub fn wide<R>(f: impl FnOnce() -> R) -> R {
     ARCH.dispatch(f)
 }
 
+/// Below, `e^x` is no normal number.
+pub const LEAST_EXPONENT: f32 = -87.336_54;
+
 /// `e^x` within 2 units in the last place; 0 below -87.3, and +∞ above 88.7. A NaN stays one.
-///
-/// `x = n ln 2 + r` with `|r| ≤ ln 2 / 2` (Cody and Waite), a polynomial for `e^r`, and `n` put into the exponent.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    const LARGEST: f32 = 88.722_83;
+    let (value, n) = reduced_exp(x.clamp(LEAST_EXPONENT, LARGEST));
+    // 2ⁿ in two factors: n reaches 128, whose own power is no f32.
+    let n = n as i32;
+    let half = n >> 1;
+    let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
+    let value = value * power(half) * power(n - half);
+    let value = if x < LEAST_EXPONENT { 0.0 } else { value };
+    let value = if x > LARGEST { f32::INFINITY } else { value };
+    if x.is_nan() { x } else { value }
+}
+
+/// `e^r` and `n` with `x = n ln 2 + r`, `|r| ≤ ln 2 / 2` (Cody and Waite), for `x` from [`LEAST_EXPONENT`] to 88.7: `e^x` is
+/// `2ⁿ e^r`, `n` in two's complement.
 #[inline(always)]
 #[allow(clippy::excessive_precision)]
-pub fn exp(x: f32) -> f32 {
+pub fn reduced_exp(x: f32) -> (f32, u32) {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
-    let clamped = x.clamp(-87.336_54, 88.722_83);
-    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    let r = clamped - n * 0.693_359_375 - n * -2.121_944_4e-4;
+    let r = x - n * 0.693_359_375 - n * -2.121_944_4e-4;
     let mut p = 1.987_569_15e-4;
     p = p * r + 1.398_199_95e-3;
     p = p * r + 8.333_451_9e-3;
@@ -37,14 +53,7 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_55e-1;
     p = p * r + 5.000_000_1e-1;
     let value = p * (r * r) + r + 1.0;
-    // 2ⁿ in two factors: n reaches 128, whose own power is no f32.
-    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
-    let half = n >> 1;
-    let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
-    let value = value * power(half) * power(n - half);
-    let value = if x < -87.336_54 { 0.0 } else { value };
-    let value = if x > 88.722_83 { f32::INFINITY } else { value };
-    if x.is_nan() { x } else { value }
+    (value, shifted.to_bits().wrapping_sub(ROUND.to_bits()))
 }
 
 /// `Σ x` over [`LANES`] partial sums.
@@ -104,6 +113,30 @@ fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
         width /= 2;
     }
     all[0]
+}
+
+/// `Σ f(x, y, z)` over 128 partial sums.
+///
+/// As many as the compiler does not unroll: it makes SIMD of a loop over them, in the nearest cache, and of a few sums in
+/// registers only as the code around them happens to be.
+#[inline(always)]
+pub fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    const SUMS: usize = 128;
+    let mut sums = [0.0f32; SUMS];
+    let chunks = x.chunks(SUMS).zip(y.chunks(SUMS)).zip(z.chunks(SUMS));
+    for ((x, y), z) in chunks {
+        for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
+            *sum += f(*x, *y, *z);
+        }
+    }
+    let mut lanes = [0.0f32; 16];
+    for sums in sums.as_chunks::<16>().0 {
+        for (lane, sum) in lanes.iter_mut().zip(sums) {
+            *lane += *sum;
+        }
+    }
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = lanes;
+    (((a + i) + (e + m)) + ((c + k) + (g + o))) + (((b + j) + (f + n)) + ((d + l) + (h + p)))
 }
 
 /// The largest; -∞ of none.

@@ -63,9 +63,13 @@ struct Call<'a> {
     dropout: Option<Dropout>,
 }
 
-impl Call<'_> {
-    fn check(&self) {
-        let shape = self.shape;
+impl<'a> Call<'a> {
+    fn new(
+        shape: &'a AttentionShape,
+        options: &'a AttentionOptions,
+        documents: Option<&'a [i32]>,
+        dropout: Option<Dropout>,
+    ) -> Self {
         assert!(
             shape.is_empty() || (shape.kv_heads > 0 && shape.heads.is_multiple_of(shape.kv_heads)),
             "the heads of the keys do not divide those of the queries"
@@ -75,15 +79,19 @@ impl Call<'_> {
             "more queries than keys"
         );
         assert!(
-            self.documents
-                .is_none_or(|of| of.len() == shape.batch * shape.q_len),
+            documents.is_none_or(|of| of.len() == shape.batch * shape.q_len),
             "not one document for each query"
         );
         assert!(
-            self.dropout
-                .is_none_or(|dropout| (0.0..1.0).contains(&dropout.probability)),
+            dropout.is_none_or(|dropout| (0.0..1.0).contains(&dropout.probability)),
             "the dropout's probability is not below 1"
         );
+        Self {
+            shape,
+            options,
+            documents,
+            dropout: dropout.filter(|dropout| dropout.probability > 0.0),
+        }
     }
 }
 
@@ -109,13 +117,7 @@ pub fn attention(
     out: HeadsMut<'_>,
     log_sum: Option<&mut [f32]>,
 ) {
-    let call = Call {
-        shape,
-        options,
-        documents,
-        dropout: dropout.filter(|dropout| dropout.probability > 0.0),
-    };
-    call.check();
+    let call = Call::new(shape, options, documents, dropout);
     assert!(
         q.dims() == shape.q_dims() && out.dims() == shape.q_dims(),
         "queries of another size"
@@ -165,13 +167,7 @@ pub fn attention_backward(
     dk: HeadsMut<'_>,
     dv: HeadsMut<'_>,
 ) {
-    let call = Call {
-        shape,
-        options,
-        documents,
-        dropout: dropout.filter(|dropout| dropout.probability > 0.0),
-    };
-    call.check();
+    let call = Call::new(shape, options, documents, dropout);
     let queries = [q.dims(), out.dims(), grad.dims(), dq.dims()];
     assert!(
         queries.iter().all(|dims| *dims == shape.q_dims()),

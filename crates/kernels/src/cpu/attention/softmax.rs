@@ -2,6 +2,7 @@
 
 use super::cut::Cut;
 use super::mask::{Block, LANES, Piece, QUERIES};
+use crate::cpu::vector::{LEAST_EXPONENT, reduced_exp};
 
 /// What a block of queries keeps of the pieces before.
 pub struct Softmax {
@@ -81,23 +82,14 @@ impl Softmax {
 
 /// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers.
 #[inline(always)]
-#[allow(clippy::excessive_precision)]
 pub fn weight(x: f32) -> f32 {
-    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
-    const LEAST: f32 = -87.336_54;
     // A comparison that a NaN passes unchanged.
-    let clamped = if x < LEAST { LEAST } else { x };
-    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = clamped - n * 0.693_359_375 - n * -2.121_944_4e-4;
-    let mut p = 1.987_569_15e-4;
-    p = p * r + 1.398_199_95e-3;
-    p = p * r + 8.333_451_9e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 1.666_666_55e-1;
-    p = p * r + 5.000_000_1e-1;
-    let value = p * (r * r) + r + 1.0;
-    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits());
+    let clamped = if x < LEAST_EXPONENT {
+        LEAST_EXPONENT
+    } else {
+        x
+    };
+    let (value, n) = reduced_exp(clamped);
     let value = value * f32::from_bits(n.wrapping_add(127) << 23);
-    if x < LEAST { 0.0 } else { value }
+    if x < LEAST_EXPONENT { 0.0 } else { value }
 }

@@ -10,7 +10,7 @@ use super::Threads;
 use super::kernel::{self, COLUMNS, ROWS, Tile};
 use super::pack::{self, Factor};
 use crate::cpu::matrix::{Matrix, MatrixMut};
-use crate::cpu::parallel;
+use crate::cpu::parallel::{self, Start};
 use crate::cpu::product::Output;
 
 /// Most units of k in a step: 32 KiB of a panel of B.
@@ -63,10 +63,8 @@ pub unsafe fn product<const K: usize>(
     let mut a_panels = Panels::new(high.next_multiple_of(ROWS) * deep);
     let mut b_panels = Panels::new(wide.next_multiple_of(COLUMNS) * deep);
     let [a_panels, b_panels] = [a_panels.start(), b_panels.start()];
-    let c = Shared {
-        start: c.as_mut_ptr(),
-        strides: [c.row_stride, c.column_stride],
-    };
+    let strides = [c.row_stride, c.column_stride];
+    let c = Start(c.as_mut_ptr());
     let mut packed = None;
     for columns in parallel::ranges(n, wide) {
         for depth in parallel::ranges(k, deep * K) {
@@ -94,6 +92,7 @@ pub unsafe fn product<const K: usize>(
                     columns: columns.clone(),
                     units,
                     step,
+                    strides,
                     accumulate: output == Output::Accumulate || depth.start > 0,
                 };
                 // SAFETY: the panels are packed; the instructions are there.
@@ -111,6 +110,8 @@ struct Block {
     units: usize,
     /// Units of k of a step.
     step: usize,
+    /// From a row of C to the next, and from a column to the next.
+    strides: [usize; 2],
     accumulate: bool,
 }
 
@@ -118,7 +119,14 @@ struct Block {
 ///
 /// # Safety
 /// [`super::supported`], and the panels are those of the block.
-unsafe fn multiply<const K: usize>(block: &Block, a: Start, b: Start, c: Shared, threads: Threads) {
+unsafe fn multiply<const K: usize>(
+    block: &Block,
+    a: Start<u32>,
+    b: Start<u32>,
+    c: Start<f32>,
+    threads: Threads,
+) {
+    let [down, along] = block.strides;
     let [m, n] = [block.rows.len(), block.columns.len()];
     // Small tiles where there is little to do, so that there are several.
     let large = m * n >= 1 << 18;
@@ -131,9 +139,10 @@ unsafe fn multiply<const K: usize>(block: &Block, a: Start, b: Start, c: Shared,
             for j in columns.clone().step_by(COLUMNS) {
                 for i in rows.clone().step_by(ROWS) {
                     let tile = Tile {
-                        start: c.at(block.rows.start + i, block.columns.start + j),
-                        row_stride: c.strides[0],
-                        column_stride: c.strides[1],
+                        start: c
+                            .at((block.rows.start + i) * down + (block.columns.start + j) * along),
+                        row_stride: down,
+                        column_stride: along,
                         rows: ROWS.min(m - i),
                         columns: COLUMNS.min(n - j),
                         accumulate: block.accumulate || units.start > 0,
@@ -174,25 +183,6 @@ fn clear(c: &mut MatrixMut<'_>) {
     }
 }
 
-/// C, for tasks that write disjoint tiles.
-#[derive(Clone, Copy)]
-struct Shared {
-    start: *mut f32,
-    strides: [usize; 2],
-}
-
-// SAFETY: the tasks write disjoint tiles.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    fn at(self, row: usize, column: usize) -> *mut f32 {
-        let [down, across] = self.strides;
-        self.start.wrapping_add(row * down + column * across)
-    }
-}
-
 /// Memory for packed panels.
 struct Panels(Box<[MaybeUninit<u32>]>);
 
@@ -202,23 +192,8 @@ impl Panels {
     }
 
     /// The first unit at a multiple of 64 bytes, a line of the cache.
-    fn start(&mut self) -> Start {
+    fn start(&mut self) -> Start<u32> {
         let start: *mut u32 = self.0.as_mut_ptr().cast();
         Start(start.wrapping_add(start.align_offset(64)))
-    }
-}
-
-/// Where panels begin, for tasks that write disjoint ones and later read them.
-#[derive(Clone, Copy)]
-struct Start(*mut u32);
-
-// SAFETY: tasks write disjoint panels, and read them only when all are written.
-unsafe impl Send for Start {}
-// SAFETY: as above.
-unsafe impl Sync for Start {}
-
-impl Start {
-    fn at(self, index: usize) -> *mut u32 {
-        self.0.wrapping_add(index)
     }
 }
