@@ -4,7 +4,7 @@ use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{DType, Distribution, Shape};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, dims, elements, filled, integers, is_f32};
+use super::buffer::{all_filled, dense, dims, elements, elements_mut, filled, integers, is_f32};
 use crate::cpu::attention::{self, AttentionShape, Dropout, HeadStrides, Heads, HeadsMut};
 use crate::cpu::rotary;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn attention(
     let inputs = [q, k, v].map(|x| strides(x).0);
     let shape = shape(&inputs[0], &inputs[1]);
     let documents = documents.as_ref().map(integers);
-    separate_output(&shape, |out| {
+    let output = filled(separate_shape(&shape), |out| {
         let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
         let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
         attention::attention(
@@ -42,7 +42,8 @@ pub(super) fn attention(
             out,
             None,
         );
-    })
+    });
+    by_heads(output)
 }
 
 pub(super) fn attention_training(
@@ -55,27 +56,16 @@ pub(super) fn attention_training(
     let inputs = [q, k, v].map(|x| strides(x).0);
     let shape = shape(&inputs[0], &inputs[1]);
     let seed = seed(&options);
-    let mut output = None;
-    let log_sums = filled([shape.batch, shape.heads, shape.q_len], |sums| {
-        let first_keys = documents.as_ref().map(integers);
-        output = Some(separate_output(&shape, |out| {
-            let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
-            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-            let dropout = dropout(&options, seed);
-            attention::attention(
-                &shape,
-                &options,
-                first_keys.as_deref(),
-                dropout,
-                q,
-                k,
-                v,
-                out,
-                Some(sums),
-            );
-        }));
+    let first_keys = documents.as_ref().map(integers);
+    let shapes = [separate_shape(&shape), sums_shape(&shape)];
+    let [output, log_sums] = all_filled(shapes, |[out, sums]| {
+        let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
+        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+        let (keys, dropout) = (first_keys.as_deref(), dropout(&options, seed));
+        attention::attention(&shape, &options, keys, dropout, q, k, v, out, Some(sums));
     });
-    let output = output.unwrap_or_else(|| log_sums.clone());
+    let output = by_heads(output);
+    drop(first_keys);
     let state = LogSums {
         inputs: AttentionInputs::Separate(inputs),
         output: output.clone(),
@@ -98,35 +88,27 @@ pub(super) fn attention_backward(
     let shape = shape(&inputs[0], &inputs[1]);
     let grad = strides(grad).0;
     let documents = state.documents.as_ref().map(integers);
-    let (mut k_grad, mut v_grad) = (None, None);
-    let q_grad = filled(shape.q_dims(), |q_out| {
-        k_grad = Some(filled(shape.k_dims(), |k_out| {
-            v_grad = Some(filled(shape.k_dims(), |v_out| {
-                let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
-                let out = |data, dims| HeadsMut::new(data, HeadStrides::contiguous(dims), dims);
-                attention::attention_backward(
-                    &shape,
-                    &options,
-                    documents.as_deref(),
-                    dropout(&options, state.seed),
-                    q,
-                    k,
-                    v,
-                    heads(&state.output),
-                    elements(&state.log_sums),
-                    heads(&grad),
-                    out(q_out, shape.q_dims()),
-                    out(k_out, shape.k_dims()),
-                    out(v_out, shape.k_dims()),
-                );
-            }));
-        }));
+    let shapes = [shape.q_dims(), shape.k_dims(), shape.k_dims()];
+    let [q, k, v] = all_filled(shapes.map(Into::into), |[q_out, k_out, v_out]| {
+        let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
+        let out = |data, dims| HeadsMut::new(data, HeadStrides::contiguous(dims), dims);
+        attention::attention_backward(
+            &shape,
+            &options,
+            documents.as_deref(),
+            dropout(&options, state.seed),
+            q,
+            k,
+            v,
+            heads(&state.output),
+            elements(&state.log_sums),
+            heads(&grad),
+            out(q_out, shape.q_dims()),
+            out(k_out, shape.k_dims()),
+            out(v_out, shape.k_dims()),
+        );
     });
-    AttentionGradients {
-        k: k_grad.unwrap_or_else(|| q_grad.clone()),
-        v: v_grad.unwrap_or_else(|| q_grad.clone()),
-        q: q_grad,
-    }
+    AttentionGradients { q, k, v }
 }
 
 pub(super) fn self_attention(
@@ -164,26 +146,25 @@ pub(super) fn self_attention_training(
     let qkv = turned(qkv, angles.as_ref(), how, false);
     let shape = fused_shape(&qkv, how);
     let seed = seed(&how.options);
-    let mut output = None;
-    let log_sums = filled([shape.batch, shape.heads, shape.q_len], |sums| {
-        let first_keys = documents.as_ref().map(integers);
-        output = Some(filled(output_shape(&shape), |out| {
-            let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
-            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-            attention::attention(
-                &shape,
-                &how.options,
-                first_keys.as_deref(),
-                dropout(&how.options, seed),
-                q,
-                k,
-                v,
-                out,
-                Some(sums),
-            );
-        }));
+    let first_keys = documents.as_ref().map(integers);
+    let shapes = [output_shape(&shape).into(), sums_shape(&shape)];
+    let [output, log_sums] = all_filled(shapes, |[out, sums]| {
+        let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
+        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+        let (keys, dropout) = (first_keys.as_deref(), dropout(&how.options, seed));
+        attention::attention(
+            &shape,
+            &how.options,
+            keys,
+            dropout,
+            q,
+            k,
+            v,
+            out,
+            Some(sums),
+        );
     });
-    let output = output.unwrap_or_else(|| log_sums.clone());
+    drop(first_keys);
     let state = LogSums {
         inputs: AttentionInputs::Fused(qkv),
         output: output.clone(),
@@ -245,7 +226,7 @@ fn turned(
     let (cos, sin) = (dense(angles.cos.clone()), dense(angles.sin.clone()));
     rotary::rotate_in_place(
         angles.layout,
-        qkv.storage_mut(),
+        elements_mut(&mut qkv),
         HeadStrides::of_rows(seq, how.head_dim, width),
         [batch, how.heads + how.kv_heads, seq, how.head_dim],
         elements(&cos),
@@ -313,10 +294,19 @@ fn row_strides(shape: &AttentionShape) -> HeadStrides {
     HeadStrides::of_rows(shape.q_len, shape.head_dim, shape.heads * shape.head_dim)
 }
 
-/// An output `[batch, heads, q_len, head_dim]` that lies token by token, as the map after it reads it.
-fn separate_output(shape: &AttentionShape, fill: impl FnOnce(&mut [f32])) -> FlexTensor {
-    let dims = [shape.batch, shape.q_len, shape.heads, shape.head_dim];
-    filled(dims, fill).permute(&[0, 2, 1, 3])
+/// Of an output of separate heads, which lies token by token, as the map after it reads it.
+fn separate_shape(shape: &AttentionShape) -> Shape {
+    [shape.batch, shape.q_len, shape.heads, shape.head_dim].into()
+}
+
+/// `[batch, heads, q_len, head_dim]` of what lies so.
+fn by_heads(output: FlexTensor) -> FlexTensor {
+    output.permute(&[0, 2, 1, 3])
+}
+
+/// `[batch, heads, q_len]`.
+fn sums_shape(shape: &AttentionShape) -> Shape {
+    [shape.batch, shape.heads, shape.q_len].into()
 }
 
 /// Vectors that are each in one piece, and where they lie.
@@ -337,7 +327,7 @@ fn heads(x: &FlexTensor) -> Heads<'_> {
     let [batch, head, token] = [0, 1, 2].map(|dim| layout.strides()[dim].unsigned_abs());
     let dims = [0, 1, 2, 3].map(|dim| layout.shape()[dim]);
     Heads::new(
-        &elements(x)[layout.start_offset()..],
+        &x.storage()[layout.start_offset()..],
         HeadStrides { batch, head, token },
         dims,
     )

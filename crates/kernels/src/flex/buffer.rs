@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use burn::tensor::{Bytes, DType, Shape};
 use burn_flex::{FlexTensor, Layout};
@@ -12,12 +13,9 @@ pub(super) fn is_f32(tensors: &[&FlexTensor]) -> bool {
     tensors.iter().all(|tensor| tensor.dtype() == DType::F32)
 }
 
-/// The same elements, one after another from the beginning of their memory, and nothing else in it.
+/// The same elements one after another: a view of some that lie so stays one.
 pub(super) fn dense(tensor: FlexTensor) -> FlexTensor {
-    // What is dense already comes back as it is; a borrowed copy of it would make its memory shared.
-    let layout = tensor.layout();
-    let whole = layout.num_elements() * size_of::<f32>() == tensor.bytes().len();
-    match layout.is_contiguous() && layout.start_offset() == 0 && whole {
+    match tensor.is_contiguous() {
         true => tensor,
         false => tensor.to_contiguous(),
     }
@@ -25,24 +23,47 @@ pub(super) fn dense(tensor: FlexTensor) -> FlexTensor {
 
 /// The elements of a dense tensor.
 pub(super) fn elements(tensor: &FlexTensor) -> &[f32] {
-    tensor.storage()
+    &tensor.storage()[place(tensor)]
+}
+
+/// Where a dense tensor's elements lie in its memory.
+pub(super) fn place(tensor: &FlexTensor) -> Range<usize> {
+    let start = tensor.layout().start_offset();
+    start..start + tensor.layout().num_elements()
+}
+
+/// The elements of a dense tensor to write: those of a copy, where somebody else holds its memory.
+pub(super) fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
+    let place = place(tensor);
+    &mut tensor.storage_mut()[place]
 }
 
 /// A tensor that `fill` writes every element of, before it reads any.
 pub(super) fn filled(shape: impl Into<Shape>, fill: impl FnOnce(&mut [f32])) -> FlexTensor {
-    let shape = shape.into();
-    let len = shape.num_elements();
-    let mut elements: Vec<f32> = Vec::with_capacity(len);
-    // SAFETY: the memory is the vector's own and large enough. What it holds is not known, but any bits are an f32, and
-    // `fill` writes all of them before they are read. Zeroing first would cost a pass over memory for each operation.
-    fill(unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr(), len) });
-    // SAFETY: `len` elements fit, and have been written.
-    unsafe { elements.set_len(len) };
-    FlexTensor::new(
-        Bytes::from_elems(elements),
-        Layout::contiguous(shape),
-        DType::F32,
-    )
+    let [tensor] = all_filled([shape.into()], |[out]| fill(out));
+    tensor
+}
+
+/// Tensors that `fill` writes every element of, before it reads any.
+pub(super) fn all_filled<const N: usize>(
+    shapes: [Shape; N],
+    fill: impl FnOnce([&mut [f32]; N]),
+) -> [FlexTensor; N] {
+    let mut memory = shapes.map(|shape| (Vec::<f32>::with_capacity(shape.num_elements()), shape));
+    fill(memory.each_mut().map(|(elements, shape)| {
+        // SAFETY: the memory is the vector's own and large enough. What it holds is not known, but any bits are an f32, and
+        // `fill` writes all of them before they are read. Zeroing first would cost a pass over memory for each operation.
+        unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr(), shape.num_elements()) }
+    }));
+    memory.map(|(mut elements, shape)| {
+        // SAFETY: so many elements fit, and have been written.
+        unsafe { elements.set_len(shape.num_elements()) };
+        FlexTensor::new(
+            Bytes::from_elems(elements),
+            Layout::contiguous(shape),
+            DType::F32,
+        )
+    })
 }
 
 /// A number as a tensor `[1]`.

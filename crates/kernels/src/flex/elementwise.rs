@@ -3,7 +3,7 @@
 use burn_flex::FlexTensor;
 
 use super::attention::strides;
-use super::buffer::{dense, dims, elements, filled, integers, width};
+use super::buffer::{all_filled, dense, dims, elements, elements_mut, filled, integers, width};
 use crate::cpu::norm::Residual;
 use crate::cpu::{activation, embedding, norm, rotary};
 use crate::{Activation, GatedGradients, NormGradients, Normalization, RotaryLayout};
@@ -38,17 +38,12 @@ pub(super) fn gated_backward(
     grad: FlexTensor,
 ) -> GatedGradients<Flex> {
     let (gate, up, grad) = (dense(gate), dense(up), dense(grad));
-    let mut up_grad = None;
-    let gate_grad = filled(dims(&gate), |gate_out| {
-        up_grad = Some(filled(dims(&up), |up_out| {
-            let (gate, up, grad) = (elements(&gate), elements(&up), elements(&grad));
-            activation::gated_backward(kind, gate, up, grad, gate_out, up_out);
-        }));
+    let shape = gate.layout().shape();
+    let [gate, up] = all_filled([shape.clone(), shape.clone()], |[gate_out, up_out]| {
+        let (gate, up, grad) = (elements(&gate), elements(&up), elements(&grad));
+        activation::gated_backward(kind, gate, up, grad, gate_out, up_out);
     });
-    GatedGradients {
-        up: up_grad.unwrap_or_else(|| gate_grad.clone()),
-        gate: gate_grad,
-    }
+    GatedGradients { gate, up }
 }
 
 pub(super) fn normalize(
@@ -98,7 +93,7 @@ pub(super) fn normalize_backward(
         Some(mut sum) if sum.is_unique() => {
             run(
                 Residual::InPlace,
-                sum.storage_mut(),
+                elements_mut(&mut sum),
                 &mut gain_grad,
                 &mut bias_grad,
             );
@@ -137,7 +132,7 @@ pub(super) fn rotary(
     let shape = [0, 1, 2, 3].map(|dim| x.layout().shape()[dim]);
     let from = x.layout().start_offset();
     filled(shape, |out| {
-        let x = &elements(&x)[from..];
+        let x = &x.storage()[from..];
         rotary::rotate(layout, x, place, out, shape, elements(&cos), elements(&sin));
     })
 }
@@ -163,6 +158,11 @@ pub(super) fn embedding_backward(
         None => FlexTensor::zeros(table.layout().shape().clone(), table.dtype()),
     };
     let width = width(&table);
-    embedding::scatter_add(sum.storage_mut(), &integers(&ids), elements(&grad), width);
+    embedding::scatter_add(
+        elements_mut(&mut sum),
+        &integers(&ids),
+        elements(&grad),
+        width,
+    );
     sum
 }

@@ -2,7 +2,7 @@
 
 use burn_flex::{Flex, FlexTensor};
 
-use super::buffer::{dense, dims, elements, filled, integers, number, width};
+use super::buffer::{all_filled, dense, elements, integers, number, width};
 use crate::cpu::head_loss::{self, HeadLossTask};
 use crate::{HeadLossGradients, HeadLossOptions, Precision};
 
@@ -30,16 +30,15 @@ pub(super) fn head_loss_gradients(
     let (hidden, weight) = (dense(hidden), dense(weight));
     let targets = integers(&targets);
     let task = task(&hidden, &weight, &targets, options, precision);
-    let (mut loss, mut weight_grad) = (0.0, None);
-    let hidden_grad = filled(dims(&hidden), |hidden_out| {
-        weight_grad = Some(filled(dims(&weight), |weight_out| {
-            loss = head_loss::head_loss_gradients(&task, hidden_out, weight_out);
-        }));
+    let mut loss = 0.0;
+    let shapes = [&hidden, &weight].map(|of| of.layout().shape().clone());
+    let [hidden, weight] = all_filled(shapes, |[hidden, weight]| {
+        loss = head_loss::head_loss_gradients(&task, hidden, weight);
     });
     HeadLossGradients {
         loss: number(loss),
-        weight: weight_grad.unwrap_or_else(|| hidden_grad.clone()),
-        hidden: hidden_grad,
+        hidden,
+        weight,
     }
 }
 

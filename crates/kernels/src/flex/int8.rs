@@ -3,7 +3,7 @@
 use burn::tensor::{Bytes, DType};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, elements};
+use super::buffer::{dense, elements, place};
 use super::linear::{added, matrix, out_shape, placed, rows};
 use crate::Int8Weight;
 use crate::cpu::int8::{Int8View, matvec, quantize};
@@ -42,14 +42,9 @@ pub(super) fn linear_int8(
     residual: Option<FlexTensor>,
 ) -> FlexTensor {
     let (x, scales) = (dense(x), dense(weight.scales));
-    let layout = weight.values.layout();
-    let whole = layout.num_elements() == weight.values.bytes().len();
-    let values = match layout.is_contiguous() && layout.start_offset() == 0 && whole {
-        true => weight.values,
-        false => weight.values.to_contiguous(),
-    };
+    let values = dense(weight.values);
     let w = Int8View {
-        values: values.storage(),
+        values: &values.storage()[place(&values)],
         scales: elements(&scales),
         columns: values.layout().shape()[1],
     };

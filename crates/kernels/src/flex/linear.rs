@@ -2,7 +2,7 @@
 
 use burn_flex::{Flex, FlexTensor};
 
-use super::buffer::{dense, dims, elements, filled, width};
+use super::buffer::{dense, dims, elements, elements_mut, filled, width};
 use crate::cpu::matrix::{Matrix, MatrixMut};
 use crate::cpu::product::{Output, product};
 use crate::cpu::reduce;
@@ -112,7 +112,7 @@ pub(super) fn linear_backward(
 /// Adds to a dense tensor: in place where nobody else holds it.
 fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> FlexTensor {
     if tensor.is_unique() {
-        add(tensor.storage_mut());
+        add(elements_mut(&mut tensor));
         return tensor;
     }
     filled(dims(&tensor), |out| {

@@ -2,7 +2,7 @@
 
 use burn_flex::FlexTensor;
 
-use super::buffer::{dense, elements, number};
+use super::buffer::{dense, elements, elements_mut, number};
 use crate::AdamWStep;
 use crate::cpu::{adamw, reduce};
 
@@ -17,10 +17,10 @@ pub(super) fn adamw(
         [parameter, grad, moment1, moment2].map(dense);
     let factor = factor.map_or(1.0, |factor| elements(&dense(factor))[0]);
     adamw::adamw(
-        parameter.storage_mut(),
+        elements_mut(&mut parameter),
         elements(&grad),
-        moment1.storage_mut(),
-        moment2.storage_mut(),
+        elements_mut(&mut moment1),
+        elements_mut(&mut moment2),
         factor,
         step,
     );
@@ -37,6 +37,6 @@ pub(super) fn scaled(x: FlexTensor, factor: FlexTensor) -> FlexTensor {
         return x;
     }
     let mut x = dense(x);
-    reduce::scale_in_place(x.storage_mut(), factor);
+    reduce::scale_in_place(elements_mut(&mut x), factor);
     x
 }
