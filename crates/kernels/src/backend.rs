@@ -31,13 +31,21 @@ pub trait Backend: BurnBackend {
         reference::activation::<Self>(kind, x)
     }
 
-    /// `f'(x) · grad`, elementwise.
-    fn activation_backward(
+    /// [`Backend::activation`], and what its backward pass takes: `x`, or whatever else of its shape is quicker there.
+    fn activation_training(
         kind: Activation,
         x: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        (Self::activation(kind, x.clone()), x)
+    }
+
+    /// `f'(x) · grad`, elementwise; `kept` is from [`Backend::activation_training`].
+    fn activation_backward(
+        kind: Activation,
+        kept: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        reference::activation_backward::<Self>(kind, x, grad)
+        reference::activation_backward::<Self>(kind, kept, grad)
     }
 
     /// `f(gate) · up`, elementwise, of one shape.

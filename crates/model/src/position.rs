@@ -53,16 +53,18 @@ impl<B: Backend> AddedPositions<B> {
             (None, Some(fixed)) => fixed.clone(),
             (None, None) => return x,
         };
-        let [batch, seq, _] = x.dims();
+        let [batch, seq, width] = x.dims();
         let Some(first) = documents else {
-            return x + table.narrow(0, offset, seq).unsqueeze::<3>(); // [1, seq, d_model]
+            // Every sequence takes the same numbers: as one row of them, repeating it is an addition at full speed.
+            let rows = table.narrow(0, offset, seq).reshape([1, seq * width]);
+            return (x.reshape([batch, seq * width]) + rows).reshape([batch, seq, width]);
         };
         let (start, end) = (offset as i64, (offset + seq) as i64);
         let places = Tensor::<B, 1, Int>::arange(start..end, &x.device());
         let places = places.reshape([1, seq]).expand([batch, seq]) - first.clone();
         // A document that begins after its token has no position, and must not be read from outside of the table.
         let places = places.clamp(0, table.dims()[0] as i64 - 1);
-        x + burn::tensor::module::embedding(table, places) // [batch, seq, d_model]
+        x + ops::embedding(table, places) // [batch, seq, d_model]
     }
 }
 

@@ -1,4 +1,4 @@
-//! The activation's backward, from its kept input.
+//! The activation's backward, from what its forward pass kept.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -21,9 +21,9 @@ impl<B: Backend> Backward<B, 1> for ActivationBackward {
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let (kind, x) = ops.state;
+        let (kind, kept) = ops.state;
         unary::<B, _>(ops.parents, ops.node, grads, |grad| {
-            B::activation_backward(kind, x, grad)
+            B::activation_backward(kind, kept, grad)
         });
     }
 }
@@ -38,8 +38,8 @@ pub(super) fn activation<B: Backend, C: CheckpointStrategy>(
         .stateful()
     {
         OpsKind::Tracked(prep) => {
-            let output = B::activation(kind, x.primitive.clone());
-            prep.finish((kind, x.primitive), output)
+            let (output, kept) = B::activation_training(kind, x.primitive);
+            prep.finish((kind, kept), output)
         }
         OpsKind::UnTracked(prep) => prep.finish(B::activation(kind, x.primitive)),
     }

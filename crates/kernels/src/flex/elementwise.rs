@@ -17,11 +17,19 @@ pub(super) fn activation(kind: Activation, x: FlexTensor) -> FlexTensor {
     })
 }
 
-pub(super) fn activation_backward(kind: Activation, x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-    let (x, grad) = (dense(x), dense(grad));
-    filled(dims(&x), |out| {
-        activation::activation_backward(kind, elements(&x), elements(&grad), out);
-    })
+/// The values and the slopes, these in the place of `x` where nothing else holds it.
+pub(super) fn activation_training(kind: Activation, x: FlexTensor) -> (FlexTensor, FlexTensor) {
+    let mut x = dense(x);
+    let out = filled(dims(&x), |out| {
+        activation::activation_and_slope(kind, elements_mut(&mut x), out);
+    });
+    (out, x)
+}
+
+pub(super) fn activation_backward(slope: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    let (slope, mut grad) = (dense(slope), dense(grad));
+    activation::multiply(elements_mut(&mut grad), elements(&slope));
+    grad
 }
 
 pub(super) fn gated(kind: Activation, gate: FlexTensor, up: FlexTensor) -> FlexTensor {

@@ -39,14 +39,24 @@ impl Backend for Flex {
         }
     }
 
-    fn activation_backward(
+    fn activation_training(
         kind: Activation,
         x: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        match is_f32(&[&x]) {
+            true => elementwise::activation_training(kind, x),
+            false => (reference::activation::<Self>(kind, x.clone()), x),
+        }
+    }
+
+    fn activation_backward(
+        kind: Activation,
+        kept: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        match is_f32(&[&x, &grad]) {
-            true => elementwise::activation_backward(kind, x, grad),
-            false => reference::activation_backward::<Self>(kind, x, grad),
+        match is_f32(&[&kept, &grad]) {
+            true => elementwise::activation_backward(kept, grad),
+            false => reference::activation_backward::<Self>(kind, kept, grad),
         }
     }
 

@@ -65,21 +65,27 @@ fn activation<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             move || reference::activation::<B>(kind, again.clone()),
         )
     });
-    turns.composed("activation_backward", Work::numbers(3 * count), |random| {
-        let (x, grad) = (random.floats(shape), random.floats(shape));
-        let inputs = move || (x.clone(), grad.clone());
-        let again = inputs.clone();
-        (
-            move || {
-                let (x, grad) = inputs();
-                B::activation_backward(kind, x, grad)
-            },
-            move || {
-                let (x, grad) = again();
-                reference::activation_backward::<B>(kind, x, grad)
-            },
-        )
-    });
+    turns.composed(
+        "activation and backward",
+        Work::numbers(5 * count),
+        |random| {
+            let (x, grad) = (random.floats(shape), random.floats(shape));
+            let inputs = move || (x.clone(), grad.clone());
+            let again = inputs.clone();
+            (
+                move || {
+                    let (x, grad) = inputs();
+                    let (out, kept) = B::activation_training(kind, x);
+                    (out, B::activation_backward(kind, kept, grad))
+                },
+                move || {
+                    let (x, grad) = again();
+                    let out = reference::activation::<B>(kind, x.clone());
+                    (out, reference::activation_backward::<B>(kind, x, grad))
+                },
+            )
+        },
+    );
 }
 
 fn gated<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
