@@ -249,6 +249,67 @@ proptest! {
     }
 }
 
+/// Heads of one piece of keys and one block of queries, whose vectors are whole ones of any processor: what they hold is
+/// read and written where it lies.
+fn short(drops: bool) -> impl Strategy<Value = Case> {
+    case(128, drops).prop_map(|mut case| {
+        let shape = &mut case.shape;
+        shape.head_dim = [16, 32, 48, 64, 128][shape.head_dim % 5];
+        shape.heads = shape.kv_heads;
+        let cut = shape.q_len.saturating_sub(64);
+        if cut > 0 {
+            shape.q_len -= cut;
+            let q_len = shape.q_len;
+            if let Some(documents) = &mut case.documents {
+                let rows = documents.chunks(q_len + cut);
+                *documents = rows.flat_map(|row| row[cut..].to_vec()).collect();
+            }
+        }
+        case
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn short_heads_are_the_same(case in short(false)) {
+        case.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(30))]
+
+    /// What was in memory before must not be seen where a few queries together see keys far apart.
+    #[test]
+    fn documents_may_begin_in_any_order(mut case in case(300, false), seed in any::<u64>()) {
+        let shape = case.shape;
+        let first = |(at, x): (usize, f32)| {
+            let position = shape.k_len - shape.q_len + at % shape.q_len;
+            ((x + 2.0) / 4.0 * position as f32) as i32
+        };
+        let numbers = numbers(seed, shape.batch * shape.q_len);
+        case.documents = Some(numbers.into_iter().enumerate().map(first).collect());
+        case.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(16))]
+
+    #[test]
+    fn threads_do_not_change_a_bit_of_short_heads(case in short(true)) {
+        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
+        let grad = case.queries(4);
+        same_on_any_threads(|| {
+            let (out, log_sum) = case.forward(&q, &k, &v);
+            let gradients = case.backward(&q, &k, &v, &grad);
+            [out, log_sum].into_iter().chain(gradients).flatten().collect()
+        });
+    }
+}
+
 fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usize) -> Case {
     Case {
         shape: AttentionShape {
@@ -311,7 +372,11 @@ fn fused(case: &Case, [q, k, v]: [&[f32]; 3]) -> Vec<f32> {
 
 #[test]
 fn fused_buffers_hold_the_same_numbers() {
-    for case in [plain(2, 6, 2, 131, 24), plain(1, 2, 2, 700, 7)] {
+    for case in [
+        plain(2, 6, 2, 131, 24),
+        plain(1, 2, 2, 700, 7),
+        plain(3, 4, 4, 61, 32),
+    ] {
         let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
         let grad = case.queries(4);
         let (out, log_sum) = case.forward(&q, &k, &v);

@@ -8,13 +8,15 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
+use super::ahead::ask;
 use super::cut::Cut;
 use super::dropout::HeadDropout;
-use super::heads::{Heads, HeadsMut};
-use super::mask::{Block, KEYS, LANES, Piece, QUERIES};
-use super::scratch::{copy, take, transpose, with};
+use super::heads::{HeadStrides, Heads, HeadsMut};
+use super::mask::{Block, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
+use super::scratch::{copy, take, with};
 use super::softmax::weight;
-use super::tile::{Left, Right, dot, multiply};
+use super::tile::{Left, Right, dot, multiply_at, store, vector};
+use super::transpose::transpose;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
@@ -63,11 +65,18 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let size = batch * heads * q_len * head_dim;
     let mut shares = vec![0.0; if parts > 1 { parts * size } else { 0 }];
     let shares = Shared::new(&mut shares);
+    let mut views = vec![];
+    if parts > 1 {
+        let (dims, strides) = (shape.q_dims(), HeadStrides::contiguous(shape.q_dims()));
+        for part in 0..parts {
+            // SAFETY: the parts lie one after another, and are read once the tasks are done.
+            views.push(unsafe { HeadsMut::from_shared(shares, part * size, strides, dims) });
+        }
+    }
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(step);
-    let memory_len =
-        2 * step * width + QUERIES * (2 * head_dim + 3 * width) + longest * (2 * QUERIES + width);
+    let memory_len = 2 * step * width + 5 * QUERIES * width + longest * (2 * WEIGHTS_ROW + width);
     for_each(of_keys * parts, |task| {
         let part = task / of_keys;
         // Outside of the dispatch: a closure within it would not be compiled for its instructions.
@@ -78,8 +87,10 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
                 outputs,
                 b: task % of_keys / kv_heads,
                 kv: task % of_keys % kv_heads,
+                next: (heads == kv_heads && q_len <= QUERIES && task + 1 < of_keys)
+                    .then_some([(task + 1) / kv_heads, (task + 1) % kv_heads]),
                 keys: part * step..k_len.min((part + 1) * step),
-                shares: (parts > 1).then_some((shares, part * size)),
+                dq: views.get(part).unwrap_or(outputs.dq),
                 memory,
             });
         });
@@ -110,19 +121,21 @@ struct Task<'a> {
     outputs: &'a Outputs<'a>,
     b: usize,
     kv: usize,
+    /// The sequence and head of the next task, if it is as short as this one.
+    next: Option<[usize; 2]>,
     keys: Range<usize>,
-    /// Where the queries' gradients go if this is one range of several: `[batch, heads, q_len, head_dim]` from there on.
-    shares: Option<(Shared<'a, f32>, usize)>,
+    /// The queries' gradients, or this range's share of them if it is one of several.
+    dq: &'a HeadsMut<'a>,
     memory: &'a mut [f32],
 }
 
 /// What a block of queries needs: each twice, as columns and as rows.
 struct Queries<'a> {
-    /// `q · scale`, `[head_dim, QUERIES]`.
+    /// `q · scale`, `[width, QUERIES]`.
     columns: &'a mut [f32],
     /// `q`, `[QUERIES, width]`.
     rows: &'a mut [f32],
-    /// The output's gradient, `[head_dim, QUERIES]`.
+    /// The output's gradient, `[width, QUERIES]`.
     grad_columns: &'a mut [f32],
     /// `[QUERIES, width]`.
     grad_rows: &'a mut [f32],
@@ -132,46 +145,44 @@ struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Makes of scores the weights, and of the weights' gradients the scores', in their places; in the latter 0 where a
-    /// query does not see a key.
+    /// Makes of scores the weights, and of the weights' gradients the scores', in their places, as far as the cut computes
+    /// them; 0 where a query does not see a key.
     #[inline(always)]
-    fn pass(
+    fn pass<S: Simd>(
         &self,
+        simd: S,
         (block, piece, cut): (&Block, &Piece, &Cut),
         dropout: Option<(HeadDropout, usize)>,
         scale: f32,
         weights: &mut [f32],
         grads: &mut [f32],
     ) {
-        const COLUMNS: usize = QUERIES / LANES;
-        let weights = weights.as_chunks_mut::<LANES>().0;
-        let grads = grads.as_chunks_mut::<LANES>().0;
-        let log_sums = self.log_sums.as_chunks::<LANES>().0;
-        let along = self.along.as_chunks::<LANES>().0;
-        for (key, columns) in cut.keys() {
-            let weights = &mut weights[key * COLUMNS..][..COLUMNS];
-            let grads = &mut grads[key * COLUMNS..][..COLUMNS];
-            grads[..columns.start].fill([0.0; LANES]);
-            grads[columns.end..].fill([0.0; LANES]);
-            for column in columns {
-                let (weights, grads) = (&mut weights[column], &mut grads[column]);
-                let mut factors = [1.0; LANES];
-                if let Some((dropout, first_query)) = dropout {
-                    let of_key = dropout.of_key(piece.keys.start + key);
-                    let query = (first_query + column * LANES) as u32;
-                    for (lane, factor) in factors.iter_mut().enumerate() {
-                        *factor = of_key.factor(query.wrapping_add(lane as u32));
+        let scales = simd.splat_f32s(scale);
+        for rows in cut.key_rows() {
+            let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
+            for at in vectors.step_by(S::F32_LANES) {
+                let whole = rows.whole[at / LANES];
+                let log_sums = vector::<S>(&self.log_sums, at);
+                let along = vector::<S>(&self.along, at);
+                for key in rows.keys.clone() {
+                    let place = key * WEIGHTS_ROW + at;
+                    let mut score = vector::<S>(weights, place);
+                    let mut grad = vector::<S>(grads, place);
+                    if !whole {
+                        score = block.hide(simd, piece.keys.start + key, at, score);
                     }
-                }
-                if !piece.all {
-                    block.hide(piece.keys.start + key, column, weights);
-                }
-                let (log_sums, along) = (&log_sums[column], &along[column]);
-                for lane in 0..LANES {
-                    let weight = weight(weights[lane] - log_sums[lane]);
-                    let grad = grads[lane] * factors[lane];
-                    weights[lane] = weight * factors[lane];
-                    grads[lane] = weight * (grad - along[lane]) * scale;
+                    let weight = weight(simd, simd.sub_f32s(score, log_sums));
+                    let mut kept = weight;
+                    if let Some((of_head, first_query)) = dropout {
+                        let of_key = of_head.of_key(piece.keys.start + key);
+                        let factors = of_key.factors::<S>((first_query + at) as u32);
+                        kept = simd.mul_f32s(weight, factors);
+                        grad = simd.mul_f32s(grad, factors);
+                    }
+                    let scaled = simd.mul_f32s(weight, scales);
+                    let grad = simd.mul_f32s(scaled, simd.sub_f32s(grad, along));
+                    store::<S>(weights, place, kept);
+                    store::<S>(grads, place, grad);
                 }
             }
         }
@@ -206,21 +217,32 @@ impl WithSimd for Task<'_> {
         let dk = take(&mut memory, len * width);
         let dv = take(&mut memory, len * width);
         let mut queries = Queries {
-            columns: take(&mut memory, head_dim * QUERIES),
+            columns: take(&mut memory, width * QUERIES),
             rows: take(&mut memory, QUERIES * width),
-            grad_columns: take(&mut memory, head_dim * QUERIES),
+            grad_columns: take(&mut memory, width * QUERIES),
             grad_rows: take(&mut memory, QUERIES * width),
             log_sums: [0.0; QUERIES],
             along: [0.0; QUERIES],
         };
-        let weights = take(&mut memory, longest * QUERIES);
-        let scores_grad = take(&mut memory, longest * QUERIES);
+        let weights = take(&mut memory, longest * WEIGHTS_ROW);
+        let scores_grad = take(&mut memory, longest * WEIGHTS_ROW);
         let key_rows = take(&mut memory, longest * width);
         let dq = take(&mut memory, QUERIES * width);
-        dk.fill(0.0);
-        dv.fill(0.0);
-
         let group = shape.heads / shape.kv_heads;
+        // A single block of queries and piece of keys makes each gradient at once: where it is to be.
+        let once = group == 1
+            && (1..=QUERIES).contains(&shape.q_len)
+            && shape.k_len <= KEYS
+            && head_dim == width;
+        let keys_at = [b, kv, self.keys.start];
+        let (dk_rows, dv_rows) = if once {
+            let Outputs { dk, dv, .. } = self.outputs;
+            (dk.rows(keys_at, len), dv.rows(keys_at, len))
+        } else {
+            dk.fill(0.0);
+            dv.fill(0.0);
+            ((dk.as_mut_ptr(), width), (dv.as_mut_ptr(), width))
+        };
         for h in kv * group..(kv + 1) * group {
             let head = b * shape.heads + h;
             let of_head = dropout.map(|dropout| dropout.of_head(head));
@@ -232,16 +254,22 @@ impl WithSimd for Task<'_> {
                     continue;
                 }
                 let at = [b, h, from];
-                transpose(q, at, block.count, options.scale as f32, queries.columns);
                 copy(q, at, block.count, width, queries.rows);
-                transpose(grad, at, block.count, 1.0, queries.grad_columns);
+                transpose(
+                    simd,
+                    queries.rows,
+                    width,
+                    options.scale as f32,
+                    queries.columns,
+                );
                 copy(grad, at, block.count, width, queries.grad_rows);
+                transpose(simd, queries.grad_rows, width, 1.0, queries.grad_columns);
                 queries.log_sums.fill(0.0);
                 queries.along.fill(0.0);
                 for i in 0..block.count {
                     queries.log_sums[i] = log_sum[head * shape.q_len + from + i];
-                    let at = [b, h, from + i];
-                    queries.along[i] = dot(simd, grad.vector(at), out.vector(at));
+                    let grad = &queries.grad_rows[i * width..][..head_dim];
+                    queries.along[i] = dot(simd, grad, out.vector([b, h, from + i]));
                 }
 
                 let mut any = false;
@@ -270,97 +298,105 @@ impl WithSimd for Task<'_> {
                     };
                     cut.scores(simd, left, queries.grad_columns, head_dim, scores_grad);
                     queries.pass(
+                        simd,
                         (&block, &piece, &cut),
                         of_head.map(|dropout| (dropout, from)),
                         options.scale as f32,
                         weights,
                         scores_grad,
                     );
-                    let offset = (range.start - self.keys.start) * width;
-                    for (rows, columns) in cut.key_rows() {
-                        let place = offset + rows.start * width;
-                        let left = |data| Left {
-                            data,
-                            row: QUERIES,
-                            step: 1,
-                        };
-                        let right = |data| Right { data, row: width };
-                        let first = rows.start * QUERIES + columns.start;
-                        let size = [rows.len(), columns.len(), width];
-                        multiply(
-                            simd,
-                            size,
-                            (&mut dv[place..], width),
-                            left(&weights[first..]),
-                            right(&queries.grad_rows[columns.start * width..]),
-                            true,
-                        );
-                        multiply(
-                            simd,
-                            size,
-                            (&mut dk[place..], width),
-                            left(&scores_grad[first..]),
-                            right(&queries.rows[columns.start * width..]),
-                            true,
-                        );
+                    let offset = range.start - self.keys.start;
+                    // One after the other, so that what each reads stays in the nearest cache.
+                    for ((out, out_row), left, right, asked) in [
+                        (dv_rows, &*weights, &*queries.grad_rows, [q, k]),
+                        (dk_rows, &*scores_grad, &*queries.rows, [grad, v]),
+                    ] {
+                        for rows in cut.all_key_rows() {
+                            if rows.queries.is_empty() && !once {
+                                continue;
+                            }
+                            if let Some([b, h]) = self.next {
+                                ask(asked[0], [b, h, rows.keys.start], ROWS);
+                                ask(asked[1], [b, h, rows.keys.start], ROWS);
+                            }
+                            let query = rows.queries.start;
+                            let place = (offset + rows.keys.start) * out_row;
+                            // SAFETY: rows of these keys, in `dk` or `dv`, or in the outputs, where no other task has
+                            // these keys of this head.
+                            unsafe {
+                                multiply_at(
+                                    simd,
+                                    [rows.keys.len(), rows.queries.len(), width],
+                                    (out.wrapping_add(place), out_row),
+                                    Left {
+                                        data: &left[rows.keys.start * WEIGHTS_ROW + query..],
+                                        row: WEIGHTS_ROW,
+                                        step: 1,
+                                    },
+                                    Right {
+                                        data: &right[query * width..],
+                                        row: width,
+                                    },
+                                    !once,
+                                );
+                            }
+                        }
                     }
-                    let key_rows = &mut key_rows[..len * width];
-                    copy(k, [b, kv, range.start], len, width, key_rows);
-                    for (rows, keys) in cut.query_rows(&piece, block.count) {
-                        multiply(
-                            simd,
-                            [rows.len(), keys.len(), width],
-                            (&mut dq[rows.start * width..], width),
-                            Left {
-                                data: &scores_grad[keys.start * QUERIES + rows.start..],
-                                row: 1,
-                                step: QUERIES,
-                            },
-                            Right {
-                                data: &key_rows[keys.start * width..],
-                                row: width,
-                            },
-                            any,
+                    let (keys_data, keys_row) = if once {
+                        (k.tokens(b, kv, range.clone()), k.token_stride())
+                    } else {
+                        copy(
+                            k,
+                            [b, kv, range.start],
+                            len,
+                            width,
+                            &mut key_rows[..len * width],
                         );
+                        (&*key_rows, width)
+                    };
+                    let (dq, dq_row) = if once {
+                        self.dq.rows([b, h, from], block.count)
+                    } else {
+                        (dq.as_mut_ptr(), width)
+                    };
+                    for (row, keys) in cut.query_rows(block.count) {
+                        if let Some([b, h]) = self.next {
+                            ask(out, [b, h, row], ROWS);
+                        }
+                        // SAFETY: rows of these queries, in `dq`, which has as many as a block, or in the output, where no
+                        // other task has these queries of this head.
+                        unsafe {
+                            multiply_at(
+                                simd,
+                                [ROWS.min(block.count - row), keys.len(), width],
+                                (dq.wrapping_add(row * dq_row), dq_row),
+                                Left {
+                                    data: &scores_grad[keys.start * WEIGHTS_ROW + row..],
+                                    row: 1,
+                                    step: WEIGHTS_ROW,
+                                },
+                                Right {
+                                    data: &keys_data[keys.start * keys_row..],
+                                    row: keys_row,
+                                },
+                                any,
+                            );
+                        }
                     }
                     any = true;
                 }
-                if any {
-                    self.write_queries([h, from], block.count, dq, width);
+                if any && !once {
+                    // SAFETY: no other task has these queries of this head in this view.
+                    unsafe { self.dq.write([b, h, from], block.count, dq, width) };
                 }
             }
         }
-        for (i, (dk, dv)) in dk
-            .chunks_exact(width)
-            .zip(dv.chunks_exact(width))
-            .enumerate()
-        {
-            let at = [b, kv, self.keys.start + i];
+        if !once {
             // SAFETY: no other task has these keys of this head.
-            let (k, v) = unsafe { (self.outputs.dk.vector(at), self.outputs.dv.vector(at)) };
-            k.copy_from_slice(&dk[..head_dim]);
-            v.copy_from_slice(&dv[..head_dim]);
-        }
-    }
-}
-
-impl Task<'_> {
-    #[inline(always)]
-    fn write_queries(&self, [h, from]: [usize; 2], count: usize, dq: &[f32], width: usize) {
-        let shape = self.call.shape;
-        let head_dim = shape.head_dim;
-        for (i, row) in dq.chunks_exact(width).take(count).enumerate() {
-            let to = match self.shares {
-                Some((shares, start)) => {
-                    let vector = (self.b * shape.heads + h) * shape.q_len + from + i;
-                    let start = start + vector * head_dim;
-                    // SAFETY: no other task has this head's queries in this range's share.
-                    unsafe { shares.part(start..start + head_dim) }
-                }
-                // SAFETY: this task has all keys, and so these queries alone.
-                None => unsafe { self.outputs.dq.vector([self.b, h, from + i]) },
-            };
-            to.copy_from_slice(&row[..head_dim]);
+            unsafe {
+                self.outputs.dk.write(keys_at, len, dk, width);
+                self.outputs.dv.write(keys_at, len, dv, width);
+            }
         }
     }
 }

@@ -5,75 +5,93 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::dropout::HeadDropout;
-use super::mask::{Block, KEYS, LANES, Piece, QUERIES, ROWS};
+use super::mask::{Block, COLUMNS, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
 use super::tile::{Left, Right, multiply};
 
-/// The queries that see one of each [`ROWS`] keys, counted in [`LANES`].
+/// What a block of queries sees of a piece of keys, by a few keys.
 pub struct Cut {
-    queries: [Range<usize>; KEYS / ROWS],
-    len: usize,
+    rows: [Rows; KEYS / ROWS],
+    count: usize,
+    queries: [Range<usize>; QUERIES / ROWS],
+}
+
+/// At most [`ROWS`] keys of a piece.
+#[derive(Clone)]
+pub struct Rows {
+    /// Counted from the piece's start.
+    pub keys: Range<usize>,
+    /// From the first query to just after the last that may see one of them, in whole steps of [`ROWS`].
+    pub queries: Range<usize>,
+    /// The columns that these are in: what is computed of the keys' scores.
+    pub columns: Range<usize>,
+    /// For each column whether all of its queries see all of the keys, so that nothing is to be hidden.
+    pub whole: [bool; COLUMNS],
 }
 
 impl Cut {
     #[inline(always)]
     pub fn new(block: &Block, piece: &Piece) -> Self {
         let len = piece.keys.len();
-        let mut queries = [const { 0..0 }; KEYS / ROWS];
-        if piece.all {
-            queries.fill(0..QUERIES / LANES);
-            return Self { queries, len };
-        }
-        let of: [Range<usize>; QUERIES / LANES] =
-            std::array::from_fn(|i| piece.keys_of(i * LANES..(i + 1) * LANES));
-        let count = block.count.div_ceil(LANES);
-        for (i, queries) in queries[..len.div_ceil(ROWS)].iter_mut().enumerate() {
+        let mut rows = [const {
+            Rows {
+                keys: 0..0,
+                queries: 0..0,
+                columns: 0..0,
+                whole: [false; COLUMNS],
+            }
+        }; KEYS / ROWS];
+        let count = len.div_ceil(ROWS);
+        let start = piece.keys.start as i32;
+        let seen_by_all = block.seen_by_all();
+        let steps = piece.keys_of();
+        for (i, rows) in rows[..count].iter_mut().enumerate() {
             let keys = i * ROWS..len.min((i + 1) * ROWS);
-            let (mut start, mut end) = (count, 0);
-            for (i, of) in of[..count].iter().enumerate() {
+            // By the ranges of whole steps, which reach over keys that none of their queries sees: a product of those
+            // queries reads what stands there too.
+            let (mut from, mut until) = (QUERIES, 0);
+            for (step, of) in steps.iter().enumerate() {
                 if of.start < keys.end && keys.start < of.end {
-                    start = start.min(i);
-                    end = i + 1;
+                    from = from.min(step * ROWS);
+                    until = (step + 1) * ROWS;
                 }
             }
-            *queries = start.min(end)..end;
+            let queries = from.min(until)..until;
+            rows.columns = queries.start / LANES..queries.end.div_ceil(LANES);
+            for (whole, seen) in rows.whole.iter_mut().zip(&seen_by_all) {
+                let (first, end) = (start + keys.start as i32, start + keys.end as i32);
+                *whole = (seen.start <= first) & (end <= seen.end);
+            }
+            rows.keys = keys;
+            rows.queries = queries;
         }
-        Self { queries, len }
+        Self {
+            rows,
+            count,
+            queries: steps,
+        }
     }
 
-    /// For each key of the piece, the queries that may see it, counted in [`LANES`].
+    /// The piece's keys by a few.
     #[inline(always)]
-    pub fn keys(&self) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
-        (0..self.len).map(|key| (key, self.queries[key / ROWS].clone()))
+    pub fn all_key_rows(&self) -> impl Iterator<Item = &Rows> {
+        self.rows[..self.count].iter()
     }
 
-    /// For each few keys of the piece, the queries that may see one of them.
+    /// The piece's keys by a few, but for those that no query sees.
     #[inline(always)]
-    pub fn key_rows(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
-        let rows = self.queries[..self.len.div_ceil(ROWS)].iter().enumerate();
-        rows.filter(|(_, queries)| !queries.is_empty())
-            .map(|(i, queries)| {
-                (
-                    i * ROWS..self.len.min((i + 1) * ROWS),
-                    queries.start * LANES..queries.end * LANES,
-                )
-            })
+    pub fn key_rows(&self) -> impl Iterator<Item = &Rows> {
+        self.all_key_rows().filter(|rows| !rows.queries.is_empty())
     }
 
-    /// For each few of `count` queries, the keys of the piece that they see.
+    /// The first of each [`ROWS`] of `count` queries, and from the first to just after the last of the keys that they see.
     #[inline(always)]
-    pub fn query_rows(
-        &self,
-        piece: &Piece,
-        count: usize,
-    ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        (0..count.div_ceil(ROWS)).map(|i| {
-            let rows = i * ROWS..(i + 1) * ROWS;
-            (rows.clone(), piece.keys_of(rows))
-        })
+    pub fn query_rows(&self, count: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let steps = self.queries[..count.div_ceil(ROWS)].iter().enumerate();
+        steps.map(|(i, keys)| (i * ROWS, keys.clone()))
     }
 
-    /// `out[key · QUERIES + query] = keys[key] · queries[query]` for each key of the piece with the queries that may see
-    /// it; the rest is left as it is. `queries` is `[depth, QUERIES]`.
+    /// `out[key · WEIGHTS_ROW + query] = keys[key] · queries[query]` for each key of the piece with the columns of queries
+    /// that may see it; the rest is left as it is. `queries` is `[depth, QUERIES]`.
     #[inline(always)]
     pub fn scores<S: Simd>(
         &self,
@@ -83,17 +101,21 @@ impl Cut {
         depth: usize,
         out: &mut [f32],
     ) {
-        for (rows, columns) in self.key_rows() {
+        for rows in self.key_rows() {
+            let column = rows.columns.start * LANES;
             multiply(
                 simd,
-                [rows.len(), depth, columns.len()],
-                (&mut out[rows.start * QUERIES + columns.start..], QUERIES),
+                [rows.keys.len(), depth, rows.columns.len() * LANES],
+                (
+                    &mut out[rows.keys.start * WEIGHTS_ROW + column..],
+                    WEIGHTS_ROW,
+                ),
                 Left {
-                    data: &keys.data[rows.start * keys.row..],
+                    data: &keys.data[rows.keys.start * keys.row..],
                     ..keys
                 },
                 Right {
-                    data: &queries[columns.start..],
+                    data: &queries[column..],
                     row: QUERIES,
                 },
                 false,
@@ -111,14 +133,16 @@ pub fn drop_out(
     cut: &Cut,
     weights: &mut [f32],
 ) {
-    let rows = weights.as_chunks_mut::<LANES>().0;
-    for (key, columns) in cut.keys() {
-        let of_key = dropout.of_key(piece.keys.start + key);
-        let row = &mut rows[key * (QUERIES / LANES)..][..QUERIES / LANES];
-        for column in columns {
-            let query = (first_query + column * LANES) as u32;
-            for (lane, weight) in row[column].iter_mut().enumerate() {
-                *weight *= of_key.factor(query.wrapping_add(lane as u32));
+    let columns = weights.as_chunks_mut::<LANES>().0;
+    for rows in cut.key_rows() {
+        for key in rows.keys.clone() {
+            let of_key = dropout.of_key(piece.keys.start + key);
+            let row = &mut columns[key * (WEIGHTS_ROW / LANES)..][..COLUMNS];
+            for column in rows.columns.clone() {
+                let query = (first_query + column * LANES) as u32;
+                for (lane, weight) in row[column].iter_mut().enumerate() {
+                    *weight *= of_key.factor(query.wrapping_add(lane as u32));
+                }
             }
         }
     }

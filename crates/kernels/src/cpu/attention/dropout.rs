@@ -1,6 +1,11 @@
 //! Which weights are dropped: a function of the seed and of the weight's place alone, so that forward and backward agree
 //! and any thread may ask.
 
+use pulp::Simd;
+
+use super::mask::LANES;
+use super::tile::vector;
+
 /// Dropout of the softmax's weights: each becomes 0 with this probability, and is scaled by `1/(1 - p)` otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
@@ -61,6 +66,18 @@ impl KeyDropout {
             .wrapping_mul(0x846c_a68b);
         x ^= x >> 16;
         if x < self.threshold { 0.0 } else { self.factor }
+    }
+}
+
+impl KeyDropout {
+    /// The factors of the queries from `first` on.
+    #[inline(always)]
+    pub fn factors<S: Simd>(self, first: u32) -> S::f32s {
+        let mut factors = [0.0; LANES];
+        for (lane, factor) in factors.iter_mut().enumerate() {
+            *factor = self.factor(first.wrapping_add(lane as u32));
+        }
+        vector::<S>(&factors, 0)
     }
 }
 

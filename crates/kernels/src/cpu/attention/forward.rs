@@ -8,10 +8,11 @@ use pulp::{Simd, WithSimd};
 
 use super::cut::{Cut, drop_out};
 use super::heads::{Heads, HeadsMut};
-use super::mask::{Block, KEYS, LANES, QUERIES};
-use super::scratch::{copy, take, transpose, with};
+use super::mask::{Block, KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
+use super::scratch::{copy, scale_row, take, with};
 use super::softmax::Softmax;
 use super::tile::{Left, Right, multiply};
+use super::transpose::transpose;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
@@ -36,7 +37,7 @@ pub fn forward(
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(k_len);
-    let memory_len = QUERIES * (head_dim + width) + longest * (QUERIES + width);
+    let memory_len = 2 * QUERIES * width + longest * (WEIGHTS_ROW + width);
     for_each(batch * heads * blocks, |task| {
         // The last blocks see the most keys: they begin first.
         let block = blocks - 1 - task / (batch * heads);
@@ -95,17 +96,13 @@ impl WithSimd for Task<'_> {
         let keys = block.keys();
         let longest = KEYS.min(shape.k_len);
         let mut memory = self.memory;
-        let queries = take(&mut memory, head_dim * QUERIES);
-        let weights = take(&mut memory, longest * QUERIES);
+        let queries = take(&mut memory, width * QUERIES);
+        let weights = take(&mut memory, longest * WEIGHTS_ROW);
         let values = take(&mut memory, longest * width);
         let mixed = take(&mut memory, QUERIES * width);
-        transpose(
-            &self.q,
-            [b, h, self.from],
-            block.count,
-            options.scale as f32,
-            queries,
-        );
+        let at = [b, h, self.from];
+        copy(&self.q, at, block.count, width, mixed);
+        transpose(simd, mixed, width, options.scale as f32, queries);
         let mut softmax = Softmax::new();
         let mut seen_any = false;
         let mut start = keys.start;
@@ -115,7 +112,6 @@ impl WithSimd for Task<'_> {
             let Some(piece) = block.piece(range.clone()) else {
                 continue;
             };
-            let len = range.len();
             let cut = Cut::new(&block, &piece);
             let k = Left {
                 data: self.k.tokens(b, kv, range.clone()),
@@ -123,17 +119,24 @@ impl WithSimd for Task<'_> {
                 step: 1,
             };
             cut.scores(simd, k, queries, head_dim, weights);
-            softmax.pass(&block, &piece, &cut, weights);
+            softmax.pass(simd, &block, &piece, &cut, weights);
             if let Some(dropout) = dropout {
                 drop_out(dropout, self.from, &piece, &cut, weights);
             }
-            copy(
-                &self.v,
-                [b, kv, range.start],
-                len,
-                width,
-                &mut values[..len * width],
-            );
+            // Few queries read the values where they lie: more are done sooner with all of them side by side.
+            let (values, values_row) = if shape.q_len <= QUERIES && head_dim == width {
+                (self.v.tokens(b, kv, range.clone()), self.v.token_stride())
+            } else {
+                let len = range.len();
+                copy(
+                    &self.v,
+                    [b, kv, range.start],
+                    len,
+                    width,
+                    &mut values[..len * width],
+                );
+                (&*values, width)
+            };
             if seen_any {
                 for (row, factor) in mixed.chunks_exact_mut(width).zip(softmax.correction) {
                     if factor != 1.0 {
@@ -141,19 +144,19 @@ impl WithSimd for Task<'_> {
                     }
                 }
             }
-            for (rows, keys) in cut.query_rows(&piece, block.count) {
+            for (row, keys) in cut.query_rows(block.count) {
                 multiply(
                     simd,
-                    [rows.len(), keys.len(), width],
-                    (&mut mixed[rows.start * width..], width),
+                    [ROWS, keys.len(), width],
+                    (&mut mixed[row * width..], width),
                     Left {
-                        data: &weights[keys.start * QUERIES + rows.start..],
+                        data: &weights[keys.start * WEIGHTS_ROW + row..],
                         row: 1,
-                        step: QUERIES,
+                        step: WEIGHTS_ROW,
                     },
                     Right {
-                        data: &values[keys.start * width..],
-                        row: width,
+                        data: &values[keys.start * values_row..],
+                        row: values_row,
                     },
                     seen_any,
                 );
@@ -164,9 +167,7 @@ impl WithSimd for Task<'_> {
             // SAFETY: no other task has this query of this head.
             let out = unsafe { self.out.vector([b, h, self.from + i]) };
             let inverse = 1.0 / softmax.sums[i];
-            for (out, x) in out.iter_mut().zip(&mixed[i * width..]) {
-                *out = x * inverse;
-            }
+            scale_row(simd, inverse, &mixed[i * width..], out);
         }
         if let Some(log_sum) = self.log_sum {
             let start = (b * shape.heads + h) * shape.q_len + self.from;

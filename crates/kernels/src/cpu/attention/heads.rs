@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::AttentionShape;
+use super::scratch::copy_row;
 use crate::cpu::parallel::Shared;
 
 /// Elements from one vector to the next along each dimension.
@@ -209,6 +210,18 @@ impl<'a> HeadsMut<'a> {
         self.dims
     }
 
+    /// Where the vectors of `count` tokens from `from` on begin, and the elements from one to the next.
+    ///
+    /// # Panics
+    /// Where there are not as many.
+    #[inline(always)]
+    pub(super) fn rows(&self, [b, h, from]: [usize; 3], count: usize) -> (*mut f32, usize) {
+        let [batch, heads, tokens, _] = self.dims;
+        assert!(count > 0 && b < batch && h < heads && from + count <= tokens);
+        let first = self.data.at(self.start + self.strides.offset([b, h, from]));
+        (first, self.strides.token)
+    }
+
     /// The vector of a token.
     ///
     /// # Safety
@@ -219,6 +232,37 @@ impl<'a> HeadsMut<'a> {
         let start = self.start + self.strides.offset(at);
         // SAFETY: no other view holds it by the promise of `from_shared`, and no other task by the caller's.
         unsafe { self.data.part(start..start + self.dims[3]) }
+    }
+}
+
+impl HeadsMut<'_> {
+    /// Makes the vectors of `count` tokens from `from` on those of `[count, width]`, as long as they are.
+    ///
+    /// # Safety
+    /// Meanwhile nothing else reaches for these vectors.
+    ///
+    /// # Panics
+    /// Where there are not as many tokens or rows, or the rows are shorter.
+    #[inline(always)]
+    pub(super) unsafe fn write(
+        &self,
+        [b, h, from]: [usize; 3],
+        count: usize,
+        rows: &[f32],
+        width: usize,
+    ) {
+        let head_dim = self.dims[3];
+        assert!(head_dim <= width && count * width <= rows.len());
+        if count * head_dim == 0 {
+            return;
+        }
+        let (first, stride) = self.rows([b, h, from], count);
+        for (i, row) in rows.chunks_exact(width).take(count).enumerate() {
+            let to = first.wrapping_add(i * stride);
+            // SAFETY: a vector of the view, which nothing else reaches for by the promises of `from_shared` and the caller.
+            let to = unsafe { std::slice::from_raw_parts_mut(to, head_dim) };
+            copy_row(row, to);
+        }
     }
 }
 

@@ -2,11 +2,17 @@
 
 use std::ops::Range;
 
+use pulp::Simd;
+
 use super::AttentionShape;
 use crate::AttentionOptions;
 
 /// Queries of a block: as many as fill a few vectors of any processor.
 pub const QUERIES: usize = 64;
+
+/// Elements from one key's weights to the next one's: not a power of 2, since a product reads those of several keys at
+/// once, and such distances lie in the same part of the cache.
+pub const WEIGHTS_ROW: usize = QUERIES + LANES;
 
 /// Queries that are masked and left out together, as many as the widest vector holds.
 pub const LANES: usize = 16;
@@ -14,8 +20,11 @@ pub const LANES: usize = 16;
 /// Keys of a piece.
 pub const KEYS: usize = 128;
 
-/// Keys that are masked and left out together.
-pub const ROWS: usize = 4;
+/// [`LANES`] queries each: the columns of a block.
+pub const COLUMNS: usize = QUERIES / LANES;
+
+/// Keys, or queries, that one step of a product has as its rows.
+pub const ROWS: usize = 8;
 
 /// The keys that one query sees: `first..global_end` and `near..end`, its own among the latter.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +38,7 @@ pub struct Seen {
 impl Seen {
     /// Of query `i` of sequence `b`. A document that begins after its query, or before all keys, is no document: the
     /// query then sees itself alone, or all. It sees itself with a window of none also.
+    #[inline(always)]
     pub fn new(
         shape: &AttentionShape,
         options: &AttentionOptions,
@@ -37,66 +47,63 @@ impl Seen {
         i: usize,
     ) -> Self {
         let position = (shape.k_len - shape.q_len + i) as i32;
-        let first = documents.map_or(0, |first| first[b * shape.q_len + i].clamp(0, position));
-        let near = match options.window {
-            Some(window) => {
-                let window = window.clamp(1, position as usize + 1) as i32;
-                first.max(position + 1 - window)
-            }
-            None => first,
-        };
-        let tokens = options.global_tokens.min(near as usize) as i32;
+        let first = documents.map_or(0, |first| first[b * shape.q_len + i]);
+        Self::at(position, first, Reach::new(options))
+    }
+
+    /// Of the query at a position, whose document begins at `first`. Of selections alone, so that it becomes SIMD.
+    #[inline(always)]
+    fn at(position: i32, first: i32, reach: Reach) -> Self {
+        let first = first.min(position).max(0);
+        let near = first.max(position + 1 - reach.window);
         Self {
             first,
-            global_end: (first + tokens).min(near),
+            global_end: first + reach.global_tokens.min(near - first),
             near,
             end: position + 1,
         }
     }
-
-    /// Not to be seen by anything.
-    const NONE: Self = Self {
-        first: 0,
-        global_end: 0,
-        near: 0,
-        end: 0,
-    };
 
     /// Whether it sees the key.
     #[inline(always)]
     pub fn sees(&self, key: i32) -> bool {
         key < self.end && (key >= self.near || (key >= self.first && key < self.global_end))
     }
+}
 
-    /// Within `keys`: from the first key seen to just after the last.
+/// How far queries see, in the numbers of keys.
+#[derive(Clone, Copy)]
+struct Reach {
+    window: i32,
+    global_tokens: i32,
+}
+
+impl Reach {
     #[inline(always)]
-    fn within(&self, keys: &Range<usize>) -> Range<i32> {
-        let (start, end) = (keys.start as i32, keys.end as i32);
-        let last = if self.end > start && self.near < end {
-            self.end.min(end)
-        } else {
-            self.global_end.min(end)
-        };
-        let from = if self.global_end > start && self.first < self.global_end {
-            self.first
-        } else {
-            self.near
-        };
-        let from = from.max(start);
-        from..last.max(from)
+    fn new(options: &AttentionOptions) -> Self {
+        const MOST: usize = i32::MAX as usize;
+        Self {
+            window: options.window.map_or(MOST, |window| window.clamp(1, MOST)) as i32,
+            global_tokens: options.global_tokens.min(MOST) as i32,
+        }
     }
 }
 
-/// What a block of queries sees, and how its place in a piece of keys is cut.
+/// What a block of queries sees: each query's [`Seen`], the numbers of one kind side by side.
 pub struct Block {
     /// How many queries there are; what stands after them sees nothing.
     pub count: usize,
-    seen: [Seen; QUERIES],
-    columns: [[[i32; LANES]; QUERIES / LANES]; 4],
+    first: [i32; QUERIES],
+    global_end: [i32; QUERIES],
+    near: [i32; QUERIES],
+    end: [i32; QUERIES],
+    /// Whether some query may see keys that are not near.
+    any_global: bool,
 }
 
 impl Block {
     /// Queries `from..` of sequence `b`, at most [`QUERIES`].
+    #[inline(always)]
     pub fn new(
         shape: &AttentionShape,
         options: &AttentionOptions,
@@ -105,35 +112,49 @@ impl Block {
         from: usize,
     ) -> Self {
         let count = QUERIES.min(shape.q_len - from);
-        let mut seen = [Seen::NONE; QUERIES];
-        let mut columns = [[[0; LANES]; QUERIES / LANES]; 4];
-        for i in 0..count {
-            let of = Seen::new(shape, options, documents, b, from + i);
-            seen[i] = of;
-            columns[0][i / LANES][i % LANES] = of.first;
-            columns[1][i / LANES][i % LANES] = of.global_end;
-            columns[2][i / LANES][i % LANES] = of.near;
-            columns[3][i / LANES][i % LANES] = of.end;
+        let reach = Reach::new(options);
+        let position = (shape.k_len - shape.q_len + from) as i32;
+        let mut firsts = [0; QUERIES];
+        if let Some(documents) = documents {
+            let start = b * shape.q_len + from;
+            firsts[..count].copy_from_slice(&documents[start..start + count]);
         }
-        Self {
+        let mut block = Self {
             count,
-            seen,
-            columns,
+            first: [0; QUERIES],
+            global_end: [0; QUERIES],
+            near: [0; QUERIES],
+            end: [0; QUERIES],
+            any_global: reach.global_tokens > 0,
+        };
+        for (i, first) in firsts.into_iter().enumerate() {
+            // What stands after the last query has no position: one might be past the largest number.
+            let real = i < count;
+            let own = if real { position + i as i32 } else { 0 };
+            let of = Seen::at(own, first, reach);
+            block.first[i] = if real { of.first } else { 0 };
+            block.global_end[i] = if real { of.global_end } else { 0 };
+            block.near[i] = if real { of.near } else { 0 };
+            block.end[i] = if real { of.end } else { 0 };
         }
+        block
     }
 
     /// From the first key that any of the queries sees to just after the last.
+    #[inline(always)]
     pub fn keys(&self) -> Range<usize> {
-        let seen = &self.seen[..self.count];
-        let start = seen.iter().map(|seen| {
-            if seen.first < seen.global_end {
-                seen.first
+        let (mut start, mut end) = (i32::MAX, 0);
+        for i in 0..QUERIES {
+            // `first` is never after `near`; without global tokens what is between them is not seen.
+            let from = if self.first[i] < self.global_end[i] {
+                self.first[i]
             } else {
-                seen.near
-            }
-        });
-        let end = seen.iter().map(|seen| seen.end);
-        start.min().unwrap_or(0) as usize..end.max().unwrap_or(0) as usize
+                self.near[i]
+            };
+            start = start.min(if i < self.count { from } else { i32::MAX });
+            end = end.max(self.end[i]);
+        }
+        start.min(end) as usize..end as usize
     }
 
     /// How a piece of keys is seen; none where it is not.
@@ -141,41 +162,59 @@ impl Block {
     pub fn piece(&self, keys: Range<usize>) -> Option<Piece> {
         let (mut starts, mut ends) = ([i32::MAX; QUERIES], [0; QUERIES]);
         let (start, end) = (keys.start as i32, keys.end as i32);
-        let mut any = false;
-        let mut all = self.count == QUERIES;
-        for ((first, until), seen) in starts
-            .iter_mut()
-            .zip(&mut ends)
-            .zip(&self.seen[..self.count])
-        {
-            let within = seen.within(&keys);
-            let some = within.start < within.end;
-            any |= some;
-            all &= (seen.near <= start) & (seen.end >= end);
-            *first = if some { within.start - start } else { i32::MAX };
-            *until = if some { within.end - start } else { 0 };
+        let mut last = 0;
+        for i in 0..QUERIES {
+            let (first, global_end) = (self.first[i], self.global_end[i]);
+            let (near, own_end) = (self.near[i], self.end[i]);
+            let nearby = (own_end > start) & (near < end);
+            let until = if nearby { own_end } else { global_end }.min(end);
+            let global = (global_end > start) & (first < global_end);
+            let from = if global { first } else { near }.max(start);
+            let some = from < until;
+            starts[i] = if some { from - start } else { i32::MAX };
+            ends[i] = if some { until - start } else { 0 };
+            last = last.max(ends[i]);
         }
-        any.then_some(Piece {
-            keys,
-            starts,
-            ends,
-            all,
-        })
+        (last > 0).then_some(Piece { keys, starts, ends })
     }
 
-    /// Puts -∞ in place of the scores of `key` that are not seen; the scores are of the queries of one column.
+    /// For each column the keys that all of its queries see.
     #[inline(always)]
-    pub fn hide(&self, key: usize, column: usize, scores: &mut [f32; LANES]) {
-        let key = key as i32;
-        let [first, global_end, near, end] = &self.columns;
-        let (first, global_end) = (&first[column], &global_end[column]);
-        let (near, end) = (&near[column], &end[column]);
-        for (lane, score) in scores.iter_mut().enumerate() {
-            let global = (key >= first[lane]) & (key < global_end[lane]);
-            let visible = (key < end[lane]) & ((key >= near[lane]) | global);
-            *score = if visible { *score } else { f32::NEG_INFINITY };
+    pub fn seen_by_all(&self) -> [Range<i32>; COLUMNS] {
+        let near = self.near.as_chunks::<LANES>().0;
+        let end = self.end.as_chunks::<LANES>().0;
+        let mut seen = [const { 0..0 }; COLUMNS];
+        for ((seen, near), end) in seen.iter_mut().zip(near).zip(end) {
+            let (mut from, mut until) = (0, i32::MAX);
+            for lane in 0..LANES {
+                from = from.max(near[lane]);
+                until = until.min(end[lane]);
+            }
+            *seen = from..until;
         }
+        seen
     }
+
+    /// The scores of `key` with -∞ in place of those that are not seen; they are those of the queries from `at` on.
+    #[inline(always)]
+    pub fn hide<S: Simd>(&self, simd: S, key: usize, at: usize, scores: S::f32s) -> S::f32s {
+        let keys = simd.splat_i32s(key as i32);
+        let hidden = simd.splat_f32s(f32::NEG_INFINITY);
+        let mut far = hidden;
+        if self.any_global {
+            let global = simd.select_f32s(before(simd, keys, at, &self.global_end), scores, hidden);
+            far = simd.select_f32s(before(simd, keys, at, &self.first), hidden, global);
+        }
+        let seen = simd.select_f32s(before(simd, keys, at, &self.near), far, scores);
+        simd.select_f32s(before(simd, keys, at, &self.end), seen, hidden)
+    }
+}
+
+/// For the queries from `at` on whether their keys are before those of `of`.
+#[inline(always)]
+fn before<S: Simd>(simd: S, keys: S::i32s, at: usize, of: &[i32; QUERIES]) -> S::m32s {
+    let of = S::as_simd_i32s(&of[at..]).0.first();
+    simd.less_than_i32s(keys, *of.unwrap_or(&keys))
 }
 
 /// A piece of keys as a block of queries sees it.
@@ -185,26 +224,24 @@ pub struct Piece {
     starts: [i32; QUERIES],
     /// The last one seen and one more, 0 where it sees none.
     ends: [i32; QUERIES],
-    /// Whether every query sees every key.
-    pub all: bool,
 }
 
 impl Piece {
-    /// From the first key to just after the last that some of the queries see, counted from the piece's start.
+    /// For each step of a product whose rows are queries: from the first key to just after the last that one of them
+    /// sees, counted from the piece's start.
     #[inline(always)]
-    pub fn keys_of(&self, queries: Range<usize>) -> Range<usize> {
-        if self.all {
-            return 0..self.keys.len();
+    pub fn keys_of(&self) -> [Range<usize>; QUERIES / ROWS] {
+        let starts = self.starts.as_chunks::<ROWS>().0;
+        let ends = self.ends.as_chunks::<ROWS>().0;
+        let mut keys = [const { 0..0 }; QUERIES / ROWS];
+        for ((keys, starts), ends) in keys.iter_mut().zip(starts).zip(ends) {
+            let (mut start, mut end) = (i32::MAX, 0);
+            for row in 0..ROWS {
+                start = start.min(starts[row]);
+                end = end.max(ends[row]);
+            }
+            *keys = start.min(end) as usize..end as usize;
         }
-        let (mut start, mut end) = (i32::MAX, 0);
-        for (from, until) in self.starts[queries.clone()].iter().zip(&self.ends[queries]) {
-            start = start.min(*from);
-            end = end.max(*until);
-        }
-        if end == 0 {
-            0..0
-        } else {
-            start as usize..end as usize
-        }
+        keys
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! No matrix of queries by keys is ever whole in memory. Map: `heads` are views of vectors in fused buffers; `mask`
 //! tells which keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
-//! of queries and pieces of keys, with the small products of `tile`, the `softmax` of pieces, the `dropout` and the
-//! memory of `scratch`; `decode` is for few queries over many keys.
+//! of queries and pieces of keys, with the small products of `tile` and what `transpose` makes for them, the `softmax` of
+//! pieces, the `dropout` and the memory of `scratch`; `ahead` asks for memory early; `decode` is for few queries over many keys.
 
+mod ahead;
 mod backward;
 mod cut;
 mod decode;
@@ -15,6 +16,7 @@ mod mask;
 mod scratch;
 mod softmax;
 mod tile;
+mod transpose;
 
 pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};

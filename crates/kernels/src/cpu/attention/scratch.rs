@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 
+use pulp::Simd;
+
 use super::heads::Heads;
-use super::mask::QUERIES;
+use super::mask::LANES;
 
 thread_local! {
     static KEPT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
@@ -12,13 +14,16 @@ thread_local! {
 /// More than this is given back after use.
 const MOST_KEPT: usize = 1 << 19;
 
-/// Calls `f` with `len` floats, which hold anything.
+/// Calls `f` with `len` floats, which hold anything and begin where a cache line does: a vector that lies in two lines
+/// takes twice the time to read.
 pub fn with<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+    const ALIGNMENT: usize = 64;
     let mut memory = KEPT.take();
-    if memory.len() < len {
-        memory = vec![0.0; len];
+    if memory.len() < len + ALIGNMENT {
+        memory = vec![0.0; len + ALIGNMENT];
     }
-    let result = f(&mut memory[..len]);
+    let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    let result = f(&mut memory[start..start + len]);
     if memory.len() <= MOST_KEPT {
         KEPT.set(memory);
     }
@@ -33,75 +38,72 @@ pub fn take<'a>(memory: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     taken
 }
 
-/// `scale · x[i][l]` at `out[l · QUERIES + i]`, for the `count` tokens from `from` on; 0 for those after them.
+/// The vectors of `count` tokens from `from` on as `[rows, width]`, filled up with zeros on both sides.
 #[inline(always)]
-pub fn transpose(
-    x: &Heads<'_>,
-    [b, h, from]: [usize; 3],
-    count: usize,
-    scale: f32,
-    out: &mut [f32],
-) {
+pub fn copy(x: &Heads<'_>, [b, h, from]: [usize; 3], count: usize, width: usize, out: &mut [f32]) {
+    let (copied, rest) = out.split_at_mut(count * width);
+    rest.fill(0.0);
     let head_dim = x.dims()[3];
-    let out = &mut out[..head_dim * QUERIES];
-    let mut first = 0;
-    // Eight tokens at a time make whole rows of eight: the compiler turns those into shuffles.
-    while first + 8 <= count {
-        let mut rows: [&[f32]; 8] = [&[]; 8];
-        for (i, row) in rows.iter_mut().enumerate() {
-            *row = &x.vector([b, h, from + first + i])[..head_dim];
-        }
-        let mut l = 0;
-        while l + 8 <= head_dim {
-            // Column by column, so that each is stored at once.
-            let mut eights = [[0.0f32; 8]; 8];
-            for (eight, row) in eights.iter_mut().zip(&rows) {
-                if let Some(of_row) = row[l..].first_chunk::<8>() {
-                    *eight = *of_row;
-                }
-            }
-            for j in 0..8 {
-                let mut column = [0.0f32; 8];
-                for (column, eight) in column.iter_mut().zip(&eights) {
-                    *column = scale * eight[j];
-                }
-                let at = (l + j) * QUERIES + first;
-                out[at..at + 8].copy_from_slice(&column);
-            }
-            l += 8;
-        }
-        while l < head_dim {
-            for (i, row) in rows.iter().enumerate() {
-                out[l * QUERIES + first + i] = scale * row[l];
-            }
-            l += 1;
-        }
-        first += 8;
-    }
-    for i in first..count {
-        let row = x.vector([b, h, from + i]);
-        for (l, x) in row.iter().enumerate() {
-            out[l * QUERIES + i] = scale * x;
+    let data = x.tokens(b, h, from..from + count);
+    let stride = x.token_stride();
+    if head_dim == width {
+        match width {
+            16 => return copy_rows::<16>(data, stride, copied),
+            32 => return copy_rows::<32>(data, stride, copied),
+            64 => return copy_rows::<64>(data, stride, copied),
+            128 => return copy_rows::<128>(data, stride, copied),
+            _ => {}
         }
     }
-    if count < QUERIES {
-        for row in out.chunks_exact_mut(QUERIES) {
-            row[count..].fill(0.0);
+    for (i, out) in copied.chunks_exact_mut(width).enumerate() {
+        copy_row(&data[i * stride..][..head_dim], out);
+        out[head_dim..].fill(0.0);
+    }
+}
+
+/// Rows of a length that is known take half the time.
+#[inline(always)]
+fn copy_rows<const WIDTH: usize>(x: &[f32], stride: usize, out: &mut [f32]) {
+    for (i, out) in out.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
+        if let Some(x) = x[i * stride..].first_chunk() {
+            *out = *x;
         }
     }
 }
 
-/// The vectors of `count` tokens from `from` on as `[rows, width]`, filled up with zeros on both sides.
+/// `out = x`, as long as the shorter one is. A row is too short for the library's copy.
 #[inline(always)]
-pub fn copy(x: &Heads<'_>, [b, h, from]: [usize; 3], count: usize, width: usize, out: &mut [f32]) {
-    for (i, out) in out.chunks_exact_mut(width).enumerate() {
-        if i < count {
-            let row = x.vector([b, h, from + i]);
-            let (whole, rest) = out.split_at_mut(row.len());
-            whole.copy_from_slice(row);
-            rest.fill(0.0);
-        } else {
-            out.fill(0.0);
+pub fn copy_row(x: &[f32], out: &mut [f32]) {
+    let len = x.len().min(out.len());
+    let (x, out) = (&x[..len], &mut out[..len]);
+    match len {
+        16 => copy_rows::<16>(x, 0, out),
+        32 => copy_rows::<32>(x, 0, out),
+        64 => copy_rows::<64>(x, 0, out),
+        128 => copy_rows::<128>(x, 0, out),
+        _ => {
+            let (x, x_rest) = x.as_chunks::<LANES>();
+            let (out, out_rest) = out.as_chunks_mut::<LANES>();
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = *x;
+            }
+            for (out, x) in out_rest.iter_mut().zip(x_rest) {
+                *out = *x;
+            }
         }
+    }
+}
+
+/// `out = factor x`, as long as `out` is.
+#[inline(always)]
+pub fn scale_row<S: Simd>(simd: S, factor: f32, x: &[f32], out: &mut [f32]) {
+    let (x, x_rest) = S::as_simd_f32s(&x[..out.len()]);
+    let (out, out_rest) = S::as_mut_simd_f32s(out);
+    let factors = simd.splat_f32s(factor);
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = simd.mul_f32s(factors, *x);
+    }
+    for (out, x) in out_rest.iter_mut().zip(x_rest) {
+        *out = factor * *x;
     }
 }

@@ -1,8 +1,11 @@
 //! The softmax over keys that come in pieces.
 
+use pulp::Simd;
+
 use super::cut::Cut;
-use super::mask::{Block, LANES, Piece, QUERIES};
-use crate::cpu::vector::{LEAST_EXPONENT, reduced_exp};
+use super::mask::{Block, LANES, Piece, QUERIES, WEIGHTS_ROW};
+use super::tile::{store, vector};
+use crate::cpu::vector::LEAST_EXPONENT;
 
 /// What a block of queries keeps of the pieces before.
 pub struct Softmax {
@@ -24,72 +27,90 @@ impl Softmax {
         }
     }
 
-    /// Makes weights `exp(score - largest)` of a piece's scores in their place, 0 where a query does not see a key.
+    /// Makes weights `exp(score - largest)` of a piece's scores in their place, as far as the cut computes them, 0 where a
+    /// query does not see a key.
     #[inline(always)]
-    pub fn pass(&mut self, block: &Block, piece: &Piece, cut: &Cut, scores: &mut [f32]) {
-        const COLUMNS: usize = QUERIES / LANES;
-        let scores = scores.as_chunks_mut::<LANES>().0;
-        let all_largest = self.largest.as_chunks_mut::<LANES>().0;
-        let all_sums = self.sums.as_chunks_mut::<LANES>().0;
-        let corrections = self.correction.as_chunks_mut::<LANES>().0;
-        // Column by column, so that its largest scores and sums stay in registers.
-        for column in 0..COLUMNS {
-            let mut largest = all_largest[column];
-            for (key, columns) in cut.keys() {
-                if columns.contains(&column) {
-                    let scores = &mut scores[key * COLUMNS + column];
-                    if !piece.all {
-                        block.hide(piece.keys.start + key, column, scores);
+    pub fn pass<S: Simd>(
+        &mut self,
+        simd: S,
+        block: &Block,
+        piece: &Piece,
+        cut: &Cut,
+        scores: &mut [f32],
+    ) {
+        // Vector by vector of queries, so that their largest scores and sums stay in registers.
+        for at in (0..QUERIES).step_by(S::F32_LANES) {
+            let column = at / LANES;
+            let old = vector::<S>(&self.largest, at);
+            let mut largest = old;
+            for rows in cut.key_rows() {
+                if !rows.columns.contains(&column) {
+                    continue;
+                }
+                let whole = rows.whole[column];
+                for key in rows.keys.clone() {
+                    let mut score = vector::<S>(scores, key * WEIGHTS_ROW + at);
+                    if !whole {
+                        score = block.hide(simd, piece.keys.start + key, at, score);
+                        store::<S>(scores, key * WEIGHTS_ROW + at, score);
                     }
-                    for (largest, score) in largest.iter_mut().zip(scores) {
-                        *largest = if *score > *largest { *score } else { *largest };
-                    }
+                    largest = simd.max_f32s(score, largest);
                 }
             }
             // A query that has seen nothing yet: -∞ - 0 has a weight of 0, where -∞ - (-∞) is no number.
-            let mut shifts = largest;
-            for shift in &mut shifts {
-                *shift = if *shift == f32::NEG_INFINITY {
-                    0.0
-                } else {
-                    *shift
-                };
-            }
-            let mut sums = all_sums[column];
-            let old = all_largest[column].iter().zip(&shifts);
-            for ((correction, sum), (old, shift)) in
-                corrections[column].iter_mut().zip(&mut sums).zip(old)
-            {
-                *correction = weight(*old - *shift);
-                *sum *= *correction;
-            }
-            for (key, columns) in cut.keys() {
-                let scores = &mut scores[key * COLUMNS + column];
-                if columns.contains(&column) {
-                    for ((score, shift), sum) in scores.iter_mut().zip(&shifts).zip(&mut sums) {
-                        *score = weight(*score - *shift);
-                        *sum += *score;
-                    }
-                } else {
-                    *scores = [0.0; LANES];
+            let none = simd.splat_f32s(f32::NEG_INFINITY);
+            let nothing = simd.equal_f32s(largest, none);
+            let shifts = simd.select_f32s(nothing, simd.splat_f32s(0.0), largest);
+            let correction = weight(simd, simd.sub_f32s(old, shifts));
+            let mut sums = simd.mul_f32s(vector::<S>(&self.sums, at), correction);
+            for rows in cut.key_rows() {
+                if !rows.columns.contains(&column) {
+                    continue;
+                }
+                for key in rows.keys.clone() {
+                    let score = vector::<S>(scores, key * WEIGHTS_ROW + at);
+                    let weight = weight(simd, simd.sub_f32s(score, shifts));
+                    store::<S>(scores, key * WEIGHTS_ROW + at, weight);
+                    sums = simd.add_f32s(sums, weight);
                 }
             }
-            all_largest[column] = largest;
-            all_sums[column] = sums;
+            store::<S>(&mut self.largest, at, largest);
+            store::<S>(&mut self.sums, at, sums);
+            store::<S>(&mut self.correction, at, correction);
         }
     }
 }
 
-/// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers.
+/// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers,
+/// and with products and sums in one where the processor has that.
 #[inline(always)]
-pub fn weight(x: f32) -> f32 {
-    // A comparison that a NaN passes unchanged.
-    let clamped = if x < LEAST_EXPONENT {
-        LEAST_EXPONENT
-    } else {
-        x
-    };
-    let (value, n) = reduced_exp(clamped);
-    let value = value * f32::from_bits(n.wrapping_add(127) << 23);
-    if x < LEAST_EXPONENT { 0.0 } else { value }
+#[allow(clippy::excessive_precision)]
+pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
+    let least = simd.splat_f32s(LEAST_EXPONENT);
+    let small = simd.less_than_f32s(x, least);
+    // A selection that a NaN passes unchanged.
+    let clamped = simd.select_f32s(small, least, x);
+    let log2_e = simd.splat_f32s(std::f32::consts::LOG2_E);
+    let shifted = simd.mul_add_e_f32s(clamped, log2_e, simd.splat_f32s(ROUND));
+    let n = simd.sub_f32s(shifted, simd.splat_f32s(ROUND));
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-0.693_359_375), clamped);
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(2.121_944_4e-4), r);
+    let mut p = simd.splat_f32s(1.987_569_15e-4);
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(1.398_199_95e-3));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(8.333_451_9e-3));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(4.166_579_6e-2));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(1.666_666_55e-1));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(5.000_000_1e-1));
+    let value = simd.mul_add_e_f32s(
+        p,
+        simd.mul_f32s(r, r),
+        simd.add_f32s(r, simd.splat_f32s(1.0)),
+    );
+    // n in two's complement from the lowest bits of `shifted`, and 2ⁿ by its exponent.
+    let bias = simd.splat_u32s(127u32.wrapping_sub(ROUND.to_bits()));
+    let n = simd.add_u32s(simd.transmute_u32s_f32s(shifted), bias);
+    let power = simd.wrapping_dyn_shl_u32s(n, simd.splat_u32s(23));
+    let value = simd.mul_f32s(value, simd.transmute_f32s_u32s(power));
+    simd.select_f32s(small, simd.splat_f32s(0.0), value)
 }

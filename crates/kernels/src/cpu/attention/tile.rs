@@ -6,8 +6,6 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::mask::ROWS;
-
 /// An operand whose elements are taken one by one: element `(i, l)` is `data[i · row + l · step]`.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
@@ -37,12 +35,41 @@ pub fn multiply<S: Simd>(
     b: Right<'_>,
     add: bool,
 ) {
+    assert!(rows == 0 || (rows - 1) * c_row + width <= c.len());
+    // SAFETY: these rows lie within memory that is borrowed alone.
+    unsafe {
+        multiply_at(
+            simd,
+            [rows, depth, width],
+            (c.as_mut_ptr(), c_row),
+            a,
+            b,
+            add,
+        )
+    };
+}
+
+/// [`multiply`] with `C` among elements that others may write meanwhile.
+///
+/// # Safety
+/// `C`'s rows of `width` elements may be written, and where `add` read, and nothing else reaches for them meanwhile.
+///
+/// # Panics
+/// As [`multiply`].
+#[inline(always)]
+pub unsafe fn multiply_at<S: Simd>(
+    simd: S,
+    [rows, depth, width]: [usize; 3],
+    (c, c_row): (*mut f32, usize),
+    a: Left<'_>,
+    b: Right<'_>,
+    add: bool,
+) {
     if rows == 0 || width == 0 {
         return;
     }
     let vectors = width / S::F32_LANES;
     assert!(vectors * S::F32_LANES == width);
-    assert!((rows - 1) * c_row + width <= c.len());
     assert!(
         depth == 0
             || ((rows - 1) * a.row + (depth - 1) * a.step < a.data.len()
@@ -66,7 +93,7 @@ struct Product<'a> {
     rows: usize,
     depth: usize,
     vectors: usize,
-    c: &'a mut [f32],
+    c: *mut f32,
     c_row: usize,
     a: Left<'a>,
     b: Right<'a>,
@@ -78,16 +105,29 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // With fewer registers than 32, four rows of four sums would not stay in them.
-        let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
-        let mut first = 0;
-        while first < self.vectors {
-            let count = most.min(self.vectors - first);
-            let at = first * S::F32_LANES;
-            let mut row = 0;
-            while row < self.rows {
-                // SAFETY: `multiply` asserted that all of the elements which these rows and vectors read and write lie
-                // within their memory.
+        // As many sums as stay in the registers beside what they are made of.
+        let [most_rows, most_vectors] = if S::REGISTER_COUNT >= 32 {
+            [8, 3]
+        } else {
+            [4, 2]
+        };
+        let mut row = 0;
+        while row < self.rows {
+            let rows = match self.rows - row {
+                8.. if most_rows == 8 => 8,
+                4.. => 4,
+                rest => rest,
+            };
+            let mut first = 0;
+            while first < self.vectors {
+                // Four in two halves: three and one would load more.
+                let count = match self.vectors - first {
+                    4 => 2,
+                    rest => rest.min(most_vectors),
+                };
+                let at = first * S::F32_LANES;
+                // SAFETY: `multiply_at` asserted that all of the elements which these rows and vectors read lie within
+                // their memory, and was promised those of `C`.
                 unsafe {
                     let operands = Operands {
                         depth: self.depth,
@@ -97,20 +137,21 @@ impl WithSimd for Product<'_> {
                         // With a depth of 0 these may lie outside, and are not read.
                         b: self.b.data.as_ptr().wrapping_add(at),
                         b_row: self.b.row,
-                        c: self.c.as_mut_ptr().add(row * self.c_row + at),
+                        c: self.c.wrapping_add(row * self.c_row + at),
                         c_row: self.c_row,
                         add: self.add,
                     };
-                    match (self.rows - row).min(ROWS) {
-                        4 => operands.wide_tile::<S, 4>(simd, count),
+                    match rows {
+                        8 if S::REGISTER_COUNT >= 32 => operands.wide_tile::<S, 8>(simd, count),
+                        4.. => operands.wide_tile::<S, 4>(simd, count),
                         3 => operands.wide_tile::<S, 3>(simd, count),
                         2 => operands.wide_tile::<S, 2>(simd, count),
                         _ => operands.wide_tile::<S, 1>(simd, count),
                     }
                 }
-                row += ROWS;
+                first += count;
             }
-            first += count;
+            row += rows;
         }
     }
 }
@@ -136,7 +177,6 @@ impl Operands {
         // SAFETY: the caller's promise.
         unsafe {
             match count {
-                4 => self.tile::<S, M, 4>(simd),
                 3 => self.tile::<S, M, 3>(simd),
                 2 => self.tile::<S, M, 2>(simd),
                 _ => self.tile::<S, M, 1>(simd),
@@ -150,6 +190,35 @@ impl Operands {
     /// All the elements that it names may be read, those of `C` written, and nothing else writes them meanwhile.
     #[inline(always)]
     unsafe fn tile<S: Simd, const M: usize, const N: usize>(self, simd: S) {
+        // SAFETY: the caller's promise; where `A` has a stride of 1, that is what is said of it.
+        unsafe {
+            // A known stride leaves no addresses to be computed within the loop.
+            if self.a_step == 1 {
+                let mut rows = [self.a; M];
+                for (m, row) in rows.iter_mut().enumerate() {
+                    *row = self.a.wrapping_add(m * self.a_row);
+                }
+                self.sums::<S, M, N>(simd, |m, l| *rows[m].add(l));
+            } else if self.a_row == 1 {
+                let step = self.a_step;
+                self.sums::<S, M, N>(simd, |m, l| *self.a.add(l * step + m));
+            } else {
+                let (row, step) = (self.a_row, self.a_step);
+                self.sums::<S, M, N>(simd, |m, l| *self.a.add(m * row + l * step));
+            }
+        }
+    }
+
+    /// [`Operands::tile`] with the elements of `A` as `left` tells them.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn sums<S: Simd, const M: usize, const N: usize>(
+        self,
+        simd: S,
+        left: impl Fn(usize, usize) -> f32,
+    ) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
         // SAFETY: the caller's promise.
         unsafe {
@@ -160,20 +229,19 @@ impl Operands {
                     }
                 }
             }
-            let (mut a, mut b) = (self.a, self.b);
-            for _ in 0..self.depth {
+            let mut b = self.b;
+            for l in 0..self.depth {
                 let mut right = [simd.splat_f32s(0.0); N];
                 for (n, right) in right.iter_mut().enumerate() {
                     *right = load::<S>(b.add(n * S::F32_LANES));
                 }
                 for (m, sums) in sums.iter_mut().enumerate() {
-                    let left = simd.splat_f32s(*a.add(m * self.a_row));
+                    let left = simd.splat_f32s(left(m, l));
                     for (sum, right) in sums.iter_mut().zip(right) {
                         *sum = simd.mul_add_e_f32s(left, right, *sum);
                     }
                 }
-                // Past the last element these are not read.
-                a = a.wrapping_add(self.a_step);
+                // Past the last row it is not read.
                 b = b.wrapping_add(self.b_row);
             }
             for (m, sums) in sums.iter().enumerate() {
@@ -192,6 +260,28 @@ impl Operands {
 unsafe fn load<S: Simd>(from: *const f32) -> S::f32s {
     // SAFETY: the caller's promise; every bit pattern is a vector.
     unsafe { from.cast::<S::f32s>().read_unaligned() }
+}
+
+/// The vector of `x[at..]`.
+///
+/// # Panics
+/// Where it ends outside.
+#[inline(always)]
+pub fn vector<S: Simd>(x: &[f32], at: usize) -> S::f32s {
+    let x = &x[at..at + S::F32_LANES];
+    // SAFETY: these are as many elements as a vector has.
+    unsafe { load::<S>(x.as_ptr()) }
+}
+
+/// Makes `x[at..]` begin with a vector.
+///
+/// # Panics
+/// Where it ends outside.
+#[inline(always)]
+pub fn store<S: Simd>(x: &mut [f32], at: usize, vector: S::f32s) {
+    let x = &mut x[at..at + S::F32_LANES];
+    // SAFETY: these are as many elements as a vector has.
+    unsafe { x.as_mut_ptr().cast::<S::f32s>().write_unaligned(vector) }
 }
 
 /// `Σ x y`.
