@@ -10,8 +10,7 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// What runs the tests as if on a lesser processor. Tests that are slow there, and are about bits rather than memory, are left
-/// out of a short run: their names have one of [`SLOW`] in them.
+/// What runs the tests as if on a lesser processor.
 const PROCESSORS: [Processor; 2] = [
     Processor {
         what: "AVX2, every access checked",
@@ -28,16 +27,17 @@ const PROCESSORS: [Processor; 2] = [
     },
 ];
 
-/// Parts of names of tests that take minutes under valgrind.
+/// Parts of names of tests that a short run leaves out: they take minutes under valgrind, and their small likes go through the
+/// same code.
 const SLOW: [&str; 3] = ["long_", "large_", "threads"];
 
-/// Cases of each property in a short run under valgrind and qemu.
+/// Cases of each property under valgrind and qemu.
 const CASES: &str = "2";
 
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SanitizeArgs {
-    /// Run every test and case under valgrind and qemu too: it takes an hour.
+    /// Run the tests that take minutes under valgrind and qemu there too.
     #[arg(long)]
     thorough: bool,
     /// Run this build of the tests under valgrind and qemu, such as `cargo xtask test` leaves in target/debug/deps/cpu-…,
@@ -121,8 +121,8 @@ fn built(command: &mut Command) -> Result<PathBuf, Error> {
 fn command(processor: &Processor, program: &Path, thorough: bool) -> Command {
     let mut command = Command::new(processor.program);
     command.args(processor.args).arg(program);
+    command.env("PROPTEST_CASES", CASES);
     if !thorough {
-        command.env("PROPTEST_CASES", CASES);
         command.args(SLOW.iter().flat_map(|slow| ["--skip", slow]));
     }
     if let Some(threads) = processor.threads {
