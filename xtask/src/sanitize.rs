@@ -107,11 +107,11 @@ fn tests(host: &str, folder: &Path) -> Command {
 /// The program that cargo's messages name.
 fn built(command: &mut Command) -> Result<PathBuf, Error> {
     let messages = workspace::stdout(command)?;
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(message["executable"].as_str()?))
     });
-    executables.last().ok_or_else(|| Error::Unnamed {
+    executables.next().ok_or_else(|| Error::Unnamed {
         command: workspace::shown(command),
         what: "program",
     })
