@@ -65,4 +65,7 @@ pub enum Error {
         field: &'static str,
         output: String,
     },
+    /// Cargo did not say what was looked for in its output.
+    #[error("`{command}` named no {what}")]
+    Unnamed { command: String, what: &'static str },
 }

@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask bench train`, `cargo xtask fixtures`.
+//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask sanitize`,
+//! `cargo xtask bench train`, `cargo xtask fixtures`.
 //!
 //! Map: one file per task; `workspace` is what they all know of the workspace, `python` what runs scripts, `error` what
 //! can go wrong.
@@ -7,6 +8,7 @@ mod bench;
 mod error;
 mod fixtures;
 mod python;
+mod sanitize;
 mod test;
 mod tidy;
 mod workspace;
@@ -27,6 +29,8 @@ struct Cli {
 enum Task {
     /// Run every test of the workspace on the CPU backends.
     Test(test::TestArgs),
+    /// Run the kernels' tests under memory checkers, and on processors with less than this one.
+    Sanitize(sanitize::SanitizeArgs),
     /// Check the rules of docs/architecture.md that the compiler does not.
     Tidy,
     /// Measure speed and memory.
@@ -38,6 +42,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Sanitize(args) => sanitize::run(&args),
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),

@@ -5,6 +5,8 @@
 //! ([`mod@reference`]), so that an empty `impl` is a complete port. `autodiff` implements it once for
 //! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
 //! also what is composed on every backend, linear attention and the attentions' weights.
+//!
+//! Without the feature `burn` there is [`cpu`] alone, whose tests then compile in seconds under another compiler's flags.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -12,32 +14,42 @@
 mod activation;
 mod adamw;
 mod attention;
+#[cfg(feature = "burn")]
 mod autodiff;
+#[cfg(feature = "burn")]
 mod backend;
+#[cfg(feature = "burn")]
 mod backends;
 pub mod cpu;
 #[cfg(feature = "flex")]
 mod flex;
 mod head_loss;
+#[cfg(feature = "burn")]
 mod linear_attention;
 #[cfg(feature = "mimalloc")]
 pub mod memory;
 mod norm;
+#[cfg(feature = "burn")]
 pub mod ops;
 mod precision;
+#[cfg(feature = "burn")]
 pub mod reference;
 mod rotary;
+#[cfg(feature = "burn")]
 mod state;
 
 pub use activation::Activation;
 pub use adamw::AdamWStep;
 pub use attention::AttentionOptions;
+#[cfg(feature = "burn")]
 pub use backend::{Backend, TrainingBackend};
 pub use head_loss::HeadLossOptions;
+#[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
+#[cfg(feature = "burn")]
 pub use state::{
     AttentionGradients, AttentionInputs, AttentionState, GatedGradients, HeadLossGradients,
     Int8Weight, LinearGradients, LinearInputs, LogSums, NormGradients, RotaryAngles, SelfAttention,
