@@ -4,10 +4,10 @@
 //! multiplied with it, and sums, stay f32.
 
 use super::matrix::{Matrix, MatrixMut};
-use super::matvec::{MOST_ROWS, dot};
+use super::matvec::MOST_ROWS;
 use super::parallel::{self, Shared, Start};
 use super::product::{Output, product_here};
-use super::vector::wide;
+use super::vector::{dot, wide};
 use crate::Precision;
 
 /// Elements of W of a task, at least about.

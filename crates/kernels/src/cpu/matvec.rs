@@ -209,13 +209,21 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
         wide(
             #[inline(always)]
             || {
-                for j in task * rows..n.min((task + 1) * rows) {
-                    let w = row(w, j);
-                    // From the second row of x on, this row of W is in the first cache.
+                let rows = task * rows..n.min((task + 1) * rows);
+                // A row of W is in the first cache from the second row of x on.
+                if let ([y], [x]) = (y, x) {
+                    // SAFETY: each task writes its own columns.
+                    let y = unsafe { y.part(rows.clone()) };
+                    for (y, j) in y.iter_mut().zip(rows) {
+                        *y += dot(row(w, j), x);
+                    }
+                    return;
+                }
+                for j in rows {
                     for (y, x) in y.iter().zip(x) {
-                        // SAFETY: each task writes its own columns.
+                        // SAFETY: as above.
                         let y = unsafe { y.part(j..j + 1) };
-                        y[0] += dot(w, x, |w| w);
+                        y[0] += dot(row(w, j), x);
                     }
                 }
             },
@@ -223,31 +231,28 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     });
 }
 
-/// `Σ value(w) x`, of equally many, over [`LANES`] partial sums, w read from memory.
+/// As [`super::vector::dot`], of a row that is read from memory. The partial sums are folded here, without a call, which is
+/// not little beside a row of some hundred elements.
 #[inline(always)]
-pub(super) fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
+fn dot(w: &[f32], x: &[f32]) -> f32 {
     const HALF: usize = LANES / 2;
     let mut sums = [[0.0f32; HALF]; 2];
     let (w, rest_w) = w.as_chunks::<LANES>();
     let (x, rest_x) = x.as_chunks::<LANES>();
     for (w, x) in w.iter().zip(x) {
+        for line in (0..LANES).step_by(LINE) {
+            prefetch(&w[line..]);
+        }
         // In two halves: whole arrays are what the compiler makes vectors of.
         for half in 0..2 {
-            if half * HALF * size_of::<T>() % (LINE * size_of::<f32>()) == 0 {
-                prefetch(&w[half * HALF..]);
-            }
             let mut products = [0.0f32; HALF];
             for lane in 0..HALF {
-                products[lane] = value(w[half * HALF + lane]) * x[half * HALF + lane];
+                products[lane] = w[half * HALF + lane] * x[half * HALF + lane];
             }
             for lane in 0..HALF {
                 sums[half][lane] += products[lane];
             }
         }
-    }
-    let mut rest = 0.0;
-    for (w, x) in rest_w.iter().zip(rest_x) {
-        rest += value(*w) * *x;
     }
     let [mut all, upper] = sums;
     for lane in 0..HALF {
@@ -257,7 +262,8 @@ pub(super) fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 
     folded::<4>(&mut all);
     folded::<2>(&mut all);
     folded::<1>(&mut all);
-    all[0] + rest
+    let rest = rest_w.iter().zip(rest_x);
+    rest.fold(all[0], |sum, (w, x)| sum + *w * *x)
 }
 
 /// The upper of twice `WIDTH` partial sums added to the lower.
@@ -274,7 +280,7 @@ const LINE: usize = 16;
 /// Asks memory for what lies [`AHEAD`] of this, past a row's end as well, where the next row begins. The processor guesses
 /// as much of long streams alone, and anew at each page.
 #[inline(always)]
-fn prefetch<T>(from: &[T]) {
+fn prefetch(from: &[f32]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
