@@ -3,6 +3,7 @@
 //! `y[m, n] = x[m, k] W`, where W's rows are contiguous: `[k, n]`, or `[n, k]` for `x Wᵀ`. Each task reads its part of W
 //! once, front to back, for all rows of x.
 
+use std::hint::black_box;
 use std::ops::Range;
 
 use super::matrix::{Matrix, MatrixMut};
@@ -231,8 +232,7 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     });
 }
 
-/// As [`super::vector::dot`], of a row that is read from memory. The partial sums are folded here, without a call, which is
-/// not little beside a row of some hundred elements.
+/// As [`super::vector::dot`], of a row that is read from memory.
 #[inline(always)]
 fn dot(w: &[f32], x: &[f32]) -> f32 {
     const HALF: usize = LANES / 2;
@@ -254,7 +254,8 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
             }
         }
     }
-    let [mut all, upper] = sums;
+    // The compiler, where it sees what becomes of the sums, cuts the loop's vectors into pieces.
+    let [mut all, upper] = black_box(sums);
     for lane in 0..HALF {
         all[lane] += upper[lane];
     }
