@@ -5,6 +5,7 @@
 //! tokens, at least one) is read again from position 0, and generation goes on. A slide costs one pass over half the
 //! context every half context; positions stay within what the model was trained on.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -175,10 +176,12 @@ impl<'a, B: Backend> Generator<'a, B> {
         let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device); // [1, unseen]
         self.unseen = 0;
         let (decoder, cache) = (self.decoder, &mut self.cache);
-        let logits: Vec<f32> = B::run(|| {
-            let logits = decoder.next_logits(tokens, cache); // [1, vocab_size]
-            logits.into_data().iter::<f32>().collect()
-        });
+        // [1, vocab_size]
+        let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
+        let logits: Cow<'_, [f32]> = match logits.as_slice() {
+            Ok(logits) => logits.into(),
+            Err(_) => logits.iter::<f32>().collect(),
+        };
         Ok(self.sampler.sample(&logits)?)
     }
 

@@ -172,17 +172,25 @@ struct Greatest {
     logit: f32,
 }
 
+/// In passes that the compiler makes SIMD of: a vocabulary is long.
 fn greatest(logits: &[f32]) -> Result<Greatest, LogitsError> {
-    let mut greatest: Option<Greatest> = None;
-    for (id, &logit) in logits.iter().enumerate() {
-        if !logit.is_finite() {
-            let value = logit.to_string();
-            return Err(LogitsError::NotFinite { id, value });
-        }
-        if greatest.as_ref().is_none_or(|found| logit > found.logit) {
-            let id = id as u32;
-            greatest = Some(Greatest { id, logit });
+    const LANES: usize = 16;
+    let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
+    if !finite && let Some(id) = logits.iter().position(|x| !x.is_finite()) {
+        let value = logits[id].to_string();
+        return Err(LogitsError::NotFinite { id, value });
+    }
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = logits.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, *x);
         }
     }
-    greatest.ok_or(LogitsError::Empty)
+    let logit = lanes.iter().chain(rest).copied();
+    let logit = logit.fold(f32::NEG_INFINITY, larger);
+    let id = logits.iter().position(|x| *x == logit);
+    let id = id.ok_or(LogitsError::Empty)? as u32;
+    Ok(Greatest { id, logit })
 }

@@ -234,6 +234,16 @@ pub trait Backend: BurnBackend {
         reference::self_attention_backward::<Self>(state, angles, grad, how)
     }
 
+    /// A cache's keys or values `held` `[batch, kv_heads, capacity, head_dim]` with `new` `[batch, kv_heads, seq, head_dim]` in
+    /// the place of the tokens from `start` on.
+    fn write_tokens(
+        held: FloatTensor<Self>,
+        new: FloatTensor<Self>,
+        start: usize,
+    ) -> FloatTensor<Self> {
+        reference::write_tokens::<Self>(held, new, start)
+    }
+
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
     /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`, those below 0
     /// ignored; the loss is `[1]`. The options may add terms to it.

@@ -185,6 +185,15 @@ pub fn linear_attention_weights<B: Backend>(
     reference::linear_attention_weights(q, k, features)
 }
 
+/// [`Backend::write_tokens`]: `held` `[batch, kv_heads, capacity, head_dim]`, `new` `[batch, kv_heads, seq, head_dim]`.
+pub fn write_tokens<B: Backend>(
+    held: Tensor<B, 4>,
+    new: Tensor<B, 4>,
+    start: usize,
+) -> Tensor<B, 4> {
+    tensor(B::write_tokens(float(held), float(new), start))
+}
+
 /// [`Backend::head_loss`]: the sum over the tokens whose target is not below 0, `[1]`.
 pub fn head_loss<B: Backend>(
     hidden: Tensor<B, 2>,

@@ -3,6 +3,7 @@
 mod activation;
 mod adamw;
 mod attention;
+mod cache;
 mod embedding;
 mod gated;
 mod head_loss;
@@ -17,6 +18,7 @@ mod self_attention;
 pub use activation::{activation, activation_backward};
 pub use adamw::{adamw, clipped_adamw};
 pub use attention::{attention, attention_backward, attention_training, attention_weights};
+pub use cache::write_tokens;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};

@@ -4,7 +4,7 @@
 use burn::tensor::{Device, Tensor};
 
 use burn::tensor::backend::Backend as BurnBackend;
-use emberlm_kernels::{Backend, LinearAttentionState};
+use emberlm_kernels::{Backend, LinearAttentionState, ops};
 
 use crate::checked::DecoderConfig;
 use crate::config::AttentionKind;
@@ -142,9 +142,8 @@ fn write<B: Backend>(
     start: usize,
     end: usize,
 ) -> Tensor<B, 4> {
-    let [batch, heads, _, head_dim] = new.dims();
     let all = match held.take() {
-        Some(all) => all.slice_assign([0..batch, 0..heads, start..end, 0..head_dim], new),
+        Some(all) => ops::write_tokens(all, new, start),
         None => new,
     };
     let seen = all.clone().narrow(2, 0, end);

@@ -3,22 +3,37 @@
 //! `y[m, n] = x[m, k] W`, where W's rows are contiguous: `[k, n]`, or `[n, k]` for `x Wᵀ`. Each task reads its part of W
 //! once, front to back, for all rows of x.
 
+use std::hint::black_box;
+use std::ops::Range;
+
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Shared};
 use super::product::Output;
-use super::vector::{dot, wide};
+use super::vector::{LANES, wide};
 
 /// Most rows of x.
 pub const MOST_ROWS: usize = 8;
-/// Rows of W added at a time: that many streams from memory.
-const STREAMS: usize = 8;
+/// Bytes between what is read of W and what is asked for of it: far enough for memory to answer, and near enough to be
+/// still in the first cache then.
+const AHEAD: usize = 512;
+/// Columns of W of a task, and sums that stay in the first cache while rows are added to them, for one row of x: whole rows,
+/// where they are no longer, so that memory is read front to back.
+const LONG: usize = 4096;
+/// Columns of W of a task for several rows of x.
+const TASK_COLUMNS: usize = 1024;
 /// Columns of W that stay in the first cache while each row of x takes them.
 const COLUMNS: usize = 512;
-/// Columns of W of a task.
-const TASK_COLUMNS: usize = 1024;
-/// Elements of W of a task, at least about.
+/// Rows of W added at a time to several rows' sums: that many streams from memory.
+const STREAMS: usize = 8;
+/// Rows of W of a task at least: its sums are written and read once more.
+const DEEP: usize = 96;
+/// Elements of W of a task by rows, at least about.
+const SMALL_TASK: usize = 1 << 15;
+/// Tasks by rows.
+const PARTS: usize = 16;
+/// Elements of W of a task by columns, at least about.
 const TASK: usize = 1 << 16;
-/// About how many tasks share W.
+/// About how many tasks by columns share W.
 const TASKS: usize = 32;
 
 /// Whether a product is one of few rows with a matrix that [`product`] takes.
@@ -69,38 +84,33 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
 /// `y += x W` for W `[k, n]`: rows of W, times elements of x, added up.
 fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     let [k, n] = [w.rows, w.columns];
-    let across = n.div_ceil(TASK_COLUMNS).max(1);
-    let parts = (k * n.min(TASK_COLUMNS) / TASK).clamp(1, TASKS.div_ceil(across));
+    let width = if x.len() == 1 { LONG } else { TASK_COLUMNS };
+    let across = n.div_ceil(width);
+    let most = (k / DEEP).min(k * n.min(width) / SMALL_TASK);
+    let parts = most.clamp(1, PARTS.div_ceil(across));
     let deep = k.div_ceil(parts).next_multiple_of(STREAMS);
     let parts = k.div_ceil(deep);
     let mut partial = vec![0.0f32; parts * x.len() * n];
     let sums = Shared::new(&mut partial);
     parallel::for_each(parts * across, |task| {
-        let (part, first) = (task / across, task % across * TASK_COLUMNS);
-        let last = n.min(first + TASK_COLUMNS);
+        let (part, first) = (task / across, task % across * width);
+        let columns = first..n.min(first + width);
         let depth = part * deep..k.min((part + 1) * deep);
+        let sums_of = |i: usize, columns: &Range<usize>| {
+            let at = (part * x.len() + i) * n;
+            // SAFETY: no other task writes this part's columns, and this one borrows those of one row of x at a time.
+            unsafe { sums.part(at + columns.start..at + columns.end) }
+        };
         wide(
             #[inline(always)]
-            || {
-                for start in (first..last).step_by(COLUMNS) {
-                    let columns = start..last.min(start + COLUMNS);
-                    for l in depth.clone().step_by(STREAMS) {
-                        let count = STREAMS.min(depth.end - l);
-                        for (i, x) in x.iter().enumerate() {
-                            let at = (part * y.len() + i) * n;
-                            // SAFETY: no other task writes this part's columns.
-                            let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
-                            if count == STREAMS {
-                                let rows = std::array::from_fn(|s| &row(w, l + s)[columns.clone()]);
-                                add_rows::<STREAMS>(sums, rows, &x[l..l + STREAMS]);
-                            } else {
-                                for l in l..l + count {
-                                    add_rows::<1>(sums, [&row(w, l)[columns.clone()]], &x[l..=l]);
-                                }
-                            }
-                        }
+            || match x {
+                [x] => {
+                    let sums = sums_of(0, &columns);
+                    for l in depth {
+                        add_row(sums, &row(w, l)[columns.clone()], x[l]);
                     }
                 }
+                _ => add_block(sums_of, x, w, depth, columns),
             },
         );
     });
@@ -129,6 +139,55 @@ fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     }
 }
 
+/// `sums += x row`, of a row that is read from memory.
+#[inline(always)]
+fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
+    let (sums, rest_sums) = sums.as_chunks_mut::<LINE>();
+    let (row, rest_row) = row.as_chunks::<LINE>();
+    let row = &row[..sums.len()];
+    for (at, sums) in sums.iter_mut().enumerate() {
+        let mut products = [0.0f32; LINE];
+        for lane in 0..LINE {
+            products[lane] = x * row[at][lane];
+        }
+        prefetch(&row[at]);
+        for lane in 0..LINE {
+            sums[lane] += products[lane];
+        }
+    }
+    for (sum, row) in rest_sums.iter_mut().zip(rest_row) {
+        *sum += x * *row;
+    }
+}
+
+/// `sums_i += Σ_l x_il row_l` for the rows and columns of one task, several at a time.
+#[inline(always)]
+fn add_block<'a>(
+    sums_of: impl Fn(usize, &Range<usize>) -> &'a mut [f32],
+    x: &[&[f32]],
+    w: Matrix<'_>,
+    depth: Range<usize>,
+    columns: Range<usize>,
+) {
+    for start in columns.clone().step_by(COLUMNS) {
+        let columns = start..columns.end.min(start + COLUMNS);
+        for l in depth.clone().step_by(STREAMS) {
+            let count = STREAMS.min(depth.end - l);
+            for (i, x) in x.iter().enumerate() {
+                let sums = sums_of(i, &columns);
+                if count == STREAMS {
+                    let rows = std::array::from_fn(|s| &row(w, l + s)[columns.clone()]);
+                    add_rows::<STREAMS>(sums, rows, &x[l..l + STREAMS]);
+                } else {
+                    for l in l..l + count {
+                        add_rows::<1>(sums, [&row(w, l)[columns.clone()]], &x[l..=l]);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `y += Σ x_s row_s`.
 #[inline(always)]
 fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
@@ -151,18 +210,86 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
         wide(
             #[inline(always)]
             || {
-                for j in task * rows..n.min((task + 1) * rows) {
-                    let w = row(w, j);
-                    // From the second row of x on, this row of W is in the first cache.
+                let rows = task * rows..n.min((task + 1) * rows);
+                // A row of W is in the first cache from the second row of x on.
+                if let ([y], [x]) = (y, x) {
+                    // SAFETY: each task writes its own columns.
+                    let y = unsafe { y.part(rows.clone()) };
+                    for (y, j) in y.iter_mut().zip(rows) {
+                        *y += dot(row(w, j), x);
+                    }
+                    return;
+                }
+                for j in rows {
                     for (y, x) in y.iter().zip(x) {
-                        // SAFETY: each task writes its own columns.
+                        // SAFETY: as above.
                         let y = unsafe { y.part(j..j + 1) };
-                        y[0] += dot(w, x, |w| w);
+                        y[0] += dot(row(w, j), x);
                     }
                 }
             },
         );
     });
+}
+
+/// As [`super::vector::dot`], of a row that is read from memory.
+#[inline(always)]
+fn dot(w: &[f32], x: &[f32]) -> f32 {
+    const HALF: usize = LANES / 2;
+    let mut sums = [[0.0f32; HALF]; 2];
+    let (w, rest_w) = w.as_chunks::<LANES>();
+    let (x, rest_x) = x.as_chunks::<LANES>();
+    for (w, x) in w.iter().zip(x) {
+        for line in (0..LANES).step_by(LINE) {
+            prefetch(&w[line..]);
+        }
+        // In two halves: whole arrays are what the compiler makes vectors of.
+        for half in 0..2 {
+            let mut products = [0.0f32; HALF];
+            for lane in 0..HALF {
+                products[lane] = w[half * HALF + lane] * x[half * HALF + lane];
+            }
+            for lane in 0..HALF {
+                sums[half][lane] += products[lane];
+            }
+        }
+    }
+    // The compiler, where it sees what becomes of the sums, cuts the loop's vectors into pieces.
+    let [mut all, upper] = black_box(sums);
+    for lane in 0..HALF {
+        all[lane] += upper[lane];
+    }
+    folded::<8>(&mut all);
+    folded::<4>(&mut all);
+    folded::<2>(&mut all);
+    folded::<1>(&mut all);
+    let rest = rest_w.iter().zip(rest_x);
+    rest.fold(all[0], |sum, (w, x)| sum + *w * *x)
+}
+
+/// The upper of twice `WIDTH` partial sums added to the lower.
+#[inline(always)]
+fn folded<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
+    for lane in 0..WIDTH {
+        sums[lane] += sums[lane + WIDTH];
+    }
+}
+
+/// f32 of a line of the caches.
+const LINE: usize = 16;
+
+/// Asks memory for what lies [`AHEAD`] of this, past a row's end as well, where the next row begins. The processor guesses
+/// as much of long streams alone, and anew at each page.
+#[inline(always)]
+fn prefetch(from: &[f32]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint that reads nothing, at whatever address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_byte_add(AHEAD).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = from;
 }
 
 /// A row whose columns are contiguous.

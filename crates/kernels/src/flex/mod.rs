@@ -3,6 +3,7 @@
 
 mod attention;
 mod buffer;
+mod cache;
 mod elementwise;
 mod head_loss;
 mod int8;
@@ -270,6 +271,17 @@ impl Backend for Flex {
             state @ AttentionState::Weights { .. } => {
                 reference::self_attention_backward::<Self>(state, angles, grad, how)
             }
+        }
+    }
+
+    fn write_tokens(
+        held: FloatTensor<Self>,
+        new: FloatTensor<Self>,
+        start: usize,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&held, &new]) {
+            true => cache::write_tokens(held, new, start),
+            false => reference::write_tokens::<Self>(held, new, start),
         }
     }
 

@@ -350,8 +350,34 @@ fn weights_of_zero_stay_zero_in_8_bits() {
 }
 
 #[test]
+fn a_product_of_one_row_takes_wide_and_deep_weights() {
+    for layout in [0, 1] {
+        for [k, n] in [[7, 9001], [231, 4097], [3001, 17]] {
+            let sizes = [1, k, n];
+            check(
+                sizes,
+                [0, layout, 0],
+                Output::Overwrite,
+                Precision::F32,
+                false,
+            );
+            check(
+                sizes,
+                [0, layout, 0],
+                Output::Accumulate,
+                Precision::F32,
+                false,
+            );
+        }
+    }
+}
+
+#[test]
 fn products_of_few_rows_are_the_same_on_any_threads() {
     for (layout, [m, k, n]) in [
+        (0, [1, 1100, 2100]),
+        (1, [1, 1100, 2100]),
+        (0, [1, 300, 9001]),
         (0, [3, 1100, 2100]),
         (1, [3, 1100, 2100]),
         (0, [8, 3001, 70]),

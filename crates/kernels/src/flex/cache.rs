@@ -1,0 +1,25 @@
+//! Keys and values put where the cache holds room for them.
+
+use burn_flex::FlexTensor;
+
+use super::attention::strides;
+use super::buffer::{dense, elements_mut};
+
+/// In place where nobody else holds the cache, which Burn's `slice_assign` copies as a whole.
+pub(super) fn write_tokens(held: FlexTensor, new: FlexTensor, start: usize) -> FlexTensor {
+    let mut held = dense(held);
+    let (new, place) = strides(new);
+    let [batch, heads, seq, width] = [0, 1, 2, 3].map(|dim| new.layout().shape()[dim]);
+    let capacity = held.layout().shape()[2];
+    let from = &new.storage::<f32>()[new.layout().start_offset()..];
+    let all = elements_mut(&mut held);
+    for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
+        let to = ((b * heads + h) * capacity + start) * width;
+        let rows = all[to..to + seq * width].chunks_exact_mut(width.max(1));
+        for (token, row) in rows.enumerate() {
+            let at = b * place.batch + h * place.head + token * place.token;
+            row.copy_from_slice(&from[at..at + width]);
+        }
+    }
+    held
+}
