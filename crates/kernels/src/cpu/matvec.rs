@@ -15,7 +15,7 @@ use super::vector::{LANES, wide};
 pub const MOST_ROWS: usize = 8;
 /// Bytes between what is read of W and what is asked for of it: far enough for memory to answer, and near enough to be
 /// still in the first cache then.
-const AHEAD: usize = 512;
+const AHEAD: usize = 1024;
 /// Columns of W of a task, and sums that stay in the first cache while rows are added to them, for one row of x: whole rows,
 /// where they are no longer, so that memory is read front to back.
 const LONG: usize = 4096;
