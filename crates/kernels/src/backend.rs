@@ -112,12 +112,6 @@ pub trait Backend: BurnBackend {
         reference::linear_backward::<Self>(x, weight, grad, added, wanted)
     }
 
-    /// A weight `[in, out]` that only predicts from now on, with the same numbers, held in the order in which a product with a
-    /// few rows reads it fastest.
-    fn weight_for_prediction(weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        weight
-    }
-
     /// A weight `[out, in]` in 8 bits, to the nearest: `scales[j] = max |weight[j, ·]| / 127`. A row that is not finite gives
     /// nothing finite.
     fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {

@@ -64,11 +64,6 @@ pub fn linear<B: Backend, const D: usize>(
     tensor(<B as Backend>::linear(inputs, precision))
 }
 
-/// [`Backend::weight_for_prediction`], `weight` `[in, out]`.
-pub fn weight_for_prediction<B: Backend>(weight: Tensor<B, 2>) -> Tensor<B, 2> {
-    tensor(B::weight_for_prediction(float(weight)))
-}
-
 /// [`Backend::quantize_rows`]: `weight` `[out, in]` to values `[out, in]` and scales `[out]`.
 pub fn quantize_rows<B: Backend>(weight: Tensor<B, 2>) -> (Tensor<B, 2, Int>, Tensor<B, 1>) {
     let Int8Weight { values, scales } = B::quantize_rows(float(weight));

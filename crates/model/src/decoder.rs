@@ -115,11 +115,6 @@ impl<B: Backend> Decoder<B> {
         })
     }
 
-    /// Orders the maps' weights in memory for prediction.
-    pub(crate) fn hold_for_prediction(&mut self) {
-        self.maps().for_each(Linear::hold_for_prediction);
-    }
-
     /// Makes the blocks' maps and the head 8 bits; a tied head's table stays besides, to be looked up.
     pub(crate) fn quantize(&mut self) {
         self.maps().for_each(Linear::quantize);

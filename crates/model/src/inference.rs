@@ -1,4 +1,4 @@
-//! A decoder that only predicts: it holds its weights in another order for it, or in fewer bits.
+//! A decoder that only predicts, and may hold its weights in fewer bits for it.
 
 use burn::tensor::{Device, Int, Tensor};
 use emberlm_kernels::Backend;
@@ -42,7 +42,7 @@ impl<B: Backend> Decoder<B> {
     /// The decoder for prediction alone. The floats of what becomes 8 bits are let go of, map by map.
     pub fn for_inference(mut self, weights: WeightFormat) -> InferenceDecoder<B> {
         match weights {
-            WeightFormat::F32 => self.hold_for_prediction(),
+            WeightFormat::F32 => {}
             WeightFormat::Int8 => self.quantize(),
         }
         InferenceDecoder(self)

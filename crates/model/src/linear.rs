@@ -48,12 +48,6 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// Orders the weight in memory for prediction.
-    pub(crate) fn hold_for_prediction(&mut self) {
-        let weight = ops::weight_for_prediction(self.weight.val());
-        self.weight = Param::from_tensor(weight);
-    }
-
     /// Makes the weight 8 bits, and lets go of its floats: a single zero stands where they were.
     pub(crate) fn quantize(&mut self) {
         let weight = self.weight.val();

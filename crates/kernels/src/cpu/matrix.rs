@@ -3,10 +3,6 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
-use super::parallel::ranges;
-
 /// A matrix to read: element `(i, j)` is `data[i · row_stride + j · column_stride]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
@@ -85,28 +81,6 @@ impl<'a> Matrix<'a> {
             [rows.len(), columns.len()],
             [self.row_stride, self.column_stride],
         )
-    }
-
-    /// Its elements row after row.
-    ///
-    /// # Panics
-    /// Where `out` has not as many.
-    pub fn copy_to(self, out: &mut [f32]) {
-        // A square of so many rows and columns stays in the nearest cache, read one way and written the other.
-        const SIDE: usize = 32;
-        assert!(out.len() == self.rows * self.columns, "the sizes differ");
-        out.par_chunks_mut(SIDE * self.columns.max(1))
-            .enumerate()
-            .for_each(|(i, out)| {
-                for columns in ranges(self.columns, SIDE) {
-                    for (r, out) in out.chunks_exact_mut(self.columns).enumerate() {
-                        let row = (i * SIDE + r) * self.row_stride;
-                        for column in columns.clone() {
-                            out[column] = self.data[row + column * self.column_stride];
-                        }
-                    }
-                }
-            });
     }
 
     /// Where element `(0, 0)` lies.

@@ -31,17 +31,6 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
     added(bias, residual, || out_shape(&x, out_width), multiply)
 }
 
-/// `[in, out]`, each output's weights one after the other: inner products with them are read from memory faster than rows
-/// that are added up.
-pub(super) fn weight_for_prediction(weight: FlexTensor) -> FlexTensor {
-    let weight = placed(weight);
-    let outputs = matrix(&weight).transposed();
-    filled([outputs.rows, outputs.columns], |out| {
-        outputs.copy_to(out);
-    })
-    .transpose(0, 1)
-}
-
 /// `residual + bias + product`, where there are those two: `multiply` makes the product over what is there, or adds it.
 pub(super) fn added(
     bias: Option<FlexTensor>,

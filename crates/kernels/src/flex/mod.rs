@@ -131,13 +131,6 @@ impl Backend for Flex {
         }
     }
 
-    fn weight_for_prediction(weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        match is_f32(&[&weight]) {
-            true => linear::weight_for_prediction(weight),
-            false => weight,
-        }
-    }
-
     fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {
         match is_f32(&[&weight]) {
             true => int8::quantize_rows(weight),

@@ -1,7 +1,7 @@
 //! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
 //! on flex, over random shapes. Attention's values are compared with plain loops; linear attention, which Burn
 //! differentiates, with plain loops in f64 and their central differences; maps with weights of 8 bits, which are never
-//! trained, weights ordered for prediction, and writes into a cache, too.
+//! trained, and writes into a cache, too.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -13,7 +13,6 @@ mod elementwise;
 mod head_loss;
 mod int8;
 mod linear_attention;
-mod prediction;
 mod pytorch;
 
 #[test]

@@ -81,7 +81,7 @@ fn the_trained_weights_are_the_decoder_s_own() {
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
         let held = decoder.clone().for_inference(WeightFormat::F32);
-        assert_close(&name, &logits(&held, tokens(7)), &expected);
+        assert_eq!(logits(&held, tokens(7)), expected, "{name}");
         quantized(&decoder);
         assert_eq!(logits(&decoder, tokens(7)), expected, "{name} afterwards");
     }
