@@ -16,6 +16,8 @@ use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_prepare::BenchPrepareArgs;
 use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::data::DataArgs;
+use crate::commands::devices::DevicesArgs;
+use crate::commands::doctor::DoctorArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
@@ -55,6 +57,10 @@ pub enum Command {
     Runs(RunsArgs),
     /// Predict and measure training's memory, and propose a step that fits
     Fit(FitArgs),
+    /// List what this machine can compute on
+    Devices(DevicesArgs),
+    /// Compare what a backend computes on this machine with the CPU
+    Doctor(DoctorArgs),
     /// Continue a text
     Generate(GenerateArgs),
     /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA

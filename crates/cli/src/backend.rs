@@ -1,6 +1,11 @@
 //! Which backend computes: the only place of the binary that names a concrete one.
 
+pub mod devices;
+
+use std::any::Any;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::OnceLock;
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
@@ -32,20 +37,40 @@ pub enum BackendName {
 pub struct BackendArg {
     #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help = help())]
     backend: Option<BackendName>,
+    /// Which of its devices, by the number in `emberlm devices` [default: the quickest by its driver]
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
+}
+
+/// Where to compute: a backend that is compiled in, and one of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The backend.
+    pub backend: BackendName,
+    /// The device's number; none for the one that its driver prefers.
+    device: Option<usize>,
 }
 
 impl BackendArg {
-    /// The backend asked for, or the first one compiled in.
+    /// The backend asked for, or the first one compiled in, and the device asked for.
     ///
     /// # Errors
-    /// It is not compiled in.
-    pub fn choose(self) -> Result<BackendName, CliError> {
-        match (self.backend, COMPILED.first()) {
-            (Some(name), _) if COMPILED.contains(&name) => Ok(name),
-            (Some(name), _) => Err(name.not_compiled()),
-            (None, Some(&first)) => Ok(first),
-            (None, None) => Err(BackendName::Flex.not_compiled()),
+    /// It is not compiled in, or has no such device.
+    pub fn choose(self) -> Result<Placement, CliError> {
+        let backend = match (self.backend, COMPILED.first()) {
+            (Some(name), _) if name.is_compiled() => name,
+            (Some(name), _) => return Err(name.not_compiled()),
+            (None, Some(&first)) => first,
+            (None, None) => return Err(BackendName::Flex.not_compiled()),
+        };
+        let device = self.device;
+        if let Some(number) = device.filter(|_| backend.numbers_devices()) {
+            let found = devices::of(backend);
+            if number >= found.len() {
+                return Err(backend.no_such_device(number, &found));
+            }
         }
+        Ok(Placement { backend, device })
     }
 }
 
@@ -76,6 +101,115 @@ pub trait Job {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output;
 }
 
+impl Placement {
+    /// The backend's name.
+    pub fn name(self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// A backend's default device.
+    pub fn of(backend: BackendName) -> Self {
+        Self {
+            backend,
+            device: None,
+        }
+    }
+
+    /// What its driver calls the device, where it is known which one it is.
+    pub fn device_name(self) -> Option<String> {
+        let mut listed = devices::of(self.backend);
+        let number = self.device.or((listed.len() == 1).then_some(0))?;
+        (number < listed.len()).then(|| listed.swap_remove(number).name)
+    }
+
+    /// The options that ask for it.
+    pub fn options(self) -> Vec<String> {
+        let mut words = vec!["--backend".to_owned(), self.name().to_owned()];
+        if let Some(number) = self.device {
+            words.extend(["--device".to_owned(), number.to_string()]);
+        }
+        words
+    }
+
+    /// Runs `job` on the device.
+    ///
+    /// # Errors
+    /// This machine has no such device, or no driver for it.
+    pub fn run<J: Job>(self, job: J) -> Result<J::Output, CliError> {
+        /// Starts `$device` with `$start`, which panics where there is none, then runs the job.
+        #[allow(unused_macros)]
+        macro_rules! run_on {
+            ($backend:ty, $device:expr, $start:expr) => {{
+                let device: Device<$backend> = $device;
+                start(self.backend, || $start(&device))?;
+                Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
+            }};
+        }
+        /// The same for a graphics interface.
+        #[allow(unused_macros)]
+        macro_rules! run_on_adapter {
+            ($backend:ty, $api:ty) => {
+                run_on!($backend, self.adapter::<$api>()?, |device: &WgpuDevice| {
+                    init_setup::<$api>(device, Default::default());
+                })
+            };
+        }
+        #[cfg(feature = "adapters")]
+        use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
+        match self.backend {
+            #[cfg(feature = "flex")]
+            BackendName::Flex => {
+                Ok(job.run::<burn::backend::Autodiff<burn::backend::Flex>>(Default::default()))
+            }
+            #[cfg(feature = "ndarray")]
+            BackendName::Ndarray => {
+                Ok(job.run::<burn::backend::Autodiff<burn::backend::NdArray>>(Default::default()))
+            }
+            // Outside of browsers there is no WebGPU to ask for: its shaders run on what the system has.
+            #[cfg(feature = "wgpu")]
+            BackendName::Wgpu => {
+                run_on_adapter!(burn::backend::WebGpu, graphics::AutoGraphicsApi)
+            }
+            #[cfg(feature = "vulkan")]
+            BackendName::Vulkan => run_on_adapter!(burn::backend::Vulkan, graphics::Vulkan),
+            #[cfg(feature = "metal")]
+            BackendName::Metal => run_on_adapter!(burn::backend::Metal, graphics::Metal),
+            #[cfg(feature = "cuda")]
+            BackendName::Cuda => {
+                let device = burn::backend::cuda::CudaDevice::new(self.device.unwrap_or(0));
+                run_on!(burn::backend::Cuda, device, touch::<burn::backend::Cuda>)
+            }
+            #[cfg(feature = "rocm")]
+            BackendName::Rocm => {
+                let device = burn::backend::rocm::RocmDevice::new(self.device.unwrap_or(0));
+                run_on!(burn::backend::Rocm, device, touch::<burn::backend::Rocm>)
+            }
+            #[allow(unreachable_patterns)]
+            name => Err(name.not_compiled()),
+        }
+    }
+
+    /// The adapter of the device's number.
+    #[cfg(feature = "adapters")]
+    fn adapter<G: burn::backend::wgpu::graphics::GraphicsApi>(
+        self,
+    ) -> Result<burn::backend::wgpu::WgpuDevice, CliError> {
+        let Some(number) = self.device else {
+            return Ok(Default::default());
+        };
+        devices::adapters::place(G::backend(), number).ok_or_else(|| {
+            self.backend
+                .no_such_device(number, &devices::of(self.backend))
+        })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
+    }
+}
+
 impl BackendName {
     /// Its name, which is its Cargo feature's too.
     pub fn name(self) -> &'static str {
@@ -90,47 +224,34 @@ impl BackendName {
         }
     }
 
-    /// Runs `job` on this backend's default device.
-    ///
-    /// # Errors
-    /// The backend is not compiled in, or this machine has no device for it.
-    pub fn run<J: Job>(self, job: J) -> Result<J::Output, CliError> {
-        /// Starts the device with `$start`, which panics where there is none, then runs the job.
-        #[allow(unused_macros)]
-        macro_rules! run_on {
-            ($backend:ty, $start:expr) => {{
-                let device = Device::<$backend>::default();
-                device::start(self, || $start(&device))?;
-                Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
-            }};
-        }
-        #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "metal"))]
-        use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
-        match self {
-            #[cfg(feature = "flex")]
-            Self::Flex => run_on!(burn::backend::Flex, |_| ()),
-            #[cfg(feature = "ndarray")]
-            Self::Ndarray => run_on!(burn::backend::NdArray, |_| ()),
-            // Outside of browsers there is no WebGPU to ask for: its shaders run on what the system has.
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => run_on!(burn::backend::WebGpu, |device: &WgpuDevice| {
-                init_setup::<graphics::AutoGraphicsApi>(device, Default::default());
-            }),
-            #[cfg(feature = "vulkan")]
-            Self::Vulkan => run_on!(burn::backend::Vulkan, |device: &WgpuDevice| {
-                init_setup::<graphics::Vulkan>(device, Default::default());
-            }),
-            #[cfg(feature = "metal")]
-            Self::Metal => run_on!(burn::backend::Metal, |device: &WgpuDevice| {
-                init_setup::<graphics::Metal>(device, Default::default());
-            }),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => run_on!(burn::backend::Cuda, device::touch::<burn::backend::Cuda>),
-            #[cfg(feature = "rocm")]
-            Self::Rocm => run_on!(burn::backend::Rocm, device::touch::<burn::backend::Rocm>),
-            #[allow(unreachable_patterns)]
-            name => Err(name.not_compiled()),
-        }
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
+    }
+
+    /// Whether it is compiled in.
+    pub fn is_compiled(self) -> bool {
+        COMPILED.contains(&self)
+    }
+
+    /// Whether [`devices::of`] knows all its devices.
+    fn numbers_devices(self) -> bool {
+        self != Self::Rocm
+    }
+
+    fn no_such_device(self, number: usize, found: &[devices::DeviceInfo]) -> CliError {
+        let names: Vec<String> = found
+            .iter()
+            .map(|device| format!("{} is {}", device.number, device.name))
+            .collect();
+        let found = match names.is_empty() {
+            true => "it finds none".to_owned(),
+            false => names.join(", "),
+        };
+        CliError::usage(format!(
+            "the {self} backend has no device {number}: {found}"
+        ))
+        .hint("list all devices: emberlm devices")
     }
 
     fn not_compiled(self) -> CliError {
@@ -165,50 +286,46 @@ fn help() -> String {
     )
 }
 
-/// Starting a device.
-mod device {
-    use std::any::Any;
-    use std::panic::{self, AssertUnwindSafe};
-    use std::sync::OnceLock;
-
-    use super::BackendName;
-    use crate::error::CliError;
-
-    /// Starts the process's one device with `start`, the first time only.
-    ///
-    /// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
-    pub fn start(name: BackendName, start: impl FnOnce()) -> Result<(), CliError> {
-        static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
-        let started = STARTED.get_or_init(|| {
-            let hook = panic::take_hook();
-            panic::set_hook(Box::new(|_| {}));
-            let result = panic::catch_unwind(AssertUnwindSafe(start));
-            panic::set_hook(hook);
-            result.map_err(|payload| reason(payload.as_ref()))
-        });
-        started.clone().map_err(|reason| {
+/// Starts the process's one GPU with `start`, the first time only.
+///
+/// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
+fn start(name: BackendName, start: impl FnOnce()) -> Result<(), CliError> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    STARTED
+        .get_or_init(|| quietly(start))
+        .clone()
+        .map_err(|reason| {
             CliError::new(format!(
                 "the {name} backend finds no device it can use: {reason}"
             ))
+            .hint("see what this machine has: emberlm devices")
             .hint("check that the machine's GPU driver is installed")
             .hint("or compute on the CPU: --backend flex")
         })
-    }
+}
 
-    /// Makes the runtime open its device.
-    #[cfg(any(feature = "cuda", feature = "rocm"))]
-    pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
-        if let Err(error) = B::sync(device) {
-            panic::panic_any(error.to_string());
-        }
+/// Makes the runtime open its device.
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
+    if let Err(error) = B::sync(device) {
+        panic::panic_any(error.to_string());
     }
+}
 
-    fn reason(payload: &(dyn Any + Send)) -> String {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        let text = text.unwrap_or("its runtime gave no reason");
-        // What follows the first brace is a runtime's own data.
-        let said = text.split('{').next().unwrap_or(text);
-        said.trim_end().to_owned()
-    }
+/// What `run` makes, or why it panicked, which nobody else is told.
+pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    panic::set_hook(hook);
+    result.map_err(|payload| reason(payload.as_ref()))
+}
+
+fn reason(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("its runtime gave no reason");
+    // What follows the first brace is a runtime's own data.
+    let said = text.split('{').next().unwrap_or(text);
+    said.trim_end().to_owned()
 }

@@ -6,7 +6,7 @@
 //! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`inference`] is
 //! a decoder that only predicts, which may hold `int8` maps; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
-//! each, and [`hugging_face`] the directories that they are exchanged in.
+//! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
 #![recursion_limit = "256"]
 
@@ -30,6 +30,7 @@ mod linear;
 mod norm;
 mod position;
 mod reconfigure;
+mod tiny;
 mod token_scores;
 pub mod tokens;
 pub mod training;

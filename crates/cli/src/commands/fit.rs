@@ -13,7 +13,7 @@ use emberlm_trainer::{RunConfig, memory, run};
 use serde::{Deserialize, Serialize};
 
 use super::preset_list::ASSUMED_VOCAB_SIZE;
-use crate::backend::{BackendArg, BackendName};
+use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json, shell_word};
 use crate::{presets, run_config, values};
@@ -94,7 +94,7 @@ struct Step {
 /// The configuration is no model, no way to make its step fits, or the step cannot be measured.
 pub fn run(args: FitArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    if !matches!(backend, BackendName::Flex | BackendName::Ndarray) {
+    if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
         let message = format!("fit knows the memory of a process, not that of a {backend} device");
         return Err(CliError::usage(message).hint("give a CPU backend: --backend flex"));
     }
@@ -155,7 +155,7 @@ fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliE
 
 struct Fitter<'a> {
     args: &'a FitArgs,
-    backend: BackendName,
+    backend: Placement,
     config: RunConfig,
     model: DecoderConfig,
     memory: u64,

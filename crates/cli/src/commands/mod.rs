@@ -8,6 +8,8 @@ pub mod bench_loader;
 pub mod bench_prepare;
 pub mod bench_train;
 pub mod data;
+pub mod devices;
+pub mod doctor;
 pub mod eval;
 pub mod export;
 pub mod fit;
@@ -49,6 +51,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::BenchLoad(args) => bench_load::run(args),
         Command::BenchPrepare(args) => bench_prepare::run(args),
         Command::BenchLoader(args) => bench_loader::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Fit(args) => fit::run(args),
         Command::FitStep(args) => fit_step::run(args),
         Command::BenchTrain(args) => bench_train::run(args),

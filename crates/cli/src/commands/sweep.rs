@@ -43,7 +43,7 @@ pub struct SweepArgs {
 
 /// Runs what is not finished, then compares all.
 pub fn run(args: SweepArgs) -> Result<(), CliError> {
-    let backend = args.backend.choose()?.name();
+    let backend = &args.backend.choose()?.options();
     let file = SweepFile::read(&args.file)?;
     let out = args.out.clone().unwrap_or_else(|| {
         let name = args.file.file_stem().unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     report(&plan, &ended)
 }
 
-fn commands(runs: &[&Planned], backend: &str) -> String {
+fn commands(runs: &[&Planned], backend: &[String]) -> String {
     let line = |run: &&Planned| {
         let words = run.arguments(backend).into_iter();
         let words: Vec<String> = words

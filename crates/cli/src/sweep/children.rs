@@ -49,7 +49,7 @@ pub fn is_finished(run: &Planned) -> bool {
 pub fn run_all<'a>(
     runs: &[&'a Planned],
     parallel: usize,
-    backend: &str,
+    backend: &[String],
     asked: &AtomicUsize,
     progress: &mut Progress,
 ) -> Result<Vec<(&'a Planned, Ended)>, CliError> {
@@ -106,7 +106,7 @@ pub fn run_all<'a>(
 }
 
 /// Starts a run's process, in a group of its own so that a terminal's Ctrl-C comes by this program alone, once.
-fn start(run: &Planned, parallel: usize, backend: &str) -> Result<Child, CliError> {
+fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
     let program = env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
     let arguments = run.arguments(backend);

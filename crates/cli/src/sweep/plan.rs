@@ -44,7 +44,7 @@ impl Plan {
     ///
     /// # Errors
     /// A run that cannot be, or two that are the same.
-    pub fn new(file: &SweepFile, out: &Path, backend: &str) -> Result<Self, CliError> {
+    pub fn new(file: &SweepFile, out: &Path, backend: &[String]) -> Result<Self, CliError> {
         let mut opened = Vec::new();
         let mut runs: Vec<Planned> = Vec::new();
         for own in &file.runs {
@@ -72,19 +72,20 @@ impl Plan {
 
 impl Planned {
     /// The program's arguments that begin it, or go on with it.
-    pub fn arguments(&self, backend: &str) -> Vec<OsString> {
+    pub fn arguments(&self, backend: &[String]) -> Vec<OsString> {
         // A run has its configuration before anything else.
         if !self.folder.join(CONFIG_FILE).exists() {
             return self.arguments.clone();
         }
         let mut words: Vec<OsString> = vec!["train".into(), "--resume".into()];
         words.push(self.folder.clone().into());
-        words.extend(["--renderer", "plain", "--backend", backend].map(OsString::from));
+        words.extend(["--renderer", "plain"].map(OsString::from));
+        words.extend(backend.iter().map(OsString::from));
         words
     }
 }
 
-fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &str) -> Vec<OsString> {
+fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &[String]) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["train".into()];
     let mut option = |name: &str, value: OsString| {
         words.push(name.into());
@@ -104,7 +105,7 @@ fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &str) -> 
     }
     option("--out", folder.into());
     option("--renderer", "plain".into());
-    option("--backend", backend.into());
+    words.extend(backend.iter().map(OsString::from));
     words
 }
 

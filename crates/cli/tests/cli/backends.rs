@@ -1,5 +1,7 @@
 //! `--backend`.
 
+use serde_json::Value;
+
 use super::support::Sandbox;
 
 #[test]
@@ -30,5 +32,81 @@ fn a_backend_that_is_not_compiled_says_how_to_get_it() {
                         hint: build with: cargo run --release --features rocm -- …\n\
                         hint: or choose one that is there: --backend flex";
         assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    }
+}
+
+/// The devices of a backend as `emberlm devices --json` has them.
+fn devices(backend: &str) -> Option<Vec<Value>> {
+    let listed: Value = Sandbox::new().words("devices --json").json();
+    let listed = listed.as_array().unwrap();
+    let own = listed
+        .iter()
+        .find(|listed| listed["backend"] == backend)
+        .unwrap();
+    let devices = own["devices"].as_array().unwrap().clone();
+    own["compiled"].as_bool().unwrap().then_some(devices)
+}
+
+#[test]
+fn the_processor_is_a_device_with_a_name_and_memory() {
+    let found = devices("flex").unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["number"], 0);
+    assert_eq!(found[0]["kind"], "cpu");
+    assert!(found[0]["memory_bytes"].as_u64().unwrap() > 1 << 28);
+    let name = found[0]["name"].as_str().unwrap();
+    let ran = Sandbox::new().words("devices");
+    assert_eq!(ran.code, Some(0));
+    let line = ran
+        .stdout
+        .lines()
+        .find(|line| line.trim_start().starts_with("flex"));
+    assert!(line.unwrap().contains(name), "{}", ran.stdout);
+    assert!(ran.stdout.contains("not compiled in: "), "{}", ran.stdout);
+    assert_eq!(devices("rocm"), None);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused() {
+    let ran = Sandbox::new().words("new --preset char-nano --out m --backend flex --device 1");
+    assert_eq!(ran.code, Some(2));
+    let expected = "error: the flex backend has no device 1: 0 is ";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    let hint = "hint: list all devices: emberlm devices";
+    assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+}
+
+#[test]
+fn the_processor_can_be_named() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.words("new --preset char-nano --set model.vocab_size=65 --out m --device 0");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[cfg(feature = "vulkan")]
+mod vulkan {
+    use super::*;
+
+    /// Each adapter that is listed opens by its number and makes the same weights.
+    #[test]
+    fn devices_open_by_number() {
+        let found = devices("vulkan").unwrap();
+        assert!(!found.is_empty(), "a test of Vulkan needs a device");
+        let sandbox = Sandbox::new();
+        for (number, device) in found.iter().enumerate() {
+            assert_eq!(device["number"], number);
+            assert!(device["largest_buffer_bytes"].as_u64().unwrap() > 0);
+            let ran = sandbox.words(&format!(
+                "new --preset char-nano --set model.vocab_size=65 --out m{number} --backend vulkan --device {number}"
+            ));
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        }
+        let beyond = found.len();
+        let ran = sandbox.words(&format!(
+            "new --preset char-nano --out m --backend vulkan --device {beyond}"
+        ));
+        assert_eq!(ran.code, Some(2));
+        let expected = format!("error: the vulkan backend has no device {beyond}: 0 is ");
+        assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
     }
 }

@@ -7,13 +7,13 @@ use emberlm_model::config::{
 };
 use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
 
-pub const VOCAB_SIZE: usize = 19;
-pub const SEQ_LEN: usize = 12;
+pub const VOCAB_SIZE: usize = ModelConfig::TINY_VOCAB_SIZE;
+pub const SEQ_LEN: usize = ModelConfig::TINY_SEQ_LEN;
 
 pub fn spread() -> Vec<(String, DecoderConfig)> {
     let mut models: Vec<_> = Vec::new();
     for preset in families::presets() {
-        let (_, config) = checked(shrunk(preset.config));
+        let (_, config) = checked(preset.config.tiny());
         // Sizes apart, most presets of a family are one model.
         if models.iter().all(|(_, known)| *known != config) {
             models.push((preset.name.to_owned(), config));
@@ -32,43 +32,6 @@ pub fn spread() -> Vec<(String, DecoderConfig)> {
         }
     }
     models
-}
-
-/// A preset's own parts at a tiny size: what is a part of a whole stays a part, and what is grouped stays grouped.
-fn shrunk(mut raw: ModelConfig) -> ModelConfig {
-    let sizes = base();
-    let head_dim = match raw.head_dim {
-        0 => raw.d_model / raw.heads,
-        given => given,
-    };
-    raw.vocab_size = sizes.vocab_size;
-    raw.seq_len = sizes.seq_len;
-    raw.d_model = sizes.d_model;
-    raw.n_layers = sizes.n_layers;
-    raw.kv_heads = match raw.kv_heads {
-        1 => 1,
-        all if all == raw.heads => 4,
-        _ => 2,
-    };
-    raw.heads = 4;
-    // 4 where it follows from the width, else another.
-    raw.head_dim = if raw.head_dim == 0 { 0 } else { 6 };
-    raw.window = raw.window.min(5);
-    if let Position::Rotary { dims, scaling, .. } = &mut raw.position {
-        let partial = (1..head_dim).contains(dims);
-        *dims = if partial { 2 } else { 0 };
-        if let RotaryScaling::Llama3 {
-            original_seq_len, ..
-        } = scaling
-        {
-            *original_seq_len = 8;
-        }
-    }
-    raw.init = sizes.init;
-    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-        &mut raw.feed_forward;
-    *width = 20;
-    raw
 }
 
 fn checked(raw: ModelConfig) -> (String, DecoderConfig) {

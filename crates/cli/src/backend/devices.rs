@@ -1,0 +1,191 @@
+//! The devices that a backend can compute on, by number, name and memory.
+
+use serde::Serialize;
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+
+use super::BackendName;
+
+/// One of a backend's devices.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceInfo {
+    /// Its number for `--device`.
+    pub number: usize,
+    /// What its driver calls it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its driver, where there is one to tell.
+    pub driver: Option<String>,
+    /// Its memory in bytes; the graphics interfaces do not tell.
+    pub memory_bytes: Option<u64>,
+    /// The largest buffer that it takes, in bytes, where there is a limit.
+    pub largest_buffer_bytes: Option<u64>,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A GPU with memory of its own.
+    #[allow(dead_code)]
+    DiscreteGpu,
+    /// A GPU that shares the processor's memory.
+    #[allow(dead_code)]
+    IntegratedGpu,
+    /// A GPU that a virtual machine offers.
+    #[allow(dead_code)]
+    VirtualGpu,
+    /// The processor, or a GPU that it imitates.
+    Cpu,
+    /// A device that tells no more.
+    #[allow(dead_code)]
+    Other,
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DiscreteGpu => "discrete GPU",
+            Self::IntegratedGpu => "integrated GPU",
+            Self::VirtualGpu => "virtual GPU",
+            Self::Cpu => "CPU",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The backend's devices in the order of their numbers; none where it is not compiled in or finds no driver.
+pub fn of(backend: BackendName) -> Vec<DeviceInfo> {
+    match backend {
+        BackendName::Flex | BackendName::Ndarray => vec![processor()],
+        #[cfg(feature = "wgpu")]
+        BackendName::Wgpu => adapters::of::<burn::backend::wgpu::graphics::AutoGraphicsApi>(),
+        #[cfg(feature = "vulkan")]
+        BackendName::Vulkan => adapters::of::<burn::backend::wgpu::graphics::Vulkan>(),
+        #[cfg(feature = "metal")]
+        BackendName::Metal => adapters::of::<burn::backend::wgpu::graphics::Metal>(),
+        #[cfg(feature = "cuda")]
+        BackendName::Cuda => cuda::list(),
+        // HIP's names are behind its C interface: its devices are counted by trying.
+        #[allow(unreachable_patterns)]
+        _ => Vec::new(),
+    }
+}
+
+fn processor() -> DeviceInfo {
+    let system = System::new_with_specifics(
+        RefreshKind::nothing()
+            .with_cpu(CpuRefreshKind::nothing())
+            .with_memory(MemoryRefreshKind::nothing().with_ram()),
+    );
+    let brand = system.cpus().first().map(|cpu| cpu.brand().trim());
+    let brand = brand.filter(|brand| !brand.is_empty());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    DeviceInfo {
+        number: 0,
+        name: format!(
+            "{}, {threads} threads",
+            brand.unwrap_or(std::env::consts::ARCH)
+        ),
+        kind: Kind::Cpu,
+        driver: None,
+        memory_bytes: Some(system.total_memory()).filter(|&bytes| bytes > 0),
+        largest_buffer_bytes: None,
+    }
+}
+
+/// Devices of the graphics interfaces.
+#[cfg(feature = "adapters")]
+pub(super) mod adapters {
+    use burn::backend::wgpu::{WgpuDevice, graphics};
+    use wgpu::{Adapter, Backend, DeviceType, Instance, InstanceDescriptor};
+
+    use super::{DeviceInfo, Kind};
+
+    /// Those of an interface, in its order.
+    pub fn of<G: graphics::GraphicsApi>() -> Vec<DeviceInfo> {
+        let found = found(G::backend()).into_iter().enumerate();
+        found
+            .map(|(number, adapter)| info(number, &adapter))
+            .collect()
+    }
+
+    /// The device that Burn's runtime knows by what it is and how many of the same kind come before it; none where there is
+    /// no such number.
+    pub fn place(api: Backend, number: usize) -> Option<WgpuDevice> {
+        let kinds: Vec<DeviceType> = found(api)
+            .iter()
+            .map(|adapter| adapter.get_info().device_type)
+            .collect();
+        let kind = *kinds.get(number)?;
+        let before = kinds[..number]
+            .iter()
+            .filter(|&&other| other == kind)
+            .count();
+        Some(match kind {
+            DeviceType::DiscreteGpu => WgpuDevice::DiscreteGpu(before),
+            DeviceType::IntegratedGpu => WgpuDevice::IntegratedGpu(before),
+            DeviceType::VirtualGpu => WgpuDevice::VirtualGpu(before),
+            DeviceType::Cpu => WgpuDevice::Cpu,
+            DeviceType::Other => WgpuDevice::DefaultDevice,
+        })
+    }
+
+    fn found(api: Backend) -> Vec<Adapter> {
+        let instance = Instance::new(InstanceDescriptor {
+            backends: api.into(),
+            ..InstanceDescriptor::new_without_display_handle()
+        });
+        futures_lite::future::block_on(instance.enumerate_adapters(api.into()))
+    }
+
+    fn info(number: usize, adapter: &Adapter) -> DeviceInfo {
+        let info = adapter.get_info();
+        let driver = format!("{} {}", info.driver, info.driver_info);
+        DeviceInfo {
+            number,
+            name: info.name,
+            kind: match info.device_type {
+                DeviceType::DiscreteGpu => Kind::DiscreteGpu,
+                DeviceType::IntegratedGpu => Kind::IntegratedGpu,
+                DeviceType::VirtualGpu => Kind::VirtualGpu,
+                DeviceType::Cpu => Kind::Cpu,
+                DeviceType::Other => Kind::Other,
+            },
+            driver: Some(driver.trim().to_owned()).filter(|driver| !driver.is_empty()),
+            memory_bytes: None,
+            largest_buffer_bytes: Some(adapter.limits().max_storage_buffer_binding_size),
+        }
+    }
+}
+
+/// NVIDIA's devices.
+#[cfg(feature = "cuda")]
+pub(super) mod cuda {
+    use cudarc::driver::CudaContext;
+
+    use super::{DeviceInfo, Kind};
+
+    /// The driver is opened when it is first asked, and its absence is a panic.
+    pub fn list() -> Vec<DeviceInfo> {
+        crate::backend::quietly(|| {
+            let count = CudaContext::device_count().map_or(0, |count| count.max(0) as usize);
+            (0..count).filter_map(info).collect()
+        })
+        .unwrap_or_default()
+    }
+
+    fn info(number: usize) -> Option<DeviceInfo> {
+        let context = CudaContext::new(number).ok()?;
+        let capability = context.compute_capability().ok();
+        Some(DeviceInfo {
+            number,
+            name: context.name().ok()?,
+            kind: Kind::DiscreteGpu,
+            driver: capability.map(|(major, minor)| format!("compute capability {major}.{minor}")),
+            memory_bytes: context.total_mem().ok().map(|bytes| bytes as u64),
+            largest_buffer_bytes: None,
+        })
+    }
+}

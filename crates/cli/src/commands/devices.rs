@@ -1,0 +1,86 @@
+//! `emberlm devices`: what this machine can compute on.
+
+use clap::Args;
+use indicatif::HumanBytes;
+use serde::Serialize;
+
+use crate::backend::BackendName;
+use crate::backend::devices::{self, DeviceInfo};
+use crate::error::CliError;
+use crate::output::{Align, Table, print, print_json};
+
+/// Arguments of `devices`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A backend and what it finds.
+#[derive(Serialize)]
+struct Listed {
+    backend: &'static str,
+    compiled: bool,
+    devices: Vec<DeviceInfo>,
+}
+
+/// Lists the devices of every backend that is compiled in, and names the backends that are not.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn run(args: DevicesArgs) -> Result<(), CliError> {
+    let listed: Vec<Listed> = BackendName::all()
+        .map(|backend| Listed {
+            backend: backend.name(),
+            compiled: backend.is_compiled(),
+            devices: match backend.is_compiled() {
+                true => devices::of(backend),
+                false => Vec::new(),
+            },
+        })
+        .collect();
+    match args.json {
+        true => print_json(&listed),
+        false => print(&text(&listed)),
+    }
+}
+
+fn text(listed: &[Listed]) -> String {
+    let mut table = Table::new([
+        Align::Left,
+        Align::Right,
+        Align::Left,
+        Align::Left,
+        Align::Right,
+    ]);
+    table.row(["--backend", "--device", "name", "kind", "memory"]);
+    for backend in listed.iter().filter(|backend| backend.compiled) {
+        if backend.devices.is_empty() {
+            table.row([backend.backend, "", "none found"]);
+        }
+        for device in &backend.devices {
+            let name = match &device.driver {
+                Some(driver) => format!("{} ({driver})", device.name),
+                None => device.name.clone(),
+            };
+            let memory = match (device.memory_bytes, device.largest_buffer_bytes) {
+                (Some(bytes), _) => HumanBytes(bytes).to_string(),
+                (None, Some(bytes)) => format!("buffers to {}", HumanBytes(bytes)),
+                (None, None) => String::new(),
+            };
+            let number = device.number.to_string();
+            table.row([backend.backend, &number, &name, device.kind.name(), &memory]);
+        }
+    }
+    let missing: Vec<&str> = listed
+        .iter()
+        .filter(|backend| !backend.compiled)
+        .map(|backend| backend.backend)
+        .collect();
+    let mut text = table.render();
+    if !missing.is_empty() {
+        text += &format!("not compiled in: {}\n", missing.join(", "));
+    }
+    text
+}

@@ -1,0 +1,318 @@
+//! `emberlm doctor`: whether a backend computes on this machine what it should.
+//!
+//! Map: `case` has what an operation is tried on, `operations` and `models` what is tried; here two backends' numbers are
+//! compared.
+
+mod case;
+mod models;
+mod operations;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_kernels::TrainingBackend;
+use serde::Serialize;
+
+use self::case::{Case, Part};
+use crate::backend::{BackendArg, BackendName, Job, Placement, quietly};
+use crate::error::CliError;
+use crate::output::{Align, Table, print, print_json};
+
+/// Most of `‖found - expected‖ / ‖expected‖` of an operation and of a model: what f32's roundings explain.
+const OPERATION_TOLERANCE: f64 = 1e-4;
+const MODEL_TOLERANCE: f64 = 1e-3;
+
+/// Below this norm what is expected cancels to nothing, and errors are measured against it.
+const LEAST_NORM: f64 = 0.1;
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Only what has NAME in its name, such as attention or gpt2
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Leave the models out: a GPU compiles shaders for each
+    #[arg(long)]
+    operations: bool,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// What was found of an operation or a model.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    name: String,
+    /// The output, or the gradient, that is the furthest off.
+    part: String,
+    /// How far; none where nothing came out.
+    error: Option<f64>,
+    tolerance: f64,
+    /// Why nothing came out.
+    failure: Option<String>,
+}
+
+impl Verdict {
+    fn passed(&self) -> bool {
+        self.error.is_some_and(|error| error <= self.tolerance)
+    }
+}
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+struct Report {
+    backend: &'static str,
+    device: Option<String>,
+    verdicts: Vec<Verdict>,
+    /// Whether there was another backend to compare the models with.
+    models: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The backend is not there, nothing has the name, or something is off.
+pub fn run(args: DoctorArgs) -> Result<(), CliError> {
+    let placement = args.backend.choose()?;
+    let Some(reference) = processor(None) else {
+        return Err(
+            CliError::usage("this binary has no CPU backend to compare with")
+                .hint("build it with one: without --no-default-features"),
+        );
+    };
+    // Every backend's operations are compared with composed ones, and its models with another backend's.
+    let other = processor(Some(placement.backend)).filter(|_| !args.operations);
+    let tried = |operations, models| Tried {
+        only: args.only.clone(),
+        operations,
+        models,
+    };
+    // The backend in question comes first: it is the one that may not be there.
+    let found = placement.run(tried(Some(How::Own), other.is_some()))?;
+    let mut expected = reference.run(tried(Some(How::Composed), false))?;
+    if let Some(other) = other {
+        expected.extend(other.run(tried(None, true))?);
+    }
+    if found.is_empty() {
+        let only = &args.only;
+        return Err(CliError::usage(format!("nothing has `{only}` in its name"))
+            .hint("run it without --only: it lists everything"));
+    }
+    let pairs = found.into_iter().zip(expected);
+    let report = Report {
+        backend: placement.name(),
+        device: placement.device_name(),
+        verdicts: pairs
+            .map(|(found, expected)| compare(found, expected))
+            .collect(),
+        models: other.is_some(),
+    };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(&report.text())?,
+    }
+    match report.verdicts.iter().find(|verdict| !verdict.passed()) {
+        None => Ok(()),
+        Some(first) => Err(CliError::new(format!(
+            "the {placement} backend does not compute `{}` right here",
+            first.name
+        ))
+        .hint("update the device's driver, and try again")
+        .hint("or compute on the CPU: --backend flex")),
+    }
+}
+
+/// A backend on the processor that is compiled in, and is not this one.
+fn processor(but: Option<BackendName>) -> Option<Placement> {
+    [BackendName::Flex, BackendName::Ndarray]
+        .into_iter()
+        .find(|&backend| backend.is_compiled() && Some(backend) != but)
+        .map(Placement::of)
+}
+
+/// Whose operations are tried.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// The backend's.
+    Own,
+    /// Those put together of Burn's, differentiated by Burn.
+    Composed,
+}
+
+/// What is tried on a backend.
+struct Tried {
+    only: String,
+    operations: Option<How>,
+    models: bool,
+}
+
+/// What came out of an operation or a model, or why nothing did.
+struct Outcome {
+    name: String,
+    tolerance: f64,
+    parts: Result<Vec<Part>, String>,
+}
+
+impl Job for Tried {
+    type Output = Vec<Outcome>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let mut outcomes = Vec::new();
+        if let Some(how) = self.operations {
+            let case = Case::<B> {
+                device: device.clone(),
+                composed: matches!(how, How::Composed),
+            };
+            for (name, operation) in operations::all() {
+                if name.contains(&self.only) {
+                    let parts = quietly(|| operation(&case));
+                    let tolerance = OPERATION_TOLERANCE;
+                    outcomes.push(Outcome {
+                        name,
+                        tolerance,
+                        parts,
+                    });
+                }
+            }
+        }
+        if self.models {
+            for (name, config) in models::all() {
+                if name.contains(&self.only) {
+                    let parts = quietly(|| models::parts::<B>(&config, &device));
+                    let tolerance = MODEL_TOLERANCE;
+                    outcomes.push(Outcome {
+                        name,
+                        tolerance,
+                        parts,
+                    });
+                }
+            }
+        }
+        outcomes
+    }
+}
+
+fn compare(found: Outcome, expected: Outcome) -> Verdict {
+    let verdict = |part: &str, error, failure| Verdict {
+        name: found.name.clone(),
+        part: part.to_owned(),
+        error,
+        tolerance: found.tolerance,
+        failure,
+    };
+    match (&found.parts, &expected.parts) {
+        (Err(reason), _) => verdict("", None, Some(reason.clone())),
+        (_, Err(reason)) => verdict("", None, Some(format!("the reference failed: {reason}"))),
+        (Ok(found), Ok(expected)) => {
+            let errors = found.iter().zip(expected).map(|(found, expected)| {
+                (found.name.as_str(), error(&found.values, &expected.values))
+            });
+            // Nothing is further off than what is no number.
+            let worst = errors.max_by(|(_, a), (_, b)| a.total_cmp(b));
+            match worst {
+                Some((part, error)) if found.len() == expected.len() && error.is_finite() => {
+                    verdict(part, Some(error), None)
+                }
+                Some((part, _)) => verdict(part, None, Some("not a number".to_owned())),
+                None => verdict("", None, Some("nothing came out".to_owned())),
+            }
+        }
+    }
+}
+
+/// `‖found - expected‖ / ‖expected‖`; infinite where there are not as many.
+fn error(found: &[f32], expected: &[f32]) -> f64 {
+    if found.len() != expected.len() {
+        return f64::INFINITY;
+    }
+    let pairs = found.iter().zip(expected);
+    let squared: f64 = pairs
+        .map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2))
+        .sum();
+    let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
+    squared.sqrt() / norm.sqrt().max(LEAST_NORM)
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}{}\n",
+            self.backend,
+            self.device
+                .as_ref()
+                .map_or(String::new(), |name| format!(": {name}"))
+        );
+        let mut table = Table::new([
+            Align::Left,
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Left,
+        ]);
+        table.row(["", "furthest off", "error", "allowed", ""]);
+        for verdict in &self.verdicts {
+            let mark = match (verdict.passed(), &verdict.failure) {
+                (true, _) => "ok".to_owned(),
+                (false, None) => "WRONG".to_owned(),
+                (false, Some(reason)) => format!("FAILED: {reason}"),
+            };
+            let error = verdict
+                .error
+                .map_or(String::new(), |error| format!("{error:.1e}"));
+            let allowed = format!("{:.0e}", verdict.tolerance);
+            table.row([&verdict.name, &verdict.part, &error, &allowed, &mark]);
+        }
+        text += &table.render();
+        let wrong = self
+            .verdicts
+            .iter()
+            .filter(|verdict| !verdict.passed())
+            .count();
+        text += &match wrong {
+            0 => format!("all {} are right\n", self.verdicts.len()),
+            _ => format!("{wrong} of {} are wrong\n", self.verdicts.len()),
+        };
+        if !self.models {
+            text += "models were not compared\n";
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(values: &[f32]) -> Outcome {
+        Outcome {
+            name: "linear".to_owned(),
+            tolerance: 1e-4,
+            parts: Ok(vec![Part {
+                name: "output".to_owned(),
+                values: values.to_vec(),
+            }]),
+        }
+    }
+
+    #[test]
+    fn what_is_off_is_told() {
+        let expected = [3.0, 4.0];
+        assert!(compare(outcome(&[3.0, 4.0]), outcome(&expected)).passed());
+        let off = compare(outcome(&[3.0, 4.5]), outcome(&expected));
+        assert!(!off.passed());
+        assert!((off.error.unwrap_or(0.0) - 0.1).abs() < 1e-9);
+        for wrong in [&[f32::NAN, 4.0][..], &[3.0], &[f32::INFINITY, 4.0]] {
+            let verdict = compare(outcome(wrong), outcome(&expected));
+            assert!(!verdict.passed(), "{wrong:?}");
+            assert_eq!(verdict.failure.as_deref(), Some("not a number"));
+        }
+        let failed = Outcome {
+            parts: Err("no shader".to_owned()),
+            ..outcome(&[])
+        };
+        let verdict = compare(failed, outcome(&expected));
+        assert_eq!(verdict.failure.as_deref(), Some("no shader"));
+    }
+}

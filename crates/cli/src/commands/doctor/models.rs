@@ -1,0 +1,59 @@
+//! The presets' models at a tiny size: logits, loss and every parameter's gradient.
+
+use burn::module::ParamId;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::weights::{ParamVisitor, visit_params};
+use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
+
+use super::case::{Part, part};
+
+/// Each preset whose parts no one before it has.
+pub fn all() -> Vec<(String, DecoderConfig)> {
+    let mut models: Vec<(String, DecoderConfig)> = Vec::new();
+    for preset in families::presets() {
+        let Ok(config) = DecoderConfig::try_from(preset.config.tiny()) else {
+            continue;
+        };
+        if models.iter().all(|(_, known)| *known != config) {
+            models.push((preset.name.to_owned(), config));
+        }
+    }
+    models
+}
+
+/// What a model computes of two sequences.
+pub fn parts<B: TrainingBackend>(config: &DecoderConfig, device: &Device<B>) -> Vec<Part> {
+    let decoder = config.init::<B>(1, device);
+    let logits = decoder.forward(ids(1, device));
+    let loss = decoder.loss_sum(ids(1, device), ids(2, device));
+    let mut parts = vec![part("logits", logits), part("loss", loss.clone())];
+    let mut gradients = Gradients {
+        grads: loss.backward(),
+        parts: &mut parts,
+    };
+    visit_params::<B, Decoder<B>>(&decoder, &mut gradients);
+    parts
+}
+
+fn ids<B: Backend>(seed: i64, device: &Device<B>) -> Tensor<B, 2, Int> {
+    let shape = [2, ModelConfig::TINY_SEQ_LEN];
+    let vocabulary = ModelConfig::TINY_VOCAB_SIZE as i64;
+    let ids =
+        (0..shape[0] as i64 * shape[1] as i64).map(|i| (i * i + seed * 7 * i + seed) % vocabulary);
+    Tensor::from_data(TensorData::new(ids.collect(), shape), device)
+}
+
+/// Collects the parameters' gradients.
+struct Gradients<'a, B: TrainingBackend> {
+    grads: B::Gradients,
+    parts: &'a mut Vec<Part>,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for Gradients<'_, B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        if let Some(grad) = value.grad(&self.grads) {
+            self.parts.push(part(&format!("by {path}"), grad));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The operations of the kernels' trait, each at a size that has odd lengths.
+
+use emberlm_kernels::{
+    Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
+    Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, ops, reference,
+};
+
+use super::case::{Case, Part, float, gradient_of, part, typed};
+
+/// An operation's name, and how it is tried.
+pub type Operation<B> = (String, Run<B>);
+
+type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
+
+const TOKENS: [usize; 2] = [3, 7];
+const WIDTH: usize = 40;
+
+/// All of them.
+pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
+    let mut all: Vec<Operation<B>> = Vec::new();
+    let mut add = |name: &str, run: Run<B>| all.push((name.to_owned(), run));
+    for kind in Activation::ALL {
+        add(
+            &format!("activation {kind:?}"),
+            Box::new(move |case| activation(case, kind)),
+        );
+    }
+    for kind in [Activation::Silu, Activation::Gelu] {
+        add(
+            &format!("gated {kind:?}"),
+            Box::new(move |case| gated(case, kind)),
+        );
+    }
+    for kind in [
+        Normalization::Layer { epsilon: 1e-5 },
+        Normalization::Rms { epsilon: 1e-6 },
+        Normalization::UnitRms { epsilon: 1e-6 },
+    ] {
+        add(
+            &format!("normalize {kind:?}"),
+            Box::new(move |case| normalize(case, kind)),
+        );
+    }
+    add("linear", Box::new(linear));
+    add("linear int8", Box::new(linear_int8));
+    add("embedding", Box::new(embedding));
+    add("sum of squares", Box::new(sum_of_squares));
+    for layout in [RotaryLayout::HalfSplit, RotaryLayout::Interleaved] {
+        add(
+            &format!("rotary {layout:?}"),
+            Box::new(move |case| rotary(case, layout)),
+        );
+    }
+    for (name, kv_heads, window, documents) in [
+        ("attention", 4, None, false),
+        ("attention, grouped heads", 2, None, false),
+        ("attention, window", 4, Some(5), false),
+        ("attention, documents", 4, None, true),
+    ] {
+        add(
+            name,
+            Box::new(move |case| attention(case, kv_heads, window, documents)),
+        );
+    }
+    add("self-attention of a fused map", Box::new(self_attention));
+    add("cache", Box::new(write_tokens));
+    for (name, options) in [
+        ("head with loss", HeadLossOptions::default()),
+        (
+            "head with loss, smoothed",
+            HeadLossOptions {
+                label_smoothing: 0.1,
+                z_loss: 1e-2,
+                ..HeadLossOptions::default()
+            },
+        ),
+    ] {
+        add(name, Box::new(move |case| head_loss(case, options)));
+    }
+    add("AdamW", Box::new(adamw));
+    all
+}
+
+fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+    let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
+    let y = match case.composed {
+        true => typed(reference::activation::<B>(kind, float(x.clone()))),
+        false => ops::activation(kind, x.clone()),
+    };
+    case.differentiated::<3>(y, vec![("x", gradient_of(&x))])
+}
+
+fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+    let [gate, up] = [1, 2].map(|seed| case.tracked(seed, [TOKENS[0], TOKENS[1], WIDTH]));
+    let y = match case.composed {
+        true => typed(reference::gated::<B>(
+            kind,
+            float(gate.clone()),
+            float(up.clone()),
+        )),
+        false => ops::gated(kind, gate.clone(), up.clone()),
+    };
+    case.differentiated::<3>(
+        y,
+        vec![("gate", gradient_of(&gate)), ("up", gradient_of(&up))],
+    )
+}
+
+fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Part> {
+    let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
+    let [gain, bias] = [2, 3].map(|seed| case.tracked(seed, [WIDTH]));
+    let y = match case.composed {
+        true => typed(reference::normalize::<B>(
+            kind,
+            float(x.clone()),
+            Some(float(gain.clone())),
+            Some(float(bias.clone())),
+        )),
+        false => ops::normalize(kind, x.clone(), Some(gain.clone()), Some(bias.clone())),
+    };
+    let inputs = vec![
+        ("x", gradient_of(&x)),
+        ("gain", gradient_of(&gain)),
+        ("bias", gradient_of(&bias)),
+    ];
+    case.differentiated::<3>(y, inputs)
+}
+
+fn linear<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let out = 33;
+    let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
+    let weight = case.tracked(2, [WIDTH, out]);
+    let bias = case.tracked(3, [out]);
+    let residual = case.tracked(4, [TOKENS[0], TOKENS[1], out]);
+    let y = match case.composed {
+        true => typed(reference::linear::<B>(LinearInputs {
+            x: float(x.clone()),
+            weight: float(weight.clone()),
+            bias: Some(float(bias.clone())),
+            residual: Some(float(residual.clone())),
+        })),
+        false => ops::linear(
+            x.clone(),
+            weight.clone(),
+            Some(bias.clone()),
+            Some(residual.clone()),
+            Precision::F32,
+        ),
+    };
+    let inputs = vec![
+        ("x", gradient_of(&x)),
+        ("weight", gradient_of(&weight)),
+        ("bias", gradient_of(&bias)),
+        ("residual", gradient_of(&residual)),
+    ];
+    case.differentiated::<3>(y, inputs)
+}
+
+/// For prediction alone: no gradients.
+fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
+    let weight = case.constant(2, [33, WIDTH]).inner();
+    let y = match case.composed {
+        true => {
+            let weight = reference::quantize_rows::<B::InnerBackend>(float(weight));
+            typed(reference::linear_int8::<B::InnerBackend>(
+                float(x),
+                weight,
+                None,
+                None,
+            ))
+        }
+        false => ops::linear_int8(x, ops::quantize_rows(weight), None, None),
+    };
+    vec![part::<B::InnerBackend, 3>("output", y)]
+}
+
+fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let table = case.tracked(1, [11, WIDTH]);
+    let ids = case.integers(2, TOKENS, 11);
+    let y = match case.composed {
+        true => burn::tensor::module::embedding(table.clone(), ids),
+        false => ops::embedding(table.clone(), ids),
+    };
+    case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
+}
+
+fn sum_of_squares<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let x = case.constant::<2>(1, [37, WIDTH]).inner();
+    let sum = match case.composed {
+        true => typed(reference::sum_of_squares::<B::InnerBackend>(float(x))),
+        false => ops::sum_of_squares(x),
+    };
+    vec![part::<B::InnerBackend, 1>("output", sum)]
+}
+
+fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part> {
+    let x = case.tracked(1, [2, 3, 7, 10]);
+    let [cos, sin] = [2, 3].map(|seed| case.constant(seed, [7, 4]));
+    let y = match case.composed {
+        true => typed(reference::rotary::<B>(
+            layout,
+            float(x.clone()),
+            float(cos),
+            float(sin),
+        )),
+        false => ops::rotary(layout, x.clone(), cos, sin),
+    };
+    case.differentiated::<4>(y, vec![("x", gradient_of(&x))])
+}
+
+fn attention<B: TrainingBackend>(
+    case: &Case<B>,
+    kv_heads: usize,
+    window: Option<usize>,
+    documents: bool,
+) -> Vec<Part> {
+    let (batch, seq, head_dim) = (2, 19, 8);
+    let q = case.tracked(1, [batch, 4, seq, head_dim]);
+    let [k, v] = [2, 3].map(|seed| case.tracked(seed, [batch, kv_heads, seq, head_dim]));
+    let options = AttentionOptions {
+        scale: 1.0 / (head_dim as f64).sqrt(),
+        window,
+        global_tokens: 0,
+        dropout: 0.0,
+    };
+    // Each query's document begins at or before it.
+    let documents = documents.then(|| {
+        let first: Vec<i64> = (0..batch * seq).map(|i| (i % seq / 6 * 6) as i64).collect();
+        let data = burn::tensor::TensorData::new(first, [batch, seq]);
+        burn::tensor::Tensor::<B, 2, burn::tensor::Int>::from_data(data, &case.device)
+    });
+    let y = match case.composed {
+        true => typed(reference::attention::<B>(
+            float(q.clone()),
+            float(k.clone()),
+            float(v.clone()),
+            documents.map(burn::tensor::Tensor::into_primitive),
+            options,
+        )),
+        false => ops::attention(q.clone(), k.clone(), v.clone(), documents, options),
+    };
+    let inputs = vec![
+        ("q", gradient_of(&q)),
+        ("k", gradient_of(&k)),
+        ("v", gradient_of(&v)),
+    ];
+    case.differentiated::<4>(y, inputs)
+}
+
+fn self_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let (heads, kv_heads, head_dim, seq) = (4, 2, 8, 19);
+    let qkv = case.tracked(1, [2, seq, (heads + 2 * kv_heads) * head_dim]);
+    let [cos, sin] = [2, 3].map(|seed| case.constant::<2>(seed, [seq, head_dim / 2]));
+    let layout = RotaryLayout::HalfSplit;
+    let how = SelfAttention {
+        heads,
+        kv_heads,
+        head_dim,
+        options: AttentionOptions {
+            scale: 1.0 / (head_dim as f64).sqrt(),
+            window: None,
+            global_tokens: 0,
+            dropout: 0.0,
+        },
+    };
+    let y = match case.composed {
+        true => {
+            let (cos, sin) = (float(cos), float(sin));
+            let angles = Some(RotaryAngles { layout, cos, sin });
+            typed(reference::self_attention::<B>(
+                float(qkv.clone()),
+                angles,
+                None,
+                how,
+            ))
+        }
+        false => ops::self_attention(
+            qkv.clone(),
+            Some(ops::Angles { layout, cos, sin }),
+            None,
+            how,
+        ),
+    };
+    case.differentiated::<3>(y, vec![("qkv", gradient_of(&qkv))])
+}
+
+fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let held = case.constant(1, [2, 3, 9, 8]).inner();
+    let new = case.constant(2, [2, 3, 4, 8]).inner();
+    let written = match case.composed {
+        true => typed(reference::write_tokens::<B::InnerBackend>(
+            float(held),
+            float(new),
+            3,
+        )),
+        false => ops::write_tokens(held, new, 3),
+    };
+    vec![part::<B::InnerBackend, 4>("output", written)]
+}
+
+fn head_loss<B: TrainingBackend>(case: &Case<B>, options: HeadLossOptions) -> Vec<Part> {
+    let (tokens, vocab) = (29, 101);
+    let hidden = case.tracked(1, [tokens, WIDTH]);
+    let weight = case.tracked(2, [vocab, WIDTH]);
+    // One below 0, which is ignored.
+    let targets = case.integers(3, [tokens], vocab + 1) - 1;
+    let loss = match case.composed {
+        true => typed(reference::head_loss::<B>(
+            float(hidden.clone()),
+            float(weight.clone()),
+            targets.into_primitive(),
+            options,
+            reference::rows_per_block(vocab),
+        )),
+        false => ops::head_loss(
+            hidden.clone(),
+            weight.clone(),
+            targets,
+            options,
+            Precision::F32,
+        ),
+    };
+    let inputs = vec![
+        ("hidden", gradient_of(&hidden)),
+        ("weight", gradient_of(&weight)),
+    ];
+    case.differentiated::<1>(loss, inputs)
+}
+
+fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
+    // The second moment is a mean of squares.
+    let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
+    let factor = Some(burn::tensor::Tensor::full([1], 0.5, &case.device));
+    let step = AdamWStep {
+        rate: 1e-2,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        decay: 0.1,
+        step: 3,
+    };
+    let (parameter, (m, v)) = match case.composed {
+        true => {
+            let moments = (float(moments.0), float(moments.1));
+            let (parameter, m, v) = reference::clipped_adamw::<B::InnerBackend>(
+                float(parameter),
+                float(grad),
+                moments,
+                factor.map(float),
+                step,
+            );
+            (typed(parameter), (typed(m), typed(v)))
+        }
+        false => ops::adamw(parameter, grad, moments, factor, step),
+    };
+    vec![
+        part::<B::InnerBackend, 2>("parameter", parameter),
+        part::<B::InnerBackend, 2>("first moment", m),
+        part::<B::InnerBackend, 2>("second moment", v),
+    ]
+}
