@@ -1,16 +1,23 @@
-//! Which backend computes: the only place of the binary that names a concrete one.
+//! Which backend computes, by name.
+//!
+//! Map: a [`Placement`] is a backend and a device of it, and the only place of the binary that names concrete ones besides
+//! [`devices`], which lists them; `start` opens a GPU, whose runtime's panics `quiet` turns into
+//! errors.
 
 pub mod devices;
+mod placement;
+mod quiet;
+#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+mod start;
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::OnceLock;
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use emberlm_kernels::TrainingBackend;
 
+pub use self::placement::Placement;
+pub use self::quiet::quietly;
 use crate::error::CliError;
 
 /// A backend's name on the command line. All are known, whichever are compiled in.
@@ -39,15 +46,6 @@ pub struct BackendArg {
     backend: Option<BackendName>,
     /// Which of its devices, by the number in `emberlm devices` [default: the quickest by its driver]
     #[arg(long, value_name = "N")]
-    device: Option<usize>,
-}
-
-/// Where to compute: a backend that is compiled in, and one of its devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// The backend.
-    pub backend: BackendName,
-    /// The device's number; none for the one that its driver prefers.
     device: Option<usize>,
 }
 
@@ -99,115 +97,6 @@ pub trait Job {
 
     /// Does it on `B`; what needs no gradients uses `B::InnerBackend`.
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output;
-}
-
-impl Placement {
-    /// The backend's name.
-    pub fn name(self) -> &'static str {
-        self.backend.name()
-    }
-
-    /// A backend's default device.
-    pub fn of(backend: BackendName) -> Self {
-        Self {
-            backend,
-            device: None,
-        }
-    }
-
-    /// What its driver calls the device, where it is known which one it is.
-    pub fn device_name(self) -> Option<String> {
-        let mut listed = devices::of(self.backend);
-        let number = self.device.or((listed.len() == 1).then_some(0))?;
-        (number < listed.len()).then(|| listed.swap_remove(number).name)
-    }
-
-    /// The options that ask for it.
-    pub fn options(self) -> Vec<String> {
-        let mut words = vec!["--backend".to_owned(), self.name().to_owned()];
-        if let Some(number) = self.device {
-            words.extend(["--device".to_owned(), number.to_string()]);
-        }
-        words
-    }
-
-    /// Runs `job` on the device.
-    ///
-    /// # Errors
-    /// This machine has no such device, or no driver for it.
-    pub fn run<J: Job>(self, job: J) -> Result<J::Output, CliError> {
-        /// Starts `$device` with `$start`, which panics where there is none, then runs the job.
-        #[allow(unused_macros)]
-        macro_rules! run_on {
-            ($backend:ty, $device:expr, $start:expr) => {{
-                let device: Device<$backend> = $device;
-                start(self.backend, || $start(&device))?;
-                Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
-            }};
-        }
-        /// The same for a graphics interface.
-        #[allow(unused_macros)]
-        macro_rules! run_on_adapter {
-            ($backend:ty, $api:ty) => {
-                run_on!($backend, self.adapter::<$api>()?, |device: &WgpuDevice| {
-                    init_setup::<$api>(device, Default::default());
-                })
-            };
-        }
-        #[cfg(feature = "adapters")]
-        use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
-        match self.backend {
-            #[cfg(feature = "flex")]
-            BackendName::Flex => {
-                Ok(job.run::<burn::backend::Autodiff<burn::backend::Flex>>(Default::default()))
-            }
-            #[cfg(feature = "ndarray")]
-            BackendName::Ndarray => {
-                Ok(job.run::<burn::backend::Autodiff<burn::backend::NdArray>>(Default::default()))
-            }
-            // Outside of browsers there is no WebGPU to ask for: its shaders run on what the system has.
-            #[cfg(feature = "wgpu")]
-            BackendName::Wgpu => {
-                run_on_adapter!(burn::backend::WebGpu, graphics::AutoGraphicsApi)
-            }
-            #[cfg(feature = "vulkan")]
-            BackendName::Vulkan => run_on_adapter!(burn::backend::Vulkan, graphics::Vulkan),
-            #[cfg(feature = "metal")]
-            BackendName::Metal => run_on_adapter!(burn::backend::Metal, graphics::Metal),
-            #[cfg(feature = "cuda")]
-            BackendName::Cuda => {
-                let device = burn::backend::cuda::CudaDevice::new(self.device.unwrap_or(0));
-                run_on!(burn::backend::Cuda, device, touch::<burn::backend::Cuda>)
-            }
-            #[cfg(feature = "rocm")]
-            BackendName::Rocm => {
-                let device = burn::backend::rocm::RocmDevice::new(self.device.unwrap_or(0));
-                run_on!(burn::backend::Rocm, device, touch::<burn::backend::Rocm>)
-            }
-            #[allow(unreachable_patterns)]
-            name => Err(name.not_compiled()),
-        }
-    }
-
-    /// The adapter of the device's number.
-    #[cfg(feature = "adapters")]
-    fn adapter<G: burn::backend::wgpu::graphics::GraphicsApi>(
-        self,
-    ) -> Result<burn::backend::wgpu::WgpuDevice, CliError> {
-        let Some(number) = self.device else {
-            return Ok(Default::default());
-        };
-        devices::adapters::place(G::backend(), number).ok_or_else(|| {
-            self.backend
-                .no_such_device(number, &devices::of(self.backend))
-        })
-    }
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.backend.fmt(f)
-    }
 }
 
 impl BackendName {
@@ -284,48 +173,4 @@ fn help() -> String {
         listed(COMPILED),
         COMPILED.first().map_or("none", |first| first.name()),
     )
-}
-
-/// Starts the process's one GPU with `start`, the first time only.
-///
-/// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
-fn start(name: BackendName, start: impl FnOnce()) -> Result<(), CliError> {
-    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
-    STARTED
-        .get_or_init(|| quietly(start))
-        .clone()
-        .map_err(|reason| {
-            CliError::new(format!(
-                "the {name} backend finds no device it can use: {reason}"
-            ))
-            .hint("see what this machine has: emberlm devices")
-            .hint("check that the machine's GPU driver is installed")
-            .hint("or compute on the CPU: --backend flex")
-        })
-}
-
-/// Makes the runtime open its device.
-#[cfg(any(feature = "cuda", feature = "rocm"))]
-fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
-    if let Err(error) = B::sync(device) {
-        panic::panic_any(error.to_string());
-    }
-}
-
-/// What `run` makes, or why it panicked, which nobody else is told.
-pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let result = panic::catch_unwind(AssertUnwindSafe(run));
-    panic::set_hook(hook);
-    result.map_err(|payload| reason(payload.as_ref()))
-}
-
-fn reason(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    let text = text.unwrap_or("its runtime gave no reason");
-    // What follows the first brace is a runtime's own data.
-    let said = text.split('{').next().unwrap_or(text);
-    said.trim_end().to_owned()
 }

@@ -25,20 +25,18 @@ pub struct DeviceInfo {
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+// What the processor's backends alone are not.
+#[cfg_attr(not(all(feature = "adapters", feature = "cuda")), allow(dead_code))]
 pub enum Kind {
     /// A GPU with memory of its own.
-    #[allow(dead_code)]
     DiscreteGpu,
     /// A GPU that shares the processor's memory.
-    #[allow(dead_code)]
     IntegratedGpu,
     /// A GPU that a virtual machine offers.
-    #[allow(dead_code)]
     VirtualGpu,
     /// The processor, or a GPU that it imitates.
     Cpu,
     /// A device that tells no more.
-    #[allow(dead_code)]
     Other,
 }
 

@@ -1,18 +1,20 @@
 //! `emberlm doctor`: whether a backend computes on this machine what it should.
 //!
-//! Map: `case` has what an operation is tried on, `operations` and `models` what is tried; here two backends' numbers are
-//! compared.
+//! Map: `case` has what an operation is tried on, `operations` and `models` what is tried; a `verdict` is what two backends'
+//! numbers say.
 
 mod case;
 mod models;
 mod operations;
+mod verdict;
 
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use serde::Serialize;
 
-use self::case::{Case, Part};
+use self::case::Case;
+use self::verdict::{Outcome, Verdict, compare};
 use crate::backend::{BackendArg, BackendName, Job, Placement, quietly};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
@@ -20,9 +22,6 @@ use crate::output::{Align, Table, print, print_json};
 /// Most of `‖found - expected‖ / ‖expected‖` of an operation and of a model: what f32's roundings explain.
 const OPERATION_TOLERANCE: f64 = 1e-4;
 const MODEL_TOLERANCE: f64 = 1e-3;
-
-/// Below this norm what is expected cancels to nothing, and errors are measured against it.
-const LEAST_NORM: f64 = 0.1;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -39,25 +38,6 @@ pub struct DoctorArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
-}
-
-/// What was found of an operation or a model.
-#[derive(Debug, Serialize)]
-struct Verdict {
-    name: String,
-    /// The output, or the gradient, that is the furthest off.
-    part: String,
-    /// How far; none where nothing came out.
-    error: Option<f64>,
-    tolerance: f64,
-    /// Why nothing came out.
-    failure: Option<String>,
-}
-
-impl Verdict {
-    fn passed(&self) -> bool {
-        self.error.is_some_and(|error| error <= self.tolerance)
-    }
 }
 
 /// Everything that is printed.
@@ -148,13 +128,6 @@ struct Tried {
     models: bool,
 }
 
-/// What came out of an operation or a model, or why nothing did.
-struct Outcome {
-    name: String,
-    tolerance: f64,
-    parts: Result<Vec<Part>, String>,
-}
-
 impl Job for Tried {
     type Output = Vec<Outcome>;
 
@@ -192,47 +165,6 @@ impl Job for Tried {
         }
         outcomes
     }
-}
-
-fn compare(found: Outcome, expected: Outcome) -> Verdict {
-    let verdict = |part: &str, error, failure| Verdict {
-        name: found.name.clone(),
-        part: part.to_owned(),
-        error,
-        tolerance: found.tolerance,
-        failure,
-    };
-    match (&found.parts, &expected.parts) {
-        (Err(reason), _) => verdict("", None, Some(reason.clone())),
-        (_, Err(reason)) => verdict("", None, Some(format!("the reference failed: {reason}"))),
-        (Ok(found), Ok(expected)) => {
-            let errors = found.iter().zip(expected).map(|(found, expected)| {
-                (found.name.as_str(), error(&found.values, &expected.values))
-            });
-            // Nothing is further off than what is no number.
-            let worst = errors.max_by(|(_, a), (_, b)| a.total_cmp(b));
-            match worst {
-                Some((part, error)) if found.len() == expected.len() && error.is_finite() => {
-                    verdict(part, Some(error), None)
-                }
-                Some((part, _)) => verdict(part, None, Some("not a number".to_owned())),
-                None => verdict("", None, Some("nothing came out".to_owned())),
-            }
-        }
-    }
-}
-
-/// `‖found - expected‖ / ‖expected‖`; infinite where there are not as many.
-fn error(found: &[f32], expected: &[f32]) -> f64 {
-    if found.len() != expected.len() {
-        return f64::INFINITY;
-    }
-    let pairs = found.iter().zip(expected);
-    let squared: f64 = pairs
-        .map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2))
-        .sum();
-    let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
-    squared.sqrt() / norm.sqrt().max(LEAST_NORM)
 }
 
 impl Report {
@@ -278,41 +210,5 @@ impl Report {
             text += "models were not compared\n";
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn outcome(values: &[f32]) -> Outcome {
-        Outcome {
-            name: "linear".to_owned(),
-            tolerance: 1e-4,
-            parts: Ok(vec![Part {
-                name: "output".to_owned(),
-                values: values.to_vec(),
-            }]),
-        }
-    }
-
-    #[test]
-    fn what_is_off_is_told() {
-        let expected = [3.0, 4.0];
-        assert!(compare(outcome(&[3.0, 4.0]), outcome(&expected)).passed());
-        let off = compare(outcome(&[3.0, 4.5]), outcome(&expected));
-        assert!(!off.passed());
-        assert!((off.error.unwrap_or(0.0) - 0.1).abs() < 1e-9);
-        for wrong in [&[f32::NAN, 4.0][..], &[3.0], &[f32::INFINITY, 4.0]] {
-            let verdict = compare(outcome(wrong), outcome(&expected));
-            assert!(!verdict.passed(), "{wrong:?}");
-            assert_eq!(verdict.failure.as_deref(), Some("not a number"));
-        }
-        let failed = Outcome {
-            parts: Err("no shader".to_owned()),
-            ..outcome(&[])
-        };
-        let verdict = compare(failed, outcome(&expected));
-        assert_eq!(verdict.failure.as_deref(), Some("no shader"));
     }
 }

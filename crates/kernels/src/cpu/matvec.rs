@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Shared};
+use super::prefetch::{LINE, prefetch};
 use super::product::Output;
 use super::vector::{LANES, wide};
 
@@ -150,7 +151,7 @@ fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
         for lane in 0..LINE {
             products[lane] = x * row[at][lane];
         }
-        prefetch(&row[at]);
+        ask_ahead(&row[at]);
         for lane in 0..LINE {
             sums[lane] += products[lane];
         }
@@ -241,7 +242,7 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
     let (x, rest_x) = x.as_chunks::<LANES>();
     for (w, x) in w.iter().zip(x) {
         for line in (0..LANES).step_by(LINE) {
-            prefetch(&w[line..]);
+            ask_ahead(&w[line..]);
         }
         // In two halves: whole arrays are what the compiler makes vectors of.
         for half in 0..2 {
@@ -275,21 +276,11 @@ fn folded<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
     }
 }
 
-/// f32 of a line of the caches.
-const LINE: usize = 16;
-
 /// Asks memory for what lies [`AHEAD`] of this, past a row's end as well, where the next row begins. The processor guesses
 /// as much of long streams alone, and anew at each page.
 #[inline(always)]
-fn prefetch(from: &[f32]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint that reads nothing, at whatever address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_byte_add(AHEAD).cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = from;
+fn ask_ahead(of: &[f32]) {
+    prefetch(of.as_ptr().wrapping_byte_add(AHEAD));
 }
 
 /// A row whose columns are contiguous.

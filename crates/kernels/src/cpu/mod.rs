@@ -2,7 +2,7 @@
 //!
 //! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
 //! instructions; [`matvec`] does where one has few rows, and [`int8`] where its weights have 8 bits. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
-//! are the operations; [`vector`] holds what their inner loops share and [`parallel`] how they are spread over threads.
+//! are the operations; [`vector`] holds what their inner loops share, `prefetch` asks for memory early, and [`parallel`] how they are spread over threads.
 //!
 //! Every result is the same to the bit whatever the number of threads: work is cut by shape alone, and what several
 //! tasks add up is added in a fixed order.
@@ -20,6 +20,7 @@ pub mod matrix;
 pub mod matvec;
 pub mod norm;
 pub mod parallel;
+mod prefetch;
 pub mod product;
 pub mod reduce;
 pub mod rotary;

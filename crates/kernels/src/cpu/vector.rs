@@ -77,6 +77,26 @@ pub fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { value }
 }
 
+/// The numbers of `e^x`: `x = n ln 2 + r` (Cody and Waite), and `e^r = 1 + r + r² P(r)` for `|r| ≤ ln 2 / 2`.
+#[allow(clippy::excessive_precision)]
+pub mod exponential {
+    /// 1.5 · 2²³: adding it rounds to an integer.
+    pub const ROUND: f32 = 12_582_912.0;
+    /// The upper bits of ln 2.
+    pub const LN_2_HIGH: f32 = 0.693_359_375;
+    /// The rest of it.
+    pub const LN_2_LOW: f32 = -2.121_944_4e-4;
+    /// `P`, the highest power first.
+    pub const P: [f32; 6] = [
+        1.987_569_15e-4,
+        1.398_199_95e-3,
+        8.333_451_9e-3,
+        4.166_579_6e-2,
+        1.666_666_55e-1,
+        5.000_000_1e-1,
+    ];
+}
+
 /// `e^r` and `n` with `x = n ln 2 + r`, `|r| ≤ ln 2 / 2` (Cody and Waite), for `x` from [`LEAST_EXPONENT`] to 88.7: `e^x` is
 /// `2ⁿ e^r`, `n` in two's complement.
 #[inline(always)]
@@ -86,18 +106,17 @@ pub fn reduced_exp(x: f32) -> (f32, u32) {
 
 /// [`reduced_exp`] by these multiply-adds.
 #[inline(always)]
-#[allow(clippy::excessive_precision)]
 pub fn reduced_exp_by(add: MultiplyAdd, x: f32) -> (f32, u32) {
-    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
+    use exponential::{LN_2_HIGH, LN_2_LOW, P, ROUND};
     let shifted = add.of(x, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = add.of(n, 2.121_944_4e-4, add.of(n, -0.693_359_375, x));
-    let mut p = 1.987_569_15e-4;
-    p = add.of(p, r, 1.398_199_95e-3);
-    p = add.of(p, r, 8.333_451_9e-3);
-    p = add.of(p, r, 4.166_579_6e-2);
-    p = add.of(p, r, 1.666_666_55e-1);
-    p = add.of(p, r, 5.000_000_1e-1);
+    let r = add.of(n, -LN_2_LOW, add.of(n, -LN_2_HIGH, x));
+    let mut p = P[0];
+    p = add.of(p, r, P[1]);
+    p = add.of(p, r, P[2]);
+    p = add.of(p, r, P[3]);
+    p = add.of(p, r, P[4]);
+    p = add.of(p, r, P[5]);
     let value = add.of(p, r * r, r) + 1.0;
     (value, shifted.to_bits().wrapping_sub(ROUND.to_bits()))
 }

@@ -202,6 +202,20 @@ impl Case {
         [out, log_sums, dq, dk, dv]
     }
 
+    fn is_the_same_on_any_threads(&self) {
+        let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
+        let grad = self.queries(4);
+        same_on_any_threads(|| {
+            let (out, log_sum) = self.forward(&q, &k, &v);
+            let gradients = self.backward(&q, &k, &v, &grad);
+            [out, log_sum]
+                .into_iter()
+                .chain(gradients)
+                .flatten()
+                .collect()
+        });
+    }
+
     fn check(&self) {
         let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
         let grad = self.queries(4);
@@ -239,13 +253,7 @@ proptest! {
 
     #[test]
     fn threads_do_not_change_a_bit(case in case(300, true)) {
-        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
-        let grad = case.queries(4);
-        same_on_any_threads(|| {
-            let (out, log_sum) = case.forward(&q, &k, &v);
-            let gradients = case.backward(&q, &k, &v, &grad);
-            [out, log_sum].into_iter().chain(gradients).flatten().collect()
-        });
+        case.is_the_same_on_any_threads();
     }
 }
 
@@ -300,13 +308,7 @@ proptest! {
 
     #[test]
     fn threads_do_not_change_a_bit_of_short_heads(case in short(true)) {
-        let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
-        let grad = case.queries(4);
-        same_on_any_threads(|| {
-            let (out, log_sum) = case.forward(&q, &k, &v);
-            let gradients = case.backward(&q, &k, &v, &grad);
-            [out, log_sum].into_iter().chain(gradients).flatten().collect()
-        });
+        case.is_the_same_on_any_threads();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The operations of the kernels' trait, each at a size that has odd lengths.
 
+use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
     Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, ops, reference,
@@ -209,6 +210,15 @@ fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part>
     case.differentiated::<4>(y, vec![("x", gradient_of(&x))])
 }
 
+fn options(head_dim: usize, window: Option<usize>) -> AttentionOptions {
+    AttentionOptions {
+        scale: 1.0 / (head_dim as f64).sqrt(),
+        window,
+        global_tokens: 0,
+        dropout: 0.0,
+    }
+}
+
 fn attention<B: TrainingBackend>(
     case: &Case<B>,
     kv_heads: usize,
@@ -218,24 +228,19 @@ fn attention<B: TrainingBackend>(
     let (batch, seq, head_dim) = (2, 19, 8);
     let q = case.tracked(1, [batch, 4, seq, head_dim]);
     let [k, v] = [2, 3].map(|seed| case.tracked(seed, [batch, kv_heads, seq, head_dim]));
-    let options = AttentionOptions {
-        scale: 1.0 / (head_dim as f64).sqrt(),
-        window,
-        global_tokens: 0,
-        dropout: 0.0,
-    };
+    let options = options(head_dim, window);
     // Each query's document begins at or before it.
     let documents = documents.then(|| {
         let first: Vec<i64> = (0..batch * seq).map(|i| (i % seq / 6 * 6) as i64).collect();
-        let data = burn::tensor::TensorData::new(first, [batch, seq]);
-        burn::tensor::Tensor::<B, 2, burn::tensor::Int>::from_data(data, &case.device)
+        let data = TensorData::new(first, [batch, seq]);
+        Tensor::<B, 2, Int>::from_data(data, &case.device)
     });
     let y = match case.composed {
         true => typed(reference::attention::<B>(
             float(q.clone()),
             float(k.clone()),
             float(v.clone()),
-            documents.map(burn::tensor::Tensor::into_primitive),
+            documents.map(Tensor::into_primitive),
             options,
         )),
         false => ops::attention(q.clone(), k.clone(), v.clone(), documents, options),
@@ -257,12 +262,7 @@ fn self_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         heads,
         kv_heads,
         head_dim,
-        options: AttentionOptions {
-            scale: 1.0 / (head_dim as f64).sqrt(),
-            window: None,
-            global_tokens: 0,
-            dropout: 0.0,
-        },
+        options: options(head_dim, None),
     };
     let y = match case.composed {
         true => {
@@ -332,7 +332,7 @@ fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
     // The second moment is a mean of squares.
     let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
-    let factor = Some(burn::tensor::Tensor::full([1], 0.5, &case.device));
+    let factor = Some(Tensor::full([1], 0.5, &case.device));
     let step = AdamWStep {
         rate: 1e-2,
         beta1: 0.9,

@@ -6,7 +6,7 @@ use pulp::Simd;
 
 use super::dropout::HeadDropout;
 use super::mask::{Block, COLUMNS, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
-use super::tile::{Left, Right, multiply};
+use super::tile::{Left, Right, multiply, store, vector};
 
 /// What a block of queries sees of a piece of keys, by a few keys.
 pub struct Cut {
@@ -126,23 +126,23 @@ impl Cut {
 
 /// Multiplies the weights with their factors.
 #[inline(always)]
-pub fn drop_out(
+pub fn drop_out<S: Simd>(
+    simd: S,
     dropout: HeadDropout,
     first_query: usize,
     piece: &Piece,
     cut: &Cut,
     weights: &mut [f32],
 ) {
-    let columns = weights.as_chunks_mut::<LANES>().0;
     for rows in cut.key_rows() {
         for key in rows.keys.clone() {
             let of_key = dropout.of_key(piece.keys.start + key);
-            let row = &mut columns[key * (WEIGHTS_ROW / LANES)..][..COLUMNS];
-            for column in rows.columns.clone() {
-                let query = (first_query + column * LANES) as u32;
-                for (lane, weight) in row[column].iter_mut().enumerate() {
-                    *weight *= of_key.factor(query.wrapping_add(lane as u32));
-                }
+            let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
+            for at in vectors.step_by(S::F32_LANES) {
+                let place = key * WEIGHTS_ROW + at;
+                let factors = of_key.factors::<S>((first_query + at) as u32);
+                let kept = simd.mul_f32s(vector::<S>(weights, place), factors);
+                store::<S>(weights, place, kept);
             }
         }
     }

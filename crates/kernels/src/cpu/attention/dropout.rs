@@ -57,7 +57,7 @@ impl HeadDropout {
 impl KeyDropout {
     /// 0 or `1/(1 - p)`. Of 32-bit operations alone, so that it becomes SIMD.
     #[inline(always)]
-    pub fn factor(self, query: u32) -> f32 {
+    fn factor(self, query: u32) -> f32 {
         let mut x = query.wrapping_mul(0x9e37_79b9) ^ self.words[0];
         x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
         // The second word in between: else two keys whose first words are alike in most bits would drop alike.
@@ -67,9 +67,7 @@ impl KeyDropout {
         x ^= x >> 16;
         if x < self.threshold { 0.0 } else { self.factor }
     }
-}
 
-impl KeyDropout {
     /// The factors of the queries from `first` on.
     #[inline(always)]
     pub fn factors<S: Simd>(self, first: u32) -> S::f32s {

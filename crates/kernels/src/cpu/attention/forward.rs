@@ -121,7 +121,7 @@ impl WithSimd for Task<'_> {
             cut.scores(simd, k, queries, head_dim, weights);
             softmax.pass(simd, &block, &piece, &cut, weights);
             if let Some(dropout) = dropout {
-                drop_out(dropout, self.from, &piece, &cut, weights);
+                drop_out(simd, dropout, self.from, &piece, &cut, weights);
             }
             // Few queries read the values where they lie: more are done sooner with all of them side by side.
             let (values, values_row) = if shape.q_len <= QUERIES && head_dim == width {

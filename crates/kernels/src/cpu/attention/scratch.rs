@@ -46,14 +46,8 @@ pub fn copy(x: &Heads<'_>, [b, h, from]: [usize; 3], count: usize, width: usize,
     let head_dim = x.dims()[3];
     let data = x.tokens(b, h, from..from + count);
     let stride = x.token_stride();
-    if head_dim == width {
-        match width {
-            16 => return copy_rows::<16>(data, stride, copied),
-            32 => return copy_rows::<32>(data, stride, copied),
-            64 => return copy_rows::<64>(data, stride, copied),
-            128 => return copy_rows::<128>(data, stride, copied),
-            _ => {}
-        }
+    if head_dim == width && copy_rows(data, stride, width, copied) {
+        return;
     }
     for (i, out) in copied.chunks_exact_mut(width).enumerate() {
         copy_row(&data[i * stride..][..head_dim], out);
@@ -61,9 +55,21 @@ pub fn copy(x: &Heads<'_>, [b, h, from]: [usize; 3], count: usize, width: usize,
     }
 }
 
-/// Rows of a length that is known take half the time.
+/// Copies whole rows of a common width and says so, or else does nothing: a width that is known takes half the time.
 #[inline(always)]
-fn copy_rows<const WIDTH: usize>(x: &[f32], stride: usize, out: &mut [f32]) {
+fn copy_rows(x: &[f32], stride: usize, width: usize, out: &mut [f32]) -> bool {
+    match width {
+        16 => copy_rows_of::<16>(x, stride, out),
+        32 => copy_rows_of::<32>(x, stride, out),
+        64 => copy_rows_of::<64>(x, stride, out),
+        128 => copy_rows_of::<128>(x, stride, out),
+        _ => return false,
+    }
+    true
+}
+
+#[inline(always)]
+fn copy_rows_of<const WIDTH: usize>(x: &[f32], stride: usize, out: &mut [f32]) {
     for (i, out) in out.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
         if let Some(x) = x[i * stride..].first_chunk() {
             *out = *x;
@@ -76,21 +82,16 @@ fn copy_rows<const WIDTH: usize>(x: &[f32], stride: usize, out: &mut [f32]) {
 pub fn copy_row(x: &[f32], out: &mut [f32]) {
     let len = x.len().min(out.len());
     let (x, out) = (&x[..len], &mut out[..len]);
-    match len {
-        16 => copy_rows::<16>(x, 0, out),
-        32 => copy_rows::<32>(x, 0, out),
-        64 => copy_rows::<64>(x, 0, out),
-        128 => copy_rows::<128>(x, 0, out),
-        _ => {
-            let (x, x_rest) = x.as_chunks::<LANES>();
-            let (out, out_rest) = out.as_chunks_mut::<LANES>();
-            for (out, x) in out.iter_mut().zip(x) {
-                *out = *x;
-            }
-            for (out, x) in out_rest.iter_mut().zip(x_rest) {
-                *out = *x;
-            }
-        }
+    if copy_rows(x, len, len, out) {
+        return;
+    }
+    let (x, x_rest) = x.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut::<LANES>();
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = *x;
+    }
+    for (out, x) in out_rest.iter_mut().zip(x_rest) {
+        *out = *x;
     }
 }
 

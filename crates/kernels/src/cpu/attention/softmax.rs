@@ -5,7 +5,7 @@ use pulp::Simd;
 use super::cut::Cut;
 use super::mask::{Block, LANES, Piece, QUERIES, WEIGHTS_ROW};
 use super::tile::{store, vector};
-use crate::cpu::vector::LEAST_EXPONENT;
+use crate::cpu::vector::{LEAST_EXPONENT, exponential};
 
 /// What a block of queries keeps of the pieces before.
 pub struct Softmax {
@@ -84,9 +84,8 @@ impl Softmax {
 /// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers,
 /// and with products and sums in one where the processor has that.
 #[inline(always)]
-#[allow(clippy::excessive_precision)]
 pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer
+    use exponential::{LN_2_HIGH, LN_2_LOW, P, ROUND};
     let least = simd.splat_f32s(LEAST_EXPONENT);
     let small = simd.less_than_f32s(x, least);
     // A selection that a NaN passes unchanged.
@@ -94,14 +93,14 @@ pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let log2_e = simd.splat_f32s(std::f32::consts::LOG2_E);
     let shifted = simd.mul_add_e_f32s(clamped, log2_e, simd.splat_f32s(ROUND));
     let n = simd.sub_f32s(shifted, simd.splat_f32s(ROUND));
-    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-0.693_359_375), clamped);
-    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(2.121_944_4e-4), r);
-    let mut p = simd.splat_f32s(1.987_569_15e-4);
-    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(1.398_199_95e-3));
-    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(8.333_451_9e-3));
-    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(4.166_579_6e-2));
-    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(1.666_666_55e-1));
-    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(5.000_000_1e-1));
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2_HIGH), clamped);
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2_LOW), r);
+    let mut p = simd.splat_f32s(P[0]);
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(P[1]));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(P[2]));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(P[3]));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(P[4]));
+    p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(P[5]));
     let value = simd.mul_add_e_f32s(
         p,
         simd.mul_f32s(r, r),

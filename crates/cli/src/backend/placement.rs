@@ -1,0 +1,131 @@
+//! A backend and one of its devices.
+
+use std::fmt;
+
+#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+use burn::tensor::Device;
+
+#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+use super::start::start;
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+use super::start::touch;
+use super::{BackendName, Job, devices};
+use crate::error::CliError;
+
+/// Where to compute: a backend that is compiled in, and one of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The backend.
+    pub backend: BackendName,
+    /// The device's number; none for the one that its driver prefers.
+    pub(super) device: Option<usize>,
+}
+
+impl Placement {
+    /// The backend's name.
+    pub fn name(self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// A backend's default device.
+    pub fn of(backend: BackendName) -> Self {
+        Self {
+            backend,
+            device: None,
+        }
+    }
+
+    /// What its driver calls the device, where it is known which one it is.
+    pub fn device_name(self) -> Option<String> {
+        let mut listed = devices::of(self.backend);
+        let number = self.device.or((listed.len() == 1).then_some(0))?;
+        (number < listed.len()).then(|| listed.swap_remove(number).name)
+    }
+
+    /// The options that ask for it.
+    pub fn options(self) -> Vec<String> {
+        let mut words = vec!["--backend".to_owned(), self.name().to_owned()];
+        if let Some(number) = self.device {
+            words.extend(["--device".to_owned(), number.to_string()]);
+        }
+        words
+    }
+
+    /// Runs `job` on the device.
+    ///
+    /// # Errors
+    /// This machine has no such device, or no driver for it.
+    pub fn run<J: Job>(self, job: J) -> Result<J::Output, CliError> {
+        /// Starts `$device` with `$start`, which panics where there is none, then runs the job.
+        #[allow(unused_macros)]
+        macro_rules! run_on {
+            ($backend:ty, $device:expr, $start:expr) => {{
+                let device: Device<$backend> = $device;
+                start(self.backend, || $start(&device))?;
+                Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
+            }};
+        }
+        /// The same for a graphics interface.
+        #[allow(unused_macros)]
+        macro_rules! run_on_adapter {
+            ($backend:ty, $api:ty) => {
+                run_on!($backend, self.adapter::<$api>()?, |device: &WgpuDevice| {
+                    init_setup::<$api>(device, Default::default());
+                })
+            };
+        }
+        #[cfg(feature = "adapters")]
+        use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
+        match self.backend {
+            #[cfg(feature = "flex")]
+            BackendName::Flex => {
+                Ok(job.run::<burn::backend::Autodiff<burn::backend::Flex>>(Default::default()))
+            }
+            #[cfg(feature = "ndarray")]
+            BackendName::Ndarray => {
+                Ok(job.run::<burn::backend::Autodiff<burn::backend::NdArray>>(Default::default()))
+            }
+            // Outside of browsers there is no WebGPU to ask for: its shaders run on what the system has.
+            #[cfg(feature = "wgpu")]
+            BackendName::Wgpu => {
+                run_on_adapter!(burn::backend::WebGpu, graphics::AutoGraphicsApi)
+            }
+            #[cfg(feature = "vulkan")]
+            BackendName::Vulkan => run_on_adapter!(burn::backend::Vulkan, graphics::Vulkan),
+            #[cfg(feature = "metal")]
+            BackendName::Metal => run_on_adapter!(burn::backend::Metal, graphics::Metal),
+            #[cfg(feature = "cuda")]
+            BackendName::Cuda => {
+                let device = burn::backend::cuda::CudaDevice::new(self.device.unwrap_or(0));
+                run_on!(burn::backend::Cuda, device, touch::<burn::backend::Cuda>)
+            }
+            #[cfg(feature = "rocm")]
+            BackendName::Rocm => {
+                let device = burn::backend::rocm::RocmDevice::new(self.device.unwrap_or(0));
+                run_on!(burn::backend::Rocm, device, touch::<burn::backend::Rocm>)
+            }
+            #[allow(unreachable_patterns)]
+            name => Err(name.not_compiled()),
+        }
+    }
+
+    /// The adapter of the device's number.
+    #[cfg(feature = "adapters")]
+    fn adapter<G: burn::backend::wgpu::graphics::GraphicsApi>(
+        self,
+    ) -> Result<burn::backend::wgpu::WgpuDevice, CliError> {
+        let Some(number) = self.device else {
+            return Ok(Default::default());
+        };
+        devices::adapters::place(G::backend(), number).ok_or_else(|| {
+            self.backend
+                .no_such_device(number, &devices::of(self.backend))
+        })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
+    }
+}
