@@ -15,11 +15,12 @@ mod rotary;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{
-    Activation, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Normalization, Precision,
-    RotaryAngles, RotaryLayout, SelfAttention,
+    Activation, AttentionOptions, Backend, DeviceMemory, HeadLossOptions, LinearInputs,
+    Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention,
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
@@ -27,8 +28,16 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         B::run(operations)
     }
 
-    fn multiplies_in(precision: Precision) -> bool {
-        B::multiplies_in(precision)
+    fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
+        B::multiplies_in(precision, device)
+    }
+
+    fn works_behind() -> bool {
+        B::works_behind()
+    }
+
+    fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
+        B::memory(device)
     }
 
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -1,13 +1,13 @@
 //! The trait: Burn's backend and the operations that this project may do better than composed ones.
 
-use burn::tensor::TensorMetadata;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
+use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
-    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, GatedGradients,
-    HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs, NormGradients,
-    Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, DeviceMemory,
+    GatedGradients, HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs,
+    NormGradients, Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -21,9 +21,21 @@ pub trait Backend: BurnBackend {
         operations()
     }
 
-    /// Whether products are made in this precision here when it is asked for; in f32 otherwise.
-    fn multiplies_in(precision: Precision) -> bool {
+    /// Whether products are made in this precision on this device when it is asked for; in f32 otherwise.
+    fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
+        let _ = device;
         precision == Precision::F32
+    }
+
+    /// Whether the device works behind the host, so that reading a number from it waits for all that it was asked for.
+    fn works_behind() -> bool {
+        false
+    }
+
+    /// What the device's own memory holds; none where that is the processor's.
+    fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
+        let _ = device;
+        None
     }
 
     /// `f(x)`, elementwise.

@@ -21,8 +21,12 @@ mod backend;
 #[cfg(feature = "burn")]
 mod backends;
 pub mod cpu;
+#[cfg(feature = "burn")]
+mod device;
 #[cfg(feature = "flex")]
 mod flex;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod head_loss;
 #[cfg(feature = "burn")]
 mod linear_attention;
@@ -43,6 +47,8 @@ pub use adamw::AdamWStep;
 pub use attention::AttentionOptions;
 #[cfg(feature = "burn")]
 pub use backend::{Backend, TrainingBackend};
+#[cfg(feature = "burn")]
+pub use device::DeviceMemory;
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};

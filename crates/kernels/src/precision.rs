@@ -13,17 +13,21 @@ pub enum Precision {
     /// Rounded to bfloat16 first, to the nearest, ties to even: 8 bits of significand. A backend or a processor without such
     /// products takes f32.
     Bf16,
+    /// Rounded to half precision first: 11 bits of significand, and nothing above 65,504 or below 6e-8, so that training scales
+    /// its loss. A backend without such products takes f32.
+    F16,
 }
 
 impl Precision {
     /// Every precision.
-    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
     /// As it is written in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::F16 => "f16",
         }
     }
 }

@@ -151,7 +151,7 @@ pub fn train<B: TrainingBackend>(
         ));
     }
 
-    if !B::multiplies_in(train.precision) {
+    if !B::multiplies_in(train.precision, &device) {
         notes.say(format!(
             "warning: {} has no products in {}: they are made in f32",
             begun.state.backend,

@@ -62,7 +62,7 @@ pub fn product(
         // SAFETY: it is supported, and the sizes fit.
         unsafe {
             match precision {
-                Precision::F32 => blocked::product::<1>(c, a, b, output, threads),
+                Precision::F32 | Precision::F16 => blocked::product::<1>(c, a, b, output, threads),
                 Precision::Bf16 => blocked::product::<2>(c, a, b, output, threads),
             }
         }

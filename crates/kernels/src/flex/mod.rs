@@ -10,6 +10,7 @@ mod int8;
 mod linear;
 mod optimizer;
 
+use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn_flex::Flex;
 
@@ -26,10 +27,11 @@ impl Backend for Flex {
         rayon::scope(|_| operations())
     }
 
-    fn multiplies_in(precision: Precision) -> bool {
+    fn multiplies_in(precision: Precision, _device: &Device<Self>) -> bool {
         match precision {
             Precision::F32 => true,
             Precision::Bf16 => bf16::supported(),
+            Precision::F16 => false,
         }
     }
 
