@@ -1,13 +1,17 @@
 //! Which backend computes, by name.
 //!
 //! Map: a [`Placement`] is a backend and a device of it, and the only place of the binary that names concrete ones besides
-//! [`devices`], which lists them; `start` opens a GPU, whose runtime's panics `quiet` turns into
-//! errors.
+//! [`devices`], which lists them; `start` opens a GPU, whose runtime keeps a
+//! `cache` and whose panics `quiet` and `failure` turn into errors.
 
+#[cfg(feature = "gpu")]
+mod cache;
 pub mod devices;
+#[cfg(feature = "gpu")]
+mod failure;
 mod placement;
 mod quiet;
-#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "gpu")]
 mod start;
 
 use std::fmt;

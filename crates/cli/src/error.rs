@@ -93,7 +93,8 @@ impl CliError {
         }
     }
 
-    fn write(&self, out: &mut impl Write, coloured: bool) -> io::Result<()> {
+    /// Writes it as [`CliError::report`] does.
+    pub fn write(&self, out: &mut impl Write, coloured: bool) -> io::Result<()> {
         let style = |colour: AnsiColor| match coloured {
             true => colour.on_default().bold(),
             false => Style::new(),

@@ -123,7 +123,7 @@ pub fn measure_loader<B: TrainingBackend>(
 }
 
 /// Ids that look random; the same every time. Where documents are isolated, there are two in a row.
-fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
+pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
     let batch = train.micro_batch;
     let count = batch * seq;
     let mut state = 1u64;

@@ -7,7 +7,7 @@
 //! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
 //! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
 //! [`resume`], on data with an [`identity`]. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
-//! holds, and [`fit`] what a run will take.
+//! holds, [`memory_report`] what a step holds of a device's own, and [`fit`] what a run will take.
 
 #![recursion_limit = "256"]
 
@@ -29,6 +29,7 @@ mod growing;
 pub mod identity;
 mod loader;
 pub mod memory;
+pub mod memory_report;
 mod metrics;
 mod notes;
 pub mod optimizer;

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "gpu")]
 use burn::tensor::Device;
 
-#[cfg(any(feature = "adapters", feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "gpu")]
+use super::failure;
+#[cfg(feature = "gpu")]
 use super::start::start;
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 use super::start::touch;
@@ -61,7 +63,8 @@ impl Placement {
         macro_rules! run_on {
             ($backend:ty, $device:expr, $start:expr) => {{
                 let device: Device<$backend> = $device;
-                start(self.backend, || $start(&device))?;
+                start(self, || $start(&device))?;
+                failure::end_at_the_first(self);
                 Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
             }};
         }

@@ -9,10 +9,11 @@ pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     panic::set_hook(Box::new(|_| {}));
     let result = panic::catch_unwind(AssertUnwindSafe(run));
     panic::set_hook(hook);
-    result.map_err(|payload| reason(payload.as_ref()))
+    result.map_err(|payload| reason(&*payload))
 }
 
-fn reason(payload: &(dyn Any + Send)) -> String {
+/// A panic's own words, without a runtime's data.
+pub fn reason(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("its runtime gave no reason");

@@ -2,25 +2,52 @@
 
 use std::sync::OnceLock;
 
-use super::{BackendName, quietly};
+use super::{BackendName, Placement, cache, quietly};
 use crate::error::CliError;
 
 /// Starts the process's one GPU with `start`, the first time only.
 ///
 /// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
-pub fn start(name: BackendName, start: impl FnOnce()) -> Result<(), CliError> {
+pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     STARTED
-        .get_or_init(|| quietly(start))
-        .clone()
-        .map_err(|reason| {
-            CliError::new(format!(
-                "the {name} backend finds no device it can use: {reason}"
-            ))
-            .hint("see what this machine has: emberlm devices")
-            .hint("check that the machine's GPU driver is installed")
-            .hint("or compute on the CPU: --backend flex")
+        .get_or_init(|| {
+            cache::keep(placement);
+            quietly(start)
         })
+        .clone()
+        .map_err(|reason| unavailable(placement.backend, &reason))
+}
+
+/// What to say of the reason that a device cannot be opened.
+fn unavailable(name: BackendName, reason: &str) -> CliError {
+    let or_on_the_cpu = "or compute on the CPU: --backend flex";
+    // The interface gave a device, which then would not be made ready with all that the runtime asks of it.
+    if reason.contains("Failed to create") || reason.contains("RequestDevice") {
+        return CliError::new(format!(
+            "the {name} backend's device lacks what it needs: {reason}"
+        ))
+        .hint("it or its driver may be too old: update the driver")
+        .hint("or try another one: emberlm devices lists them, --device N takes one")
+        .hint(or_on_the_cpu);
+    }
+    let install = match name {
+        BackendName::Vulkan | BackendName::Wgpu => {
+            "install the GPU's Vulkan driver: Debian's mesa-vulkan-drivers has Intel's and AMD's, NVIDIA's own has its"
+        }
+        BackendName::Metal => "Metal is there on macOS alone: elsewhere take --backend vulkan",
+        BackendName::Cuda => {
+            "install NVIDIA's driver and NVRTC, which compiles kernels: libnvrtc of the CUDA toolkit"
+        }
+        BackendName::Rocm => "install ROCm with HIP's runtime compiler",
+        BackendName::Flex | BackendName::Ndarray => "see what there is: emberlm devices",
+    };
+    CliError::new(format!(
+        "the {name} backend finds no device it can use: {reason}"
+    ))
+    .hint("see what this machine has: emberlm devices")
+    .hint(install)
+    .hint(or_on_the_cpu)
 }
 
 /// Makes the runtime open its device.
@@ -28,5 +55,40 @@ pub fn start(name: BackendName, start: impl FnOnce()) -> Result<(), CliError> {
 pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
     if let Err(error) = B::sync(device) {
         std::panic::panic_any(error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(name: BackendName, reason: &str) -> String {
+        let mut text = Vec::new();
+        unavailable(name, reason).write(&mut text, false).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn what_to_install_is_the_backend_s_own() {
+        let text = said(BackendName::Vulkan, "No possible adapter available");
+        let expected =
+            "error: the vulkan backend finds no device it can use: No possible adapter available\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("mesa-vulkan-drivers"), "{text}");
+        assert!(said(BackendName::Cuda, "cannot load").contains("NVRTC"));
+    }
+
+    #[test]
+    fn a_device_that_lacks_something_is_not_taken_for_none() {
+        let reason = "Failed to create Vulkan device: ERROR_FEATURE_NOT_PRESENT";
+        let text = said(BackendName::Vulkan, reason);
+        assert!(
+            text.starts_with("error: the vulkan backend's device lacks what it needs"),
+            "{text}"
+        );
+        assert!(
+            text.contains("hint: it or its driver may be too old"),
+            "{text}"
+        );
     }
 }

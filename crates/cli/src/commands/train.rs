@@ -1,20 +1,23 @@
 //! `emberlm train`: from a dataset, or the built-in tales, to a model that writes.
 //!
-//! Map: `args` is its command line, `datasets` what its `--data` says, `resume` opens a run that was stopped, `report` says what came of it.
+//! Map: `args` is its command line, `datasets` what its `--data` says, `resume` opens a run that was stopped, `memory`
+//! says what a step holds, `report` what came of it.
 
 mod args;
 pub mod datasets;
+mod memory;
 mod report;
 mod resume;
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::fit::predict;
 use emberlm_trainer::{
     Beginning, DataConfig, Interrupter, Outcome, Renderer, RunConfig, Surroundings, TrainingData,
-    dashboard, run,
+    dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
@@ -71,6 +74,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         interrupter,
     };
     let outcome = backend.run(Training {
+        memory_report: args.memory_report,
         config,
         from,
         beginning,
@@ -162,6 +166,7 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
 }
 
 struct Training<F> {
+    memory_report: bool,
     config: RunConfig,
     from: Option<Model>,
     beginning: Beginning,
@@ -172,6 +177,9 @@ impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
     type Output = Result<Outcome, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        if self.memory_report {
+            report_memory::<B>(&self.config, &device)?;
+        }
         let weights = self.from.map(|model| model.decoder::<B>(&device));
         let outcome = emberlm_trainer::train::<B>(
             self.config,
@@ -182,4 +190,23 @@ impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
         );
         Ok(outcome?)
     }
+}
+
+/// Says on stderr, where the run's progress is, what a step holds.
+fn report_memory<B: TrainingBackend>(
+    config: &RunConfig,
+    device: &Device<B>,
+) -> Result<(), CliError> {
+    let mut config = config.clone();
+    let data = TrainingData::open(&config.data)?;
+    let model = run::resolve_model(&mut config, data.first())?;
+    let text = match memory_report::measure::<B>(&model, &config.train, device)? {
+        Some(report) => memory::measured(&report),
+        None => {
+            let program = emberlm_trainer::memory::resident().unwrap_or(0);
+            memory::predicted(&predict(&model, &config.train, program)?)
+        }
+    };
+    let _ = stderr().write_all(text.as_bytes());
+    Ok(())
 }

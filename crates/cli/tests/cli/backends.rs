@@ -151,6 +151,37 @@ mod vulkan {
         assert_eq!(reported("doctor --backend vulkan --only char-nano"), 1);
     }
 
+    #[test]
+    fn no_driver_is_told_with_what_to_install() {
+        let line = "new --preset char-nano --set model.vocab_size=65 --out m --backend vulkan";
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.command(line.split(' '));
+        command.env("VK_ICD_FILENAMES", "/nowhere");
+        let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let expected = "error: the vulkan backend finds no device it can use: ";
+        assert!(said.starts_with(expected), "{said}");
+        assert!(
+            said.contains("hint: install the GPU's Vulkan driver"),
+            "{said}"
+        );
+    }
+
+    /// GPT-2's table of tokens takes 147 MiB, and Mesa's software device at most 128 in a buffer.
+    #[test]
+    fn a_table_larger_than_a_buffer_ends_the_program_with_its_size() {
+        let largest = devices("vulkan").unwrap()[0]["largest_buffer_bytes"].as_u64();
+        if largest.unwrap() > 50_257 * 768 * 4 {
+            return;
+        }
+        let line = "bench-train --preset gpt2-small --batch 1 --set train.seq_len=64 --set model.n_layers=1 --steps 1 --backend vulkan";
+        let ran = Sandbox::new().words(line);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let expected = "error: the vulkan backend's device takes no buffer of 147.2 MiB\n";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+
     /// Each adapter that is listed opens by its number and makes the same weights.
     #[test]
     fn devices_open_by_number() {

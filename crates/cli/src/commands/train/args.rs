@@ -72,6 +72,9 @@ pub struct TrainArgs {
     /// How to show progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
     pub renderer: RendererArg,
+    /// Say first what a step holds of the memory, part by part
+    #[arg(long)]
+    pub memory_report: bool,
     /// Print the resolved configuration with comments, and end
     #[arg(long)]
     pub print_config: bool,

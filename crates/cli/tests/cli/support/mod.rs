@@ -43,6 +43,8 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_emberlm"));
         command.current_dir(self.folder.path()).args(args);
         command.stdin(Stdio::null()).env_remove("NO_COLOR");
+        // What one run finds out about a GPU serves the others, and nothing of the user's is touched.
+        command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
         command
     }
 

@@ -1,0 +1,171 @@
+//! A GPU's runtime that fails in the middle of its work.
+//!
+//! Burn's runtimes work on threads of their own and tell of errors by panics there. The thread then goes on with what comes
+//! next, which lacks what failed, and so the program would panic without end, or wait for ever. It is ended at the first.
+
+use std::panic;
+use std::path::{Component, Path};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytesize::ByteSize;
+use emberlm_trainer::dashboard;
+
+use super::{Placement, quiet};
+use crate::error::CliError;
+
+/// From now on the program ends with an error at the first panic of the runtime. Any other is told as before.
+pub fn end_at_the_first(placement: Placement) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| watch(placement));
+}
+
+fn watch(placement: Placement) {
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let from = info.location().map_or("", |location| location.file());
+        if !is_a_runtime(Path::new(from)) {
+            return told(info);
+        }
+        static FIRST: AtomicBool = AtomicBool::new(true);
+        if FIRST.swap(false, Ordering::SeqCst) {
+            dashboard::restore_terminal();
+            if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+                told(info);
+            }
+            let reason = quiet::reason(info.payload());
+            let _ = failed(placement, &reason).report();
+            std::process::exit(1);
+        }
+        // Others fail because the first has; the program ends any moment.
+        loop {
+            std::thread::park();
+        }
+    }));
+}
+
+/// Whether a source file is one of Burn, of CubeCL, or of what they call.
+fn is_a_runtime(file: &Path) -> bool {
+    const NAMES: [&str; 6] = ["burn", "cube", "wgpu", "naga", "cudarc", "ash"];
+    file.components().any(|part| match part {
+        Component::Normal(part) => {
+            let part = part.to_string_lossy();
+            let name = part.split('-').next().unwrap_or_default();
+            // `burn-fusion-0.21.0`, and not a folder of that name alone.
+            part.ends_with(|end: char| end.is_ascii_digit())
+                && NAMES.iter().any(|start| name.starts_with(start))
+        }
+        _ => false,
+    })
+}
+
+/// What to say of a runtime's reason.
+fn failed(placement: Placement, reason: &str) -> CliError {
+    if let Some(bytes) = too_big(reason) {
+        return CliError::new(format!(
+            "the {placement} backend's device takes no buffer of {}",
+            ByteSize(bytes).display().iec()
+        ))
+        .hint("how large one may be, and what other devices there are: emberlm devices")
+        .hint("the largest is the table of tokens, vocabulary by width, or an activation: --set train.micro_batch=1")
+        .hint("or compute on the CPU: --backend flex");
+    }
+    if is_full(reason) {
+        return CliError::new(format!(
+            "the {placement} backend's device has no memory left: {reason}"
+        ))
+        .hint("fewer sequences at once, as many in a step: --set train.micro_batch=1 --accumulation 8")
+        .hint("or keep less of them: --recompute")
+        .hint("what a step holds, part by part: --memory-report")
+        .hint("what would fit on the CPU: emberlm fit");
+    }
+    CliError::new(format!("the {placement} backend failed: {reason}"))
+        .hint(format!(
+            "find out what it computes wrongly: emberlm doctor --backend {placement}"
+        ))
+        .hint("where it failed: set RUST_BACKTRACE=1")
+        .hint("or compute on the CPU: --backend flex")
+}
+
+/// The bytes of CubeCL's "can't allocate buffer of size: N".
+fn too_big(reason: &str) -> Option<u64> {
+    let (_, size) = reason.split_once("allocate buffer of size: ")?;
+    let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// As drivers and runtimes say it.
+fn is_full(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    [
+        "out of memory",
+        "out_of_memory",
+        "outofmemory",
+        "out of device memory",
+        "not enough memory",
+    ]
+    .iter()
+    .any(|said| reason.contains(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::BackendName;
+
+    /// The message, and the first hint.
+    fn said(reason: &str) -> String {
+        let error = failed(Placement::of(BackendName::Vulkan), reason);
+        let mut text = Vec::new();
+        error.write(&mut text, false).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        text.lines().take(2).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_is_too_big_is_told_by_its_size() {
+        let reason =
+            "called `Result::unwrap()` on an `Err` value: can't allocate buffer of size: 154389504";
+        assert_eq!(
+            said(reason),
+            "error: the vulkan backend's device takes no buffer of 147.2 MiB\n\
+             hint: how large one may be, and what other devices there are: emberlm devices"
+        );
+    }
+
+    #[test]
+    fn a_full_device_is_told_from_other_failures() {
+        let hint = "hint: fewer sequences at once, as many in a step: --set train.micro_batch=1 --accumulation 8";
+        for reason in [
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "Out of Memory",
+            "Not enough memory left on device",
+        ] {
+            let expected =
+                format!("error: the vulkan backend's device has no memory left: {reason}\n{hint}");
+            assert_eq!(said(reason), expected);
+        }
+        assert_eq!(
+            said("lost"),
+            "error: the vulkan backend failed: lost\n\
+             hint: find out what it computes wrongly: emberlm doctor --backend vulkan"
+        );
+    }
+
+    #[test]
+    fn a_runtime_is_known_by_its_source() {
+        let registry = Path::new("/home/u/.cargo/registry/src/index-1949cf8c");
+        for (file, expected) in [
+            ("cubecl-wgpu-0.10.0/src/compute/server.rs", true),
+            ("burn-fusion-0.21.0/src/stream.rs", true),
+            ("wgpu-29.0.1/src/lib.rs", true),
+            ("rayon-core-1.13.0/src/job.rs", false),
+            ("safetensors-0.8.0/src/tensor.rs", false),
+        ] {
+            assert_eq!(is_a_runtime(&registry.join(file)), expected, "{file}");
+        }
+        assert!(!is_a_runtime(Path::new(
+            "/work/burn/crates/trainer/src/run.rs"
+        )));
+    }
+}

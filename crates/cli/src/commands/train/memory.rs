@@ -1,0 +1,61 @@
+//! `--memory-report`: what a step holds, part by part, before the run begins.
+
+use bytesize::ByteSize;
+use emberlm_trainer::fit::Prediction;
+use emberlm_trainer::memory_report::MemoryReport;
+
+use crate::output::{Align, Table};
+
+/// What was measured on a device with memory of its own.
+pub fn measured(report: &MemoryReport) -> String {
+    table(
+        "A step's memory on the device, measured on random tokens",
+        &[
+            ("weights", report.weights, ""),
+            ("optimizer", report.optimizer, ""),
+            ("gradients", report.gradients, ""),
+            ("activations", report.activations, "kept for the gradients"),
+            ("head", report.head, "what its loss leaves"),
+            ("batch", report.batch, ""),
+            (
+                "taken",
+                report.reserved,
+                "with what operations hold, at most",
+            ),
+        ],
+    )
+}
+
+/// What is predicted on the processor.
+pub fn predicted(prediction: &Prediction) -> String {
+    table(
+        "A step's memory, predicted (emberlm fit measures it too)",
+        &[
+            ("program", prediction.program, ""),
+            ("weights", prediction.weights, ""),
+            ("optimizer", prediction.optimizer, ""),
+            ("gradients", prediction.gradients, ""),
+            (
+                "activations",
+                prediction.activations,
+                "kept for the gradients",
+            ),
+            ("temporaries", prediction.temporaries, "at the peak"),
+            (
+                "allocator",
+                prediction.allocator,
+                "given back, not yet used again",
+            ),
+            ("in all", prediction.total, ""),
+        ],
+    )
+}
+
+fn table(title: &str, rows: &[(&str, u64, &str)]) -> String {
+    let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+    for &(name, bytes, about) in rows {
+        let size = ByteSize(bytes).display().iec().to_string();
+        table.row([name, &size, about]);
+    }
+    format!("{title}\n{}", table.render())
+}
