@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `kernels`, `load`, `loader` and `prepare` are the
+//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `backends`, `kernels`, `load`, `loader` and `prepare` are the
 //! benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
+mod backends;
 mod char_nano;
 mod generate;
 mod kernels;
@@ -39,6 +40,8 @@ enum Subject {
     Generate(generate::GenerateArgs),
     /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
     Scaling(scaling::ScalingArgs),
+    /// The same run on several backends: the curves of their losses, and how far they are apart.
+    Backends(backends::BackendsArgs),
     /// Operations: milliseconds and rates of each, beside its composed body.
     Kernels(kernels::KernelsArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
@@ -57,6 +60,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,
+        Subject::Backends(args) => backends::run(args)?,
         Subject::Kernels(args) => kernels::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,

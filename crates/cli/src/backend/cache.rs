@@ -33,7 +33,11 @@ fn folder(placement: Placement) -> Option<PathBuf> {
     let mut name = placement.name().to_owned();
     if placement.backend == BackendName::Cuda {
         let device = Some(placement.device.unwrap_or(0));
-        let card = Placement { device, ..placement }.device_name();
+        let card = Placement {
+            device,
+            ..placement
+        }
+        .device_name();
         let card = card.unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         name = format!("{name}-{}", card.chars().map(plain).collect::<String>());

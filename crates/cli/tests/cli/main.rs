@@ -3,6 +3,7 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod anywhere;
 mod attention;
 mod backends;
 mod crash;

@@ -1,0 +1,98 @@
+//! The same run on any backend: the CPU's two, and Vulkan on a software device where there is no other (`.ci/run` installs
+//! one).
+
+use super::support::Sandbox;
+use super::support::train::{TINY, trained};
+
+/// Asserts that two curves are the same but for rounding.
+#[track_caller]
+fn alike(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (a, b) in found.iter().zip(expected) {
+        assert!((a - b).abs() < tolerance, "{found:?}\n{expected:?}");
+    }
+}
+
+impl Sandbox {
+    /// The losses of a run of so many steps from the beginning.
+    fn curve(&self, run: &str, steps: usize, how: &str) -> Vec<f64> {
+        let line = format!("--data data --steps {steps} --out {run} {how}");
+        trained(self.train(&line));
+        self.losses(run)
+    }
+
+    /// The losses of a run that is stopped every `part` steps, and goes on on the next backend.
+    fn relay(&self, run: &str, part: usize, backends: &[&str]) -> Vec<f64> {
+        // The whole length is the schedule's.
+        let decay = part * backends.len();
+        for (i, backend) in backends.iter().enumerate() {
+            let line = match i {
+                0 => format!("{TINY} --data data --out {run} --set train.decay_steps={decay}"),
+                _ => format!("--resume {run} --renderer plain"),
+            };
+            let steps = part * (i + 1);
+            let line = format!("train {line} --steps {steps} --backend {backend}");
+            trained(self.words(&line));
+        }
+        self.losses(run)
+    }
+
+    /// What a model makes of a beginning, the likeliest token each time.
+    fn made(&self, run: &str, backend: &str) -> String {
+        let line = format!(
+            "generate {run} --tokens 3,1,2 --temperature 0 --max-new-tokens 24 --backend {backend} --json"
+        );
+        trained(self.words(&line))
+    }
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_run_goes_on_on_the_cpu_s_other_backend() {
+    let sandbox = Sandbox::with_data();
+    let expected = sandbox.relay("alone", 3, &["flex"; 4]);
+    let found = sandbox.relay("relay", 3, &["flex", "ndarray", "flex", "ndarray"]);
+    alike(&found, &expected, 1e-4);
+}
+
+#[cfg(feature = "vulkan")]
+mod vulkan {
+    use super::*;
+
+    /// Thirty steps, then a text from what was learnt, on either backend.
+    #[test]
+    fn thirty_steps_and_a_text_are_the_cpu_s() {
+        let sandbox = Sandbox::with_data();
+        let expected = sandbox.curve("flex", 30, "");
+        let found = sandbox.curve("vulkan", 30, "--backend vulkan");
+        alike(&found, &expected, 1e-3);
+        assert!(found[29] < 0.9 * found[0], "it learns: {found:?}");
+        assert_eq!(
+            sandbox.made("vulkan", "vulkan"),
+            sandbox.made("vulkan", "flex")
+        );
+    }
+
+    #[cfg(feature = "ndarray")]
+    #[test]
+    fn a_run_goes_on_on_a_gpu_and_back() {
+        let sandbox = Sandbox::with_data();
+        let expected = sandbox.relay("alone", 4, &["flex"; 4]);
+        let found = sandbox.relay("relay", 4, &["flex", "vulkan", "ndarray", "vulkan"]);
+        alike(&found, &expected, 1e-3);
+    }
+
+    /// Dropout is drawn from the step: a run that was stopped has the lines and weights of one that was not, to the bit.
+    #[test]
+    fn a_resumed_run_is_the_one_left_alone() {
+        let sandbox = Sandbox::with_data();
+        let how = "--set model.dropout=0.1 --set train.decay_steps=8 --backend vulkan";
+        let expected = sandbox.curve("alone", 8, how);
+        sandbox.curve("stopped", 5, how);
+        trained(
+            sandbox.words("train --resume stopped --steps 8 --backend vulkan --renderer plain"),
+        );
+        assert_eq!(sandbox.losses("stopped"), expected);
+        assert_eq!(sandbox.weights("stopped", 8), sandbox.weights("alone", 8));
+    }
+}
