@@ -27,7 +27,7 @@ use crate::metrics::{FigureMetric, TextMetric};
 use crate::notes::Notes;
 use crate::plain::PlainRenderer;
 use crate::recorder::Recorder;
-use crate::strategy::{Position, Progressed, StepStrategy, lock};
+use crate::strategy::{Position, Progressed, Reads, StepStrategy, lock};
 use crate::tensorboard::TensorBoard;
 use crate::trainee::Trainee;
 use crate::{dashboard, resume, strategy};
@@ -100,11 +100,24 @@ pub struct Surroundings<F> {
 /// # Errors
 /// Anything that stops it; a run that was interrupted is no error.
 pub fn train<B: TrainingBackend>(
+    config: RunConfig,
+    beginning: Beginning,
+    weights: Option<Decoder<B>>,
+    surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
+    device: Device<B>,
+) -> Result<Outcome, TrainError> {
+    let reads = Reads::of::<B>(&config.train);
+    train_reading(config, beginning, weights, surroundings, device, reads)
+}
+
+/// [`train`], looking at its steps when it is told to.
+pub(crate) fn train_reading<B: TrainingBackend>(
     mut config: RunConfig,
     beginning: Beginning,
     weights: Option<Decoder<B>>,
     surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
     device: Device<B>,
+    reads: Reads,
 ) -> Result<Outcome, TrainError> {
     config.train.check()?;
     let data = TrainingData::open(&config.data)?;
@@ -181,6 +194,7 @@ pub fn train<B: TrainingBackend>(
         config: train.clone(),
         model,
         seq_len,
+        reads,
         run: run.clone(),
         about: Arc::new(about),
         tokenizer: dataset.tokenizer().clone(),

@@ -58,6 +58,26 @@ pub(crate) struct Position<B: Backend> {
     pub(crate) recorder: Recorder,
 }
 
+/// When the host looks at what a step has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Before its update.
+    EveryStep,
+    /// When there is something to be done after it; until then a guard on the device decides. The outcome is the same.
+    WhenDue,
+}
+
+impl Reads {
+    /// Where reading waits for everything, as late as the settings let it be: the window of `skip_deviations` is on the
+    /// host.
+    pub(crate) fn of<B: Backend>(config: &TrainConfig) -> Self {
+        match B::works_behind() && config.skip_deviations == 0.0 {
+            true => Self::WhenDue,
+            false => Self::EveryStep,
+        }
+    }
+}
+
 /// The loop's surroundings.
 pub struct StepStrategy<B: TrainingBackend> {
     /// How to train.
@@ -66,6 +86,8 @@ pub struct StepStrategy<B: TrainingBackend> {
     pub(crate) model: DecoderConfig,
     /// Tokens of a sequence.
     pub(crate) seq_len: usize,
+    /// When it looks at its steps.
+    pub(crate) reads: Reads,
     /// Where the run's files go.
     pub(crate) run: PathBuf,
     /// What the model is, for its checkpoints.

@@ -3,13 +3,14 @@
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{ElementConversion, Int, Tensor};
+use burn::tensor::{Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::{Decoder, Tokens, TrainingPass};
 
 use crate::metrics::Figures;
+use crate::read::host_number;
 
 /// Tokens and the tokens that follow them, `[batch, seq]` each.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
         let count = batch.learnt.max(1);
         let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
         let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass);
-        let item = Figures::of_loss(loss.into_scalar().elem());
+        let item = Figures::of_loss(host_number(loss));
         TrainOutput { grads, item }
     }
 }
@@ -82,7 +83,6 @@ impl<B: Backend> InferenceStep for Trainee<B> {
     fn step(&self, batch: TokenBatch<B>) -> Figures {
         let count = batch.learnt.max(1);
         let sum = self.decoder.loss_sum(batch.tokens, batch.targets);
-        let sum: f64 = sum.into_scalar().elem();
-        Figures::of_loss(sum / count as f64)
+        Figures::of_loss(host_number(sum) / count as f64)
     }
 }
