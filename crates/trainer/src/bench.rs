@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
-use crate::strategy::Reads;
+use crate::strategy::{How, Reads};
 use crate::trainee::Trainee;
 
 /// Steps that warm up caches, allocator and kernels.
@@ -57,8 +57,11 @@ pub fn measure<B: TrainingBackend>(
     let mut optimizer = Optimizer::new(train);
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
+    let how = How::of::<B>(train, device);
+    let fixed = (train.loss_scale > 0.0).then_some(train.loss_scale);
+    let scale = fixed.or(how.scale.map(|scale| scale.factor()));
     // Where the device works behind the host, the loop looks at its steps at each line of the log.
-    let (reads, together) = match Reads::of::<B>(train) {
+    let (reads, together) = match how.reads {
         Reads::EveryStep => (Reads::EveryStep, 1),
         Reads::WhenDue => (Reads::WhenDue, train.log_interval.clamp(1, steps.max(1))),
     };
@@ -73,7 +76,7 @@ pub fn measure<B: TrainingBackend>(
         for batches in made {
             let start_of_guard = guard.take();
             trainee = B::run(|| {
-                let made = compute(&trainee, &batches, tokens, train, step);
+                let made = compute(&trainee, &batches, tokens, train, step, scale);
                 if reads == Reads::WhenDue {
                     guard = Some(Guard::new(&made.loss, &made.norm, start_of_guard.as_ref()));
                 }

@@ -14,22 +14,24 @@ use crate::trainee::{TokenBatch, Trainee};
 pub(crate) struct Computed<B: Backend> {
     /// The mean loss over the step's targets, `[1]`.
     pub(crate) loss: Tensor<B, 1>,
-    /// The norm of all gradients together before clipping, `[1]`; 0 where there are none.
+    /// The norm of all gradients together before clipping and without the loss's scale, `[1]`; 0 where there are none.
     pub(crate) norm: Tensor<B, 1>,
-    /// What the update multiplies every gradient by, `[1]`; none for 1.
+    /// What the update multiplies every gradient by, for clipping and against the loss's scale, `[1]`; none for 1.
     pub(crate) factor: Option<Tensor<B, 1>>,
-    /// The gradients.
+    /// The gradients, of the scaled loss.
     pub(crate) grads: GradientsParams,
 }
 
 /// The loss summed over all of a step's micro-batches and divided by `learnt`, and its gradients: the mean over the
-/// step's targets, however they are spread over its micro-batches.
+/// step's targets, however they are spread over its micro-batches. The gradients are those of the loss times `scale`; norm
+/// and factor are those without it.
 pub(crate) fn compute<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: &[TokenBatch<B>],
     learnt: usize,
     config: &TrainConfig,
     step: usize,
+    scale: Option<f64>,
 ) -> Computed<B::InnerBackend> {
     // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
     let passes = TrainingPass::of_step(config.seed, step as u64, config.recompute);
@@ -37,7 +39,7 @@ pub(crate) fn compute<B: TrainingBackend>(
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     for (batch, pass) in micro_batches.iter().zip(passes) {
-        let (part, grads) = model.loss_and_gradients(batch.clone(), learnt, objective, pass);
+        let (part, grads) = model.loss_and_gradients(batch.clone(), learnt, objective, pass, scale);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,
@@ -47,9 +49,20 @@ pub(crate) fn compute<B: TrainingBackend>(
     let zeros = || Tensor::zeros([1], &model.decoder.device());
     let grads = accumulator.grads();
     let norm = global_norm::<B, _>(model, &grads);
+    let inverse = scale.map(f64::recip);
+    let norm = match inverse {
+        Some(inverse) => norm.map(|norm| norm * inverse),
+        None => norm,
+    };
     let factor = norm
         .clone()
         .and_then(|norm| clip_factor(norm, config.clip_norm));
+    // Without a pass of its own over the gradients.
+    let factor = match (factor, inverse) {
+        (Some(factor), Some(inverse)) => Some(factor * inverse),
+        (None, Some(inverse)) => Some(zeros() + inverse),
+        (factor, None) => factor,
+    };
     Computed {
         loss: loss.unwrap_or_else(zeros),
         norm: norm.unwrap_or_else(zeros),

@@ -1,7 +1,7 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
-//! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
+//! updates, with [`clip`]ping and a [`loss_scale`], [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
 //! model as Burn's learner takes it, `loader` its batches of the run's [`data`]; [`mod@strategy`] hands them to the loop, `training`, which takes
 //! `gradients` under a `guard`, [`mod@read`]s what it has found, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
 //! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
@@ -33,6 +33,7 @@ mod growing;
 mod guard;
 pub mod identity;
 mod loader;
+pub mod loss_scale;
 pub mod memory;
 pub mod memory_report;
 mod metrics;

@@ -261,24 +261,32 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         made: &Micro<B>,
     ) -> (Trainee<B>, Result<Found, TrainError>) {
         let started = Instant::now();
-        let (config, step) = (&self.strategy.config, self.step());
+        let (config, step, scale) = (&self.strategy.config, self.step(), self.scale());
         let rate = learning_rate(config, step);
         let ((loss, norm), factor, grads) = B::run(|| {
-            let computed = compute(&model, &made.batches, made.learnt, config, step);
+            let computed = compute(&model, &made.batches, made.learnt, config, step, scale);
             // Reading waits for the device: whether the step is one to be skipped must be known before the update.
             let figures = read([(computed.loss, computed.norm)]).pop();
             let figures = figures.unwrap_or((f64::NAN, f64::NAN));
             (figures, computed.factor, computed.grads)
         });
-        if let Verdict::Skip { reason } = self.judge(loss, norm) {
+        let verdict = self.judge(loss, norm);
+        if verdict != Verdict::Go {
             self.pace.add(made.tokens, started);
-            let told = self.skip(loss, norm, reason);
+            let told = self.skip(loss, norm, verdict);
             return (model, told.map(|()| Found::Skipped));
         }
         let model = self.take(model, grads, factor, rate, None);
         self.pace.add(made.tokens, started);
         let stepped = Stepped { loss, norm, rate };
         (model, Ok(Found::Taken(stepped)))
+    }
+
+    /// What the loss of the steps made now is multiplied by for its gradients' sake.
+    fn scale(&self) -> Option<f64> {
+        let fixed = self.strategy.config.loss_scale;
+        let found = || self.progressed.state.loss_scale.map(|scale| scale.factor());
+        (fixed > 0.0).then_some(fixed).or_else(found)
     }
 
     /// The update of the weights, of what the optimizer carries, and of the average.
@@ -320,6 +328,10 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         if evaluated {
             let better = self.validate(model)?;
             due |= better && config.keep_best;
+            if B::works_behind() {
+                // What evaluation takes of a device's memory is not what training does.
+                B::memory_cleanup(&self.strategy.device);
+            }
         }
         // The last step's checkpoint is written at the end, as an interrupted run's is.
         if due && !last {

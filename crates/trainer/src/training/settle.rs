@@ -30,7 +30,7 @@ impl<B: TrainingBackend> Training<'_, B> {
         model: Trainee<B>,
         made: Micro<B>,
     ) -> (Trainee<B>, Result<Found, TrainError>) {
-        let (config, step) = (&self.strategy.config, self.made());
+        let (config, step, scale) = (&self.strategy.config, self.made(), self.scale());
         let rate = learning_rate(config, step);
         let before = self.pending.begin();
         let Computed {
@@ -38,7 +38,7 @@ impl<B: TrainingBackend> Training<'_, B> {
             norm,
             factor,
             grads,
-        } = B::run(|| compute(&model, &made.batches, made.learnt, config, step));
+        } = B::run(|| compute(&model, &made.batches, made.learnt, config, step, scale));
         let guard = Guard::new(&loss, &norm, before.as_ref());
         let model = self.take(model, grads, factor, rate, Some(&guard));
         let unread = Unread {
@@ -49,7 +49,10 @@ impl<B: TrainingBackend> Training<'_, B> {
         };
         self.pending.push(unread, guard);
         let due = Due::after(self.made(), &self.strategy.config).anything();
-        if !due && !self.pending.is_full() {
+        // All of them have the same scale.
+        let scale = self.progressed.state.loss_scale;
+        let grown = scale.is_some_and(|scale| scale.grows_after(self.pending.len()));
+        if !due && !grown && !self.pending.is_full() {
             return (model, Ok(Found::Later));
         }
         (model, self.settle())
@@ -67,9 +70,11 @@ impl<B: TrainingBackend> Training<'_, B> {
         let figures = B::run(|| read(figures));
         let (mut found, mut again) = (Found::Skipped, Vec::new());
         let (mut tokens, mut frozen) = (0, false);
+        let scaled = self.progressed.state.loss_scale.is_some();
         for (at, (step, (loss, norm))) in steps.into_iter().zip(figures).enumerate() {
-            let finite = loss.is_finite() && norm.is_finite();
-            if !again.is_empty() || (frozen && finite) {
+            // After a skipped step the scale may be another.
+            let stands = !scaled && !(loss.is_finite() && norm.is_finite());
+            if !again.is_empty() || (frozen && !stands) {
                 again.push(step.made.batches);
                 continue;
             }
@@ -77,12 +82,12 @@ impl<B: TrainingBackend> Training<'_, B> {
             let rate = step.rate;
             match self.judge(loss, norm) {
                 Verdict::Go => found = Found::Taken(Stepped { loss, norm, rate }),
-                Verdict::Skip { reason } => {
+                verdict => {
                     if !frozen {
                         self.optimizer.take_back((count - at) as u64);
                     }
                     (found, frozen) = (Found::Skipped, true);
-                    self.skip(loss, norm, reason)?;
+                    self.skip(loss, norm, verdict)?;
                 }
             }
         }
@@ -96,11 +101,28 @@ impl<B: TrainingBackend> Training<'_, B> {
         Ok(found)
     }
 
-    /// Whether a step is to be taken: it has been made.
+    /// Whether a step that was made is to be taken.
     pub(super) fn judge(&mut self, loss: f64, norm: f64) -> Verdict {
         let state = &mut self.progressed.state;
         state.step += 1;
-        state.watch.judge(loss, norm, &self.strategy.config)
+        let Some(scale) = &mut state.loss_scale else {
+            return state.watch.judge(loss, norm, &self.strategy.config);
+        };
+        // No scale makes a loss finite that is not.
+        let overflow = loss.is_finite() && !norm.is_finite();
+        if let Some(factor) = overflow.then(|| scale.halve()).flatten() {
+            state.watch.pass_over();
+            let reason = format!(
+                "gradients are beyond the range of f16: the loss scale was halved to {factor}"
+            );
+            return Verdict::Overflow { reason };
+        }
+        let verdict = state.watch.judge(loss, norm, &self.strategy.config);
+        match verdict {
+            Verdict::Go => scale.take(),
+            _ => scale.interrupt(),
+        }
+        verdict
     }
 
     /// A step without a target to learn, whose mean loss would be a division by zero.
@@ -114,12 +136,24 @@ impl<B: TrainingBackend> Training<'_, B> {
         self.progressed.state.step += 1;
         self.progressed.state.watch.pass_over();
         let reason = "none of its targets is to be learnt".to_owned();
-        self.skip(f64::NAN, f64::NAN, reason)
+        let verdict = Verdict::Skip { reason };
+        self.skip(f64::NAN, f64::NAN, verdict)
             .map(|()| Found::Skipped)
     }
 
-    /// Tells of a step that was skipped.
-    pub(super) fn skip(&mut self, loss: f64, norm: f64, reason: String) -> Result<(), TrainError> {
+    /// Tells of a step that was not taken.
+    pub(super) fn skip(
+        &mut self,
+        loss: f64,
+        norm: f64,
+        verdict: Verdict,
+    ) -> Result<(), TrainError> {
+        // A few overflows are how a scale is found: nothing to warn of.
+        let (grade, reason) = match verdict {
+            Verdict::Go => return Ok(()),
+            Verdict::Skip { reason } => ("warning: ", reason),
+            Verdict::Overflow { reason } => ("", reason),
+        };
         let step = self.step();
         let number = |x: f64| x.is_finite().then_some(x);
         self.recorder.record(&Event::Skipped {
@@ -140,7 +174,7 @@ impl<B: TrainingBackend> Training<'_, B> {
         }
         self.recorder
             .notes
-            .say(format!("warning: step {step} was skipped: {reason}"));
+            .say(format!("{grade}step {step} was skipped: {reason}"));
         Ok(())
     }
 }

@@ -62,6 +62,8 @@ impl<B: TrainingBackend> Training<'_, B> {
             tokens_per_second: pace.tokens_per_second,
             utilization: pace.utilization,
             memory_mib: pace.memory_mib,
+            device_in_use: pace.device.map(|memory| memory.in_use),
+            device_reserved: pace.device.map(|memory| memory.reserved),
             seconds_left: pace.seconds_left,
         });
         let figures = Figures {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use emberlm_data::{Dataset, PrepareOptions, prepare};
 use emberlm_kernels::TrainingBackend;
@@ -14,11 +15,17 @@ use emberlm_trainer::{
 /// A folder with a dataset `data` of a text with something to learn in it, of characters.
 pub struct Place {
     folder: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
 }
 
+/// One place in a process at a time. A thread that waits within a step takes up what else there is to do, another run's
+/// step, which would wait for a lock of Burn's that the first one holds; and what is counted is counted for the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
 impl Place {
-    /// `rare` of its training windows, well spread, hold a `Z`; no validation window does.
+    /// It has so many `Z`, spread over what is trained on.
     pub fn new(rare: usize) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
         let mut text = lines.collect::<String>().into_bytes();
@@ -34,13 +41,17 @@ impl Place {
         };
         let out = folder.path().join("data");
         prepare(&[input], &out, &options, &|_| {}).unwrap();
-        Self { folder }
+        Self {
+            folder,
+            _alone: alone,
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
+    #[allow(dead_code)] // Not every test has need of it.
     pub fn dataset(&self) -> Dataset {
         Dataset::open(&self.path("data")).unwrap()
     }

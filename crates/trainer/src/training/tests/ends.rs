@@ -44,7 +44,13 @@ fn a_run_that_is_stopped_and_goes_on() {
     config.train.log_interval = 1000;
     config.train.eval_interval = 1000;
     run::<Flex>(&place, &config, "every", Reads::EveryStep).unwrap();
-    let interrupter = Interrupter::new();
+    let (interrupter, how) = (
+        Interrupter::new(),
+        How {
+            reads: Reads::WhenDue,
+            scale: None,
+        },
+    );
     let log = place.path("due/events.jsonl");
     let stopped = std::thread::scope(|scope| {
         let at_work = || {
@@ -60,33 +66,19 @@ fn a_run_that_is_stopped_and_goes_on() {
             std::thread::sleep(Duration::from_millis(20));
             stop.stop(None);
         });
-        train_reading::<Autodiff<Flex>>(
+        train_how::<Autodiff<Flex>>(
             config.clone(),
             Beginning::New(place.path("due")),
             Some(with_a_hole(&place, &config)),
             surroundings(interrupter.clone()),
             Default::default(),
-            Reads::WhenDue,
+            how,
         )
     });
     let progressed = stopped.unwrap().progressed;
     let step = progressed.state.step;
     assert!(progressed.interrupted && step > 1 && step < 400, "{step}");
-    let folder = place.path("due");
-    let checkpoint = Checkpoint::newest_to_resume(&folder, |_| {})
-        .unwrap()
-        .unwrap();
-    assert_eq!(checkpoint.state.as_ref().unwrap().step, step);
-    let folder = RunFolder::open(&folder).unwrap();
-    let resumed = train_reading::<Autodiff<Flex>>(
-        config,
-        Beginning::Resumed(folder, Some(Box::new(checkpoint))),
-        None,
-        surroundings(Interrupter::new()),
-        Default::default(),
-        Reads::WhenDue,
-    );
-    resumed.unwrap();
+    go_on::<Flex>(&place, &config, "due", how);
     // It has one checkpoint more.
     fs::remove_dir_all(place.path(&format!("due/checkpoints/step-{step:08}"))).unwrap();
     assert_same(&place, "every", "due");

@@ -3,6 +3,7 @@
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod ends;
+mod scale;
 mod skips;
 
 use std::fs;
@@ -20,8 +21,9 @@ use emberlm_model::{Decoder, DecoderConfig};
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
 use crate::events::{self, Event};
-use crate::run::{resolve_model, train_reading};
-use crate::strategy::Reads;
+use crate::loss_scale::LossScale;
+use crate::run::{resolve_model, train_how};
+use crate::strategy::{How, Reads};
 use crate::{Beginning, Interrupter, OptimizerKind, Outcome, RunConfig, RunFolder};
 
 /// A model whose embedding of `Z` is no number: steps without a `Z` are as any others, and one with it has neither loss
@@ -68,15 +70,47 @@ fn run<I: Backend>(
 where
     Autodiff<I>: TrainingBackend,
 {
+    scaled_run::<I>(place, config, out, How { reads, scale: None })
+}
+
+/// As [`run`], with whatever scale.
+fn scaled_run<I: Backend>(
+    place: &Place,
+    config: &RunConfig,
+    out: &str,
+    how: How,
+) -> Result<Outcome, TrainError>
+where
+    Autodiff<I>: TrainingBackend,
+{
     let weights = with_a_hole::<Autodiff<I>>(place, config);
-    train_reading::<Autodiff<I>>(
+    train_how::<Autodiff<I>>(
         config.clone(),
         Beginning::New(place.path(out)),
         Some(weights),
         surroundings(Interrupter::new()),
         Default::default(),
-        reads,
+        how,
     )
+}
+
+/// A run goes on from its newest checkpoint.
+fn go_on<I: Backend>(place: &Place, config: &RunConfig, out: &str, how: How) -> Outcome
+where
+    Autodiff<I>: TrainingBackend,
+{
+    let folder = place.path(out);
+    let checkpoint = Checkpoint::newest_to_resume(&folder, |_| {}).unwrap();
+    let folder = RunFolder::open(&folder).unwrap();
+    let resumed = train_how::<Autodiff<I>>(
+        config.clone(),
+        Beginning::Resumed(folder, checkpoint.map(Box::new)),
+        None,
+        surroundings(Interrupter::new()),
+        Default::default(),
+        how,
+    );
+    resumed.unwrap()
 }
 
 /// The lines of a run that are no machine's, and what its checkpoints hold.

@@ -103,7 +103,7 @@ fn a_step_with_nothing_to_learn_in_between() {
         serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let shard = &mut manifest["splits"]["train"]["shards"][0];
     let tokens = shard["tokens"].as_u64().unwrap();
-    let mask: Vec<u8> = (0..tokens).map(|at| u8::from(at % 32 < 16)).collect();
+    let mask: Vec<u8> = (0..tokens).map(|at| u8::from(at % 64 < 16)).collect();
     let learnt = mask.iter().filter(|&&byte| byte == 1).count();
     shard["mask"] = serde_json::json!({
         "file": "train.mask", "learnt": learnt, "blake3": "not looked at",
