@@ -9,6 +9,7 @@ mod common;
 
 use burn::backend::{Autodiff, Vulkan};
 use common::{Place, train};
+use emberlm_model::config::FeedForward;
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::read::reads;
 
@@ -79,22 +80,26 @@ fn memory_does_not_grow() {
 fn what_an_evaluation_takes_comes_back() {
     let place = Place::new(0);
     let mut config = place.config();
-    config.train.steps = 60;
+    // Of the 55 windows of an evaluation, at once, the widest tensors are 3.6 MB each; of a step's two, 131 kB.
+    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+        &mut config.model.feed_forward;
+    *width = 1024;
+    config.train.steps = 30;
     config.train.log_interval = 10;
     config.train.eval_interval = 15;
-    config.train.eval_batch = 48;
+    config.train.eval_batch = 64;
     config.train.eval_tokens = 0;
     train::<B>(&place, config, "run").unwrap();
     let lines = memory(&place, "run");
     println!("{lines:?}");
     let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
-    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(10), at(50));
+    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(10), at(20));
     assert!(
         used_late <= used + used / 20,
         "{used} in use, then {used_late}"
     );
     assert!(
-        reserved_late <= reserved + reserved / 4,
+        reserved_late <= reserved,
         "{reserved} reserved, then {reserved_late}"
     );
 }
