@@ -299,6 +299,8 @@ mod tests {
             tokens_per_second: 10.0,
             utilization: None,
             memory_mib: None,
+            device_in_use: None,
+            device_reserved: None,
             seconds_left: 0.0,
         }
     }

@@ -3,19 +3,20 @@
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoader;
-use burn::tensor::{Device, ElementConversion};
+use burn::tensor::Device;
 use emberlm_data::{Batch, Packing};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, TrainingPass, count};
+use emberlm_model::{DecoderConfig, count};
 
-use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
 use crate::data::TrainingData;
 use crate::error::TrainError;
-use crate::gradients::accumulate;
+use crate::gradients::{compute, read};
+use crate::guard::Guard;
 use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
+use crate::strategy::{How, Reads};
 use crate::trainee::Trainee;
 
 /// Steps that warm up caches, allocator and kernels.
@@ -56,27 +57,48 @@ pub fn measure<B: TrainingBackend>(
     let mut optimizer = Optimizer::new(train);
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
-    for step in 0..warm_up + steps {
-        let batches = (0..train.accumulation)
-            .map(|_| to_tensors::<B>(&random_batch(model, train, seq), device))
-            .collect();
-        let passes = TrainingPass::of_step(train.seed, step as u64, train.recompute);
+    let how = How::of::<B>(train, device);
+    let fixed = (train.loss_scale > 0.0).then_some(train.loss_scale);
+    let scale = fixed.or(how.scale.map(|scale| scale.factor()));
+    // Where the device works behind the host, the loop looks at its steps at each line of the log.
+    let (reads, together) = match how.reads {
+        Reads::EveryStep => (Reads::EveryStep, 1),
+        Reads::WhenDue => (Reads::WhenDue, train.log_interval.clamp(1, steps.max(1))),
+    };
+    let mut step = 0;
+    let mut round = |count: usize, mut trainee: Trainee<B>| {
+        let batch = |_| to_tensors::<B>(&random_batch(model, train, seq), device);
+        let batches = |_| (0..train.accumulation).map(batch).collect();
+        let made: Vec<Vec<_>> = (0..count).map(batches).collect();
         let start = Instant::now();
-        trainee = B::run(|| {
-            let (loss, grads) = accumulate(&trainee, batches, tokens, train.objective(), passes);
-            let norm = (train.clip_norm > 0.0).then(|| global_norm::<B, _>(&trainee, &grads));
-            let factor = norm
-                .flatten()
-                .and_then(|norm| clip_factor(norm, train.clip_norm));
-            let trainee = optimizer.update::<B, _>(trainee, grads, factor, train.learning_rate);
-            // Reading the loss waits for the step, on devices that work behind the program's back; the next step would
-            // wait for the update.
-            let _: f32 = loss.into_scalar().elem();
-            trainee
-        });
-        if step >= warm_up {
-            seconds.push(start.elapsed().as_secs_f64());
+        let mut figures = Vec::with_capacity(count);
+        let mut guard = None;
+        for batches in made {
+            let start_of_guard = guard.take();
+            trainee = B::run(|| {
+                let made = compute(&trainee, &batches, tokens, train, step, scale);
+                if reads == Reads::WhenDue {
+                    guard = Some(Guard::new(&made.loss, &made.norm, start_of_guard.as_ref()));
+                }
+                figures.push((made.loss, made.norm));
+                let (grads, factor, rate) = (made.grads, made.factor, train.learning_rate);
+                optimizer.guarded_update::<B, _>(trainee, grads, factor, rate, guard.as_ref())
+            });
+            step += 1;
         }
+        let _ = read(figures);
+        (trainee, start.elapsed().as_secs_f64() / count as f64)
+    };
+    for _ in 0..warm_up {
+        (trainee, _) = round(1, trainee);
+    }
+    let mut left = steps;
+    while left > 0 {
+        let count = left.min(together);
+        let took;
+        (trainee, took) = round(count, trainee);
+        seconds.push(took);
+        left -= count;
     }
     seconds.sort_unstable_by(f64::total_cmp);
     let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);

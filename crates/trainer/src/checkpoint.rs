@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::identity::DataIdentity;
+use crate::loss_scale::LossScale;
 use crate::skip::Watch;
 
 pub mod keep;
@@ -75,6 +76,9 @@ pub struct State {
     /// What steps are compared with, to be skipped.
     #[serde(default)]
     pub watch: Watch,
+    /// What the loss is multiplied by, where that is found out as the run goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// What it is trained on, dataset by dataset; their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,

@@ -53,8 +53,10 @@ pub struct TrainConfig {
     pub accumulation: usize,
     /// Keep only what each block takes, and compute its inside again for its gradients: less memory, more time.
     pub recompute: bool,
-    /// The factors of matrix products: f32, or bf16 where the backend has such products. Weights and all sums stay f32.
+    /// The factors of matrix products: f32, or bf16 or f16 where the backend has such products. Weights and all sums stay f32.
     pub precision: Precision,
+    /// A factor on the loss that the update takes out again, for gradients too small for f16: 0 for one that finds itself in f16, and for none otherwise.
+    pub loss_scale: f64,
     /// The rate after warm-up.
     pub learning_rate: f64,
     /// The rate at the end of the decay, and after it.
@@ -87,7 +89,7 @@ pub struct TrainConfig {
     pub ema: f64,
     /// The largest norm of all gradients together; 0 does not clip.
     pub clip_norm: f64,
-    /// Skip a step whose loss or gradient norm is so many standard deviations above the mean of its window; 0 skips none for that.
+    /// Skip a step whose loss or gradient norm is so many standard deviations above the mean of its window; 0 skips none for that. Above 0 each step waits for a GPU.
     pub skip_deviations: f64,
     /// Steps that the mean and the deviation are taken over.
     pub skip_window: usize,
@@ -129,6 +131,7 @@ impl Default for TrainConfig {
             accumulation: 1,
             recompute: false,
             precision: Precision::F32,
+            loss_scale: 0.0,
             learning_rate: 1e-3,
             min_learning_rate: 1e-4,
             schedule: Schedule::Cosine,
@@ -184,6 +187,7 @@ impl TrainConfig {
             ("learning_rate", self.learning_rate),
             ("min_learning_rate", self.min_learning_rate),
             ("weight_decay", self.weight_decay),
+            ("loss_scale", self.loss_scale),
             ("clip_norm", self.clip_norm),
             ("z_loss", self.z_loss),
             ("skip_deviations", self.skip_deviations),
@@ -317,6 +321,8 @@ mod tests {
         assert_eq!(error_of(|c| c.beta2 = 1.0), expected);
         let expected = "train.min_learning_rate = 0.1: must be at most learning_rate = 0.001";
         assert_eq!(error_of(|c| c.min_learning_rate = 0.1), expected);
+        let expected = "train.loss_scale = -1: must be 0 or above, and finite";
+        assert_eq!(error_of(|c| c.loss_scale = -1.0), expected);
         let expected = "train.skip_window = 1: must be at least 2, for there to be a deviation";
         assert_eq!(error_of(|c| c.skip_window = 1), expected);
         let expected = "train.loader_workers = 65: must be at most 64";

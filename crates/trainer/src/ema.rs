@@ -11,6 +11,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 
+use crate::guard::Guard;
+
 /// A decoder whose weights are a running average of another's:
 ///
 /// ```text
@@ -34,11 +36,22 @@ impl<B: Backend> Average<B> {
 
     /// Takes in the weights after the update `updates`, counted from 1.
     pub fn update(&mut self, decoder: &Decoder<B>, updates: u64) {
+        self.guarded_update(decoder, updates, None);
+    }
+
+    /// [`Average::update`], where a guard lets it; otherwise the average stays as it was.
+    pub(crate) fn guarded_update(
+        &mut self,
+        decoder: &Decoder<B>,
+        updates: u64,
+        guard: Option<&Guard<B>>,
+    ) {
         let mut current = Current::<B>::default();
         visit_params(decoder, &mut current);
         let mut blend = Blend {
             current,
             share: 1.0 - decay_at(self.decay, updates),
+            guard,
         };
         // Taken out and not cloned: a tensor that nobody else holds is written in place.
         let average = std::mem::replace(&mut self.decoder, decoder.clone());
@@ -73,13 +86,14 @@ impl<B: BurnBackend> ParamVisitor<B> for Current<B> {
     }
 }
 
-struct Blend<B: BurnBackend> {
+struct Blend<'a, B: Backend> {
     current: Current<B>,
     /// `1 - d_t`.
     share: f64,
+    guard: Option<&'a Guard<B>>,
 }
 
-impl<B: BurnBackend> ParamMapper<B> for Blend<B> {
+impl<B: Backend> ParamMapper<B> for Blend<'_, B> {
     fn map<const D: usize>(
         &mut self,
         path: &str,
@@ -92,7 +106,10 @@ impl<B: BurnBackend> ParamMapper<B> for Blend<B> {
         let current = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(current));
         // By the change, so that what does not change stays to the bit.
         let change = (current - average.clone()) * self.share;
-        average + change
+        match self.guard {
+            Some(guard) => guard.choose(average.clone(), average + change),
+            None => average + change,
+        }
     }
 }
 

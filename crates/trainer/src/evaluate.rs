@@ -1,12 +1,12 @@
 //! The loss over a split, as a whole and by the position in the window.
 
-use burn::tensor::ElementConversion;
 use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Predictor;
 
 use crate::error::TrainError;
 use crate::loader::to_tensors;
+use crate::read::{host_number, host_read};
 
 /// What an evaluation found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub fn evaluate_observed<'a, B: Backend>(
         tokens += tensors.learnt as u64;
         sum += B::run(|| {
             let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
-            loss.into_scalar().elem::<f64>()
+            host_number(loss)
         });
         observe(&batch);
     }
@@ -137,7 +137,7 @@ pub fn evaluate_positions<'a, B: Backend>(
         let batch = batch?;
         let tensors = to_tensors::<B>(&batch, &device);
         let losses = decoder.token_losses(tensors.tokens, tensors.targets);
-        found.add(losses.into_data().iter::<f64>(), &batch);
+        found.add(host_read(losses).iter::<f64>(), &batch);
         observe(&batch);
     }
     Ok(found)

@@ -102,6 +102,12 @@ pub enum Event {
         utilization: Option<f64>,
         /// Resident memory now.
         memory_mib: Option<u64>,
+        /// Bytes in tensors, where the device has a memory of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device_in_use: Option<u64>,
+        /// Bytes taken from the device, whether in use or kept for tensors to come.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device_reserved: Option<u64>,
         /// At this pace, to the last step.
         seconds_left: f64,
     },

@@ -1,15 +1,19 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
 //! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
-//! updates, with [`clip`]ping, [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
+//! updates, with [`clip`]ping and a [`loss_scale`], [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
 //! model as Burn's learner takes it, `loader` its batches of the run's [`data`]; [`mod@strategy`] hands them to the loop, `training`, which takes
-//! `gradients`, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
+//! `gradients` under a `guard`, [`mod@read`]s what it has found, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
 //! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
 //! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
 //! [`resume`], on data with an [`identity`]. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
 //! holds, [`memory_report`] what a step holds of a device's own, and [`fit`] what a run will take.
 
 #![recursion_limit = "256"]
+
+// What the tests of the library share with those of the crate names it as they do.
+#[cfg(test)]
+extern crate self as emberlm_trainer;
 
 mod begin;
 pub mod bench;
@@ -26,8 +30,10 @@ pub mod fit;
 pub mod folder;
 mod gradients;
 mod growing;
+mod guard;
 pub mod identity;
 mod loader;
+pub mod loss_scale;
 pub mod memory;
 pub mod memory_report;
 mod metrics;
@@ -36,6 +42,7 @@ pub mod optimizer;
 mod pace;
 pub mod peak;
 pub mod plain;
+pub mod read;
 mod recorder;
 pub mod resume;
 pub mod run;

@@ -22,6 +22,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, ParamMapper, map_params};
 
 use crate::config::{OptimizerKind, TrainConfig};
+use crate::guard::Guard;
 pub use groups::ParameterGroup;
 use muon::FusedMaps;
 use rule::{Rule, Settings};
@@ -36,6 +37,7 @@ pub struct Optimizer<B: BurnBackend> {
 }
 
 /// What an update of a parameter needs of the earlier ones; each tensor has the parameter's shape.
+#[derive(Clone)]
 enum Moments<B: BurnBackend> {
     /// AdamW's running means of the gradient and of its square.
     Two {
@@ -74,6 +76,23 @@ impl<B: Backend> Optimizer<B> {
         A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
+        self.guarded_update::<A, M>(module, grads, factor, rate, None)
+    }
+
+    /// [`Optimizer::update`], where a guard lets it: otherwise parameters and what is carried of them stay as they were,
+    /// though the update is counted until it is taken back.
+    pub(crate) fn guarded_update<A, M>(
+        &mut self,
+        module: M,
+        grads: GradientsParams,
+        factor: Option<Tensor<B, 1>>,
+        rate: f64,
+        guard: Option<&Guard<B>>,
+    ) -> M
+    where
+        A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
         self.updates += 1;
         // Only Muon looks at them.
         let fused = match self.settings.kind() {
@@ -86,8 +105,18 @@ impl<B: Backend> Optimizer<B> {
             factor,
             rate,
             fused,
+            guard,
         };
         map_params::<A, M>(module, &mut update)
+    }
+
+    /// Takes the newest updates back, of which a guard let none happen.
+    pub(crate) fn take_back(&mut self, updates: u64) {
+        self.updates = self.updates.saturating_sub(updates);
+        if self.updates == 0 {
+            // What an update that did not happen has left of the first ones: zeros.
+            self.moments.clear();
+        }
     }
 
     /// What the next update needs of the earlier ones: handles, not copies, so that another thread can write it.
@@ -111,12 +140,13 @@ impl<B: Backend> Optimizer<B> {
     }
 }
 
-struct Update<'a, B: BurnBackend> {
+struct Update<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
     grads: GradientsParams,
     factor: Option<Tensor<B, 1>>,
     rate: f64,
     fused: FusedMaps,
+    guard: Option<&'a Guard<B>>,
 }
 
 impl<B, A> ParamMapper<A> for Update<'_, B>
@@ -135,21 +165,33 @@ where
         };
         let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
+        let value = value.inner();
         let moments = optimizer.moments.remove(path);
+        // A second handle would keep the update from happening in place: there is one only under a guard.
+        let before = self
+            .guard
+            .map(|guard| (guard, value.clone(), moments.clone()));
         let (updated, moments) = match optimizer.settings.rule(path, D) {
             Rule::AdamW(step) => {
                 let step = step.at(self.rate, optimizer.updates);
-                adamw::update(value.inner(), grad, moments, factor, step)
+                adamw::update(value, grad, moments, factor, step)
             }
             Rule::Muon(step) => {
                 let parts = self.fused.parts(path);
                 let grad = clipped(grad, factor);
-                muon::update(value.inner(), grad, moments, self.rate, step, parts)
+                muon::update(value, grad, moments, self.rate, step, parts)
             }
             Rule::Lion(step) => {
                 let grad = clipped(grad, factor);
-                lion::update(value.inner(), grad, moments, self.rate, step)
+                lion::update(value, grad, moments, self.rate, step)
             }
+        };
+        let (updated, moments) = match before {
+            Some((guard, value, before)) => (
+                guard.choose(value, updated),
+                Moments::chosen::<D>(guard, before, moments),
+            ),
+            None => (updated, moments),
         };
         optimizer.moments.insert(path.to_owned(), moments);
         Tensor::from_inner(updated).require_grad()
@@ -164,6 +206,36 @@ fn clipped<B: BurnBackend, const D: usize>(
     match factor {
         Some(factor) => grad * factor.unsqueeze::<D>(),
         None => grad,
+    }
+}
+
+impl<B: Backend> Moments<B> {
+    /// The moments `after` an update where the guard lets it happen, and otherwise those before it: zeros before the
+    /// first.
+    fn chosen<const D: usize>(guard: &Guard<B>, before: Option<Self>, after: Self) -> Self {
+        let choose = |before: Option<FloatTensor<B>>, after: FloatTensor<B>| {
+            let after: Tensor<B, D> = typed(after);
+            let before = before.map_or_else(|| after.zeros_like(), typed);
+            primitive(guard.choose(before, after))
+        };
+        match (before, after) {
+            (
+                Some(Self::Two { first, second }),
+                Self::Two {
+                    first: a,
+                    second: b,
+                },
+            ) => Self::Two {
+                first: choose(Some(first), a),
+                second: choose(Some(second), b),
+            },
+            (_, Self::Two { first, second }) => Self::Two {
+                first: choose(None, first),
+                second: choose(None, second),
+            },
+            (Some(Self::One(mean)), Self::One(after)) => Self::One(choose(Some(mean), after)),
+            (_, Self::One(after)) => Self::One(choose(None, after)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use burn::tensor::Device;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, DeviceMemory};
 
 use crate::{memory, peak};
 
@@ -33,6 +33,8 @@ pub(crate) struct Measured {
     /// The model's operations per second over the matrix product's.
     pub(crate) utilization: Option<f64>,
     pub(crate) memory_mib: Option<u64>,
+    /// The device's own.
+    pub(crate) device: Option<DeviceMemory>,
     pub(crate) seconds_left: f64,
 }
 
@@ -49,7 +51,8 @@ impl Pace {
         }
     }
 
-    /// A step was made.
+    /// Steps were made: one, or where the device works behind the host all since the last reading, which is when they are
+    /// done.
     pub(crate) fn add(&mut self, tokens: usize, started: Instant) {
         let seconds = started.elapsed().as_secs_f64();
         self.tokens += tokens;
@@ -77,6 +80,7 @@ impl Pace {
                 .peak
                 .map(|peak| tokens_per_second * self.flops_per_token / peak),
             memory_mib: memory::resident().map(|bytes| bytes >> 20),
+            device: B::memory(device),
             seconds_left: (steps - step) as f64 * per_step,
         }
     }

@@ -27,7 +27,7 @@ use crate::metrics::{FigureMetric, TextMetric};
 use crate::notes::Notes;
 use crate::plain::PlainRenderer;
 use crate::recorder::Recorder;
-use crate::strategy::{Position, Progressed, StepStrategy, lock};
+use crate::strategy::{How, Position, Progressed, StepStrategy, lock};
 use crate::tensorboard::TensorBoard;
 use crate::trainee::Trainee;
 use crate::{dashboard, resume, strategy};
@@ -100,11 +100,24 @@ pub struct Surroundings<F> {
 /// # Errors
 /// Anything that stops it; a run that was interrupted is no error.
 pub fn train<B: TrainingBackend>(
+    config: RunConfig,
+    beginning: Beginning,
+    weights: Option<Decoder<B>>,
+    surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
+    device: Device<B>,
+) -> Result<Outcome, TrainError> {
+    let how = How::of::<B>(&config.train, &device);
+    train_how(config, beginning, weights, surroundings, device, how)
+}
+
+/// [`train`], as it is told to.
+pub(crate) fn train_how<B: TrainingBackend>(
     mut config: RunConfig,
     beginning: Beginning,
     weights: Option<Decoder<B>>,
     surroundings: Surroundings<impl FnOnce(&RunConfig) -> String>,
     device: Device<B>,
+    how: How,
 ) -> Result<Outcome, TrainError> {
     config.train.check()?;
     let data = TrainingData::open(&config.data)?;
@@ -127,7 +140,10 @@ pub fn train<B: TrainingBackend>(
     let validation = data.validation(seq_len, packing)?;
     let floor = data.floor();
 
-    let begun = Begun::<B>::new(checkpoint, weights, &config, &model, &data, &device)?;
+    let mut begun = Begun::<B>::new(checkpoint, weights, &config, &model, &data, &device)?;
+    // Where the run goes on, the scale does; but not where there are no products in f16 any more.
+    let scale = &mut begun.state.loss_scale;
+    *scale = how.scale.map(|first| scale.unwrap_or(first));
     let text = (surroundings.render)(&config);
     let (folder, log) = open_folder(beginning, &text, begun.state.step)?;
     let run = folder.path().to_owned();
@@ -181,6 +197,7 @@ pub fn train<B: TrainingBackend>(
         config: train.clone(),
         model,
         seq_len,
+        reads: how.reads,
         run: run.clone(),
         about: Arc::new(about),
         tokenizer: dataset.tokenizer().clone(),

@@ -37,6 +37,11 @@ pub enum Verdict {
         /// The figure that was wrong, and how.
         reason: String,
     },
+    /// It is not, and it is no sign of anything: its scaled gradients were beyond what products hold.
+    Overflow {
+        /// What became of the loss's scale.
+        reason: String,
+    },
 }
 
 impl Watch {
@@ -68,7 +73,8 @@ impl Watch {
         }
     }
 
-    /// A step that was not taken because there was nothing to learn in it, which is no sign of anything.
+    /// A step that was not taken for what is no sign of anything: nothing to learn in it, or a scale of the loss that was
+    /// too large.
     pub fn pass_over(&mut self) {
         self.total += 1;
     }
@@ -126,7 +132,7 @@ mod tests {
     fn reason(verdict: Verdict) -> String {
         match verdict {
             Verdict::Skip { reason } => reason,
-            Verdict::Go => panic!("it went on"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -13,7 +13,7 @@ use burn::train::{
     SupervisedTrainingEventProcessor, TrainLoader, TrainingComponents, ValidLoader,
 };
 use emberlm_data::Tokenizer;
-use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::DecoderConfig;
 
 use crate::checkpoint::{About, State};
@@ -23,6 +23,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::events::Event;
 use crate::loader::Failure;
+use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::recorder::Recorder;
 use crate::trainee::Trainee;
@@ -58,6 +59,45 @@ pub(crate) struct Position<B: Backend> {
     pub(crate) recorder: Recorder,
 }
 
+/// When the host looks at what a step has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Before its update.
+    EveryStep,
+    /// When there is something to be done after it; until then a guard on the device decides. The outcome is the same.
+    WhenDue,
+}
+
+/// What a run's backend and device make of its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct How {
+    /// When the host looks at steps.
+    pub(crate) reads: Reads,
+    /// Where the loss's scale begins that finds itself; none for one that is fixed, and for none.
+    pub(crate) scale: Option<LossScale>,
+}
+
+impl How {
+    pub(crate) fn of<B: Backend>(config: &TrainConfig, device: &Device<B>) -> Self {
+        let half = config.precision == Precision::F16 && B::multiplies_in(Precision::F16, device);
+        Self {
+            reads: Reads::of::<B>(config),
+            scale: (half && config.loss_scale == 0.0).then(LossScale::default),
+        }
+    }
+}
+
+impl Reads {
+    /// Where reading waits for everything, as late as the settings let it be: the window of `skip_deviations` is on the
+    /// host.
+    pub(crate) fn of<B: Backend>(config: &TrainConfig) -> Self {
+        match B::works_behind() && config.skip_deviations == 0.0 {
+            true => Self::WhenDue,
+            false => Self::EveryStep,
+        }
+    }
+}
+
 /// The loop's surroundings.
 pub struct StepStrategy<B: TrainingBackend> {
     /// How to train.
@@ -66,6 +106,8 @@ pub struct StepStrategy<B: TrainingBackend> {
     pub(crate) model: DecoderConfig,
     /// Tokens of a sequence.
     pub(crate) seq_len: usize,
+    /// When it looks at its steps.
+    pub(crate) reads: Reads,
     /// Where the run's files go.
     pub(crate) run: PathBuf,
     /// What the model is, for its checkpoints.

@@ -3,13 +3,14 @@
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{ElementConversion, Int, Tensor};
+use burn::tensor::{Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::{Decoder, Tokens, TrainingPass};
 
 use crate::metrics::Figures;
+use crate::read::host_number;
 
 /// Tokens and the tokens that follow them, `[batch, seq]` each.
 #[derive(Clone, Debug)]
@@ -38,25 +39,35 @@ pub struct Trainee<B: BurnBackend> {
 
 impl<B: TrainingBackend> Trainee<B> {
     /// The summed loss over `divisor`, on the device and out of the graph, with its gradients. What `objective` adds to
-    /// the cross-entropy is in both.
+    /// the cross-entropy is in both; `scale` is a factor on the gradients alone.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,
         divisor: usize,
         objective: HeadLossOptions,
         pass: TrainingPass,
+        scale: Option<f64>,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
         let TokenBatch {
             tokens, targets, ..
         } = batch;
+        let mut unscaled = None;
         let loss = |hidden| {
             let sum = self
                 .decoder
                 .training_loss_sum_of(hidden, targets, objective);
-            sum / divisor as f64
+            let mean = sum / divisor as f64;
+            match scale {
+                Some(scale) => {
+                    unscaled = Some(mean.clone().inner());
+                    mean * scale
+                }
+                None => mean,
+            }
         };
         let (value, grads) = self.decoder.gradients(tokens, pass, loss);
-        (value, GradientsParams::from_grads(grads, self))
+        let grads = GradientsParams::from_grads(grads, self);
+        (unscaled.unwrap_or(value), grads)
     }
 }
 
@@ -69,8 +80,8 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.learnt.max(1);
         let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
-        let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass);
-        let item = Figures::of_loss(loss.into_scalar().elem());
+        let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass, None);
+        let item = Figures::of_loss(host_number(loss));
         TrainOutput { grads, item }
     }
 }
@@ -82,7 +93,6 @@ impl<B: Backend> InferenceStep for Trainee<B> {
     fn step(&self, batch: TokenBatch<B>) -> Figures {
         let count = batch.learnt.max(1);
         let sum = self.decoder.loss_sum(batch.tokens, batch.targets);
-        let sum: f64 = sum.into_scalar().elem();
-        Figures::of_loss(sum / count as f64)
+        Figures::of_loss(host_number(sum) / count as f64)
     }
 }

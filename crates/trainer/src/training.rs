@@ -7,32 +7,56 @@
 //! every eval_interval steps        validation loss and a sample
 //! every checkpoint_interval steps  a checkpoint; and at the end, also of an interrupted run
 //! ```
+//!
+//! Where the device works behind the host, a step's loss and norm are not read before its update, which would wait for
+//! everything that the device was asked for. A [`Guard`] decides on the device, and the host finds out later what it has
+//! decided ([`pending`], [`settle`]): in the steps that something is done with, of which there is the same outcome, to the
+//! bit, as if each step had been read.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::data::dataloader::Progress;
 use burn::module::AutodiffModule;
-use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, TrainingItem};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+use burn::train::Interrupter;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{Decoder, TrainingPass, count};
+use emberlm_model::{Decoder, count};
 
 use crate::checkpoint::{Contents, Keep};
-use crate::clip::{clip_factor, global_norm};
+use crate::config::TrainConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
-use crate::gradients::{accumulate, read};
-use crate::metrics::Figures;
+use crate::gradients::{compute, read};
+use crate::guard::Guard;
 use crate::optimizer::Optimizer;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::schedule::learning_rate;
 use crate::skip::Verdict;
-use crate::strategy::{Position, Processor, Progressed, StepStrategy};
+use crate::strategy::{Position, Processor, Progressed, Reads, StepStrategy};
 use crate::trainee::{TokenBatch, Trainee};
 
+mod pending;
+mod settle;
+mod show;
+#[cfg(test)]
+mod tests;
 mod validate;
+
+use pending::{Micro, Pending};
+
+/// What has become of a step.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// Its update was made.
+    Taken(Stepped),
+    /// It was not.
+    Skipped,
+    /// It is to be found out, or an earlier step was skipped and it is to be made again.
+    Later,
+}
 
 /// What a step has found out.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +66,32 @@ struct Stepped {
     /// The norm of all gradients before clipping.
     norm: f64,
     rate: f64,
+}
+
+/// What there is to do after a step.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    last: bool,
+    logged: bool,
+    evaluated: bool,
+    saved: bool,
+}
+
+impl Due {
+    /// After so many steps.
+    fn after(step: usize, config: &TrainConfig) -> Self {
+        let last = step == config.steps;
+        Self {
+            last,
+            logged: last || step == 1 || step.is_multiple_of(config.log_interval),
+            evaluated: last || step.is_multiple_of(config.eval_interval),
+            saved: step.is_multiple_of(config.checkpoint_interval),
+        }
+    }
+
+    fn anything(self) -> bool {
+        self.last || self.logged || self.evaluated || self.saved
+    }
 }
 
 /// The loop in progress.
@@ -54,6 +104,7 @@ pub(crate) struct Training<'a, B: TrainingBackend> {
     pub(crate) progressed: Progressed,
     recorder: Recorder,
     pace: Pace,
+    pending: Pending<B>,
 }
 
 impl<'a, B: TrainingBackend> Training<'a, B> {
@@ -83,6 +134,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 ..Progressed::default()
             },
             recorder,
+            pending: Pending::default(),
         }
     }
 
@@ -134,77 +186,66 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         mut model: Trainee<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> (Trainee<B>, Result<(), TrainError>) {
-        while self.step() < self.strategy.config.steps {
+        let mut made = Ok(());
+        while made.is_ok() && self.made() < self.strategy.config.steps {
             if self.interrupter.should_stop() {
                 self.progressed.interrupted = true;
                 break;
             }
-            let micro_batches = match self.next_step(batches) {
-                Ok(micro_batches) => micro_batches,
-                Err(error) => return (model, Err(error)),
-            };
-            let started = Instant::now();
-            let tokens = micro_batches.iter().map(TokenBatch::count).sum();
-            let learnt = micro_batches.iter().map(|batch| batch.learnt).sum();
-            let stepped;
-            (model, stepped) = match learnt {
-                0 => (model, self.pass_over()),
-                _ => {
-                    let (model, stepped) = self.update(model, micro_batches, learnt);
-                    self.pace.add(tokens, started);
-                    (model, stepped)
-                }
-            };
-            let logged = (learnt < tokens).then_some(learnt);
-            let after = stepped.and_then(|stepped| self.after_step(&model, stepped, logged));
-            if let Err(error) = after {
-                return (model, Err(error));
-            }
+            (model, made) = self.next(model, batches);
         }
-        (model, Ok(()))
+        // What was made after a step that has to be skipped is not there, and a run that goes on will make it.
+        let settled = self.settle().map(|_| ());
+        (model, settled.and(made))
     }
 
-    /// Shows what a resumed run did before it was stopped.
-    fn replay(&mut self) {
-        let strategy = self.strategy;
-        for event in &strategy.past {
-            match *event {
-                Event::Step {
-                    step,
-                    loss,
-                    gradient_norm,
-                    learning_rate,
-                    ..
-                } => {
-                    let figures = Figures {
-                        gradient_norm,
-                        learning_rate,
-                        ..Figures::of_loss(loss)
-                    };
-                    let item = LearnerEvent::ProcessedItem(self.item(figures, step));
-                    self.processor.process_train(item);
-                }
-                Event::Evaluation {
-                    step,
-                    loss,
-                    ref datasets,
-                    ..
-                } => self.show_evaluation(loss, datasets, step),
-                _ => {}
+    /// Makes a step, and does what is due after it.
+    fn next(
+        &mut self,
+        mut model: Trainee<B>,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+    ) -> (Trainee<B>, Result<(), TrainError>) {
+        let micro_batches = match self.next_step(batches) {
+            Ok(micro_batches) => micro_batches,
+            Err(error) => return (model, Err(error)),
+        };
+        let made = Micro::of(micro_batches);
+        let logged = (made.learnt < made.tokens).then_some(made.learnt);
+        let found;
+        (model, found) = match (made.learnt, self.strategy.reads) {
+            (0, _) => (model, self.pass_over(made)),
+            (_, Reads::EveryStep) => self.update(model, &made),
+            (_, Reads::WhenDue) => self.update_behind(model, made),
+        };
+        let after = found.and_then(|found| match found {
+            Found::Taken(stepped) => self.after_step(&model, Some(stepped), logged),
+            Found::Skipped => self.after_step(&model, None, logged),
+            Found::Later => {
+                self.recorder.look();
+                Ok(())
             }
-        }
+        });
+        (model, after)
     }
 
-    /// Steps made.
+    /// Steps made and judged.
     fn step(&self) -> usize {
         self.progressed.state.step
     }
 
+    /// Steps made, with those that are still to be judged.
+    fn made(&self) -> usize {
+        self.step() + self.pending.len()
+    }
+
     /// The next step's micro-batches.
     fn next_step(
-        &self,
+        &mut self,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> Result<Vec<TokenBatch<B>>, TrainError> {
+        if let Some(again) = self.pending.again() {
+            return Ok(again);
+        }
         let wanted = self.strategy.config.accumulation;
         let found: Vec<_> = batches.take(wanted).collect();
         match self.strategy.failure.take() {
@@ -217,69 +258,52 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
     fn update(
         &mut self,
         model: Trainee<B>,
-        micro_batches: Vec<TokenBatch<B>>,
-        learnt: usize,
-    ) -> (Trainee<B>, Result<Option<Stepped>, TrainError>) {
-        let config = &self.strategy.config;
-        let rate = learning_rate(config, self.step());
-        // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
-        let passes = TrainingPass::of_step(config.seed, self.step() as u64, config.recompute);
-        let objective = config.objective();
-        let (loss, norm, factor, grads) = B::run(|| {
-            let (loss, grads) = accumulate(&model, micro_batches, learnt, objective, passes);
-            let norm = global_norm::<B, _>(&model, &grads);
-            let factor = norm
-                .clone()
-                .and_then(|norm| clip_factor(norm, config.clip_norm));
+        made: &Micro<B>,
+    ) -> (Trainee<B>, Result<Found, TrainError>) {
+        let started = Instant::now();
+        let (config, step, scale) = (&self.strategy.config, self.step(), self.scale());
+        let rate = learning_rate(config, step);
+        let ((loss, norm), factor, grads) = B::run(|| {
+            let computed = compute(&model, &made.batches, made.learnt, config, step, scale);
             // Reading waits for the device: whether the step is one to be skipped must be known before the update.
-            let (loss, norm) = read(loss, norm);
-            (loss, norm, factor, grads)
+            let figures = read([(computed.loss, computed.norm)]).pop();
+            let figures = figures.unwrap_or((f64::NAN, f64::NAN));
+            (figures, computed.factor, computed.grads)
         });
-        self.progressed.state.step += 1;
-        let verdict = self.progressed.state.watch.judge(loss, norm, config);
-        if let Verdict::Skip { reason } = verdict {
-            return (model, self.skip(loss, norm, reason).map(|()| None));
+        let verdict = self.judge(loss, norm);
+        if verdict != Verdict::Go {
+            self.pace.add(made.tokens, started);
+            let told = self.skip(loss, norm, verdict);
+            return (model, told.map(|()| Found::Skipped));
         }
+        let model = self.take(model, grads, factor, rate, None);
+        self.pace.add(made.tokens, started);
+        let stepped = Stepped { loss, norm, rate };
+        (model, Ok(Found::Taken(stepped)))
+    }
+
+    /// What the loss of the steps made now is multiplied by for its gradients' sake.
+    fn scale(&self) -> Option<f64> {
+        let fixed = self.strategy.config.loss_scale;
+        let found = || self.progressed.state.loss_scale.map(|scale| scale.factor());
+        (fixed > 0.0).then_some(fixed).or_else(found)
+    }
+
+    /// The update of the weights, of what the optimizer carries, and of the average.
+    fn take(
+        &mut self,
+        model: Trainee<B>,
+        grads: GradientsParams,
+        factor: Option<Tensor<B::InnerBackend, 1>>,
+        rate: f64,
+        guard: Option<&Guard<B::InnerBackend>>,
+    ) -> Trainee<B> {
         let optimizer = &mut self.optimizer;
-        let model = B::run(|| optimizer.update::<B, _>(model, grads, factor, rate));
+        let model = B::run(|| optimizer.guarded_update::<B, _>(model, grads, factor, rate, guard));
         if let Some(average) = &mut self.average {
-            average.update(&model.valid().decoder, self.optimizer.updates());
+            average.guarded_update(&model.valid().decoder, self.optimizer.updates(), guard);
         }
-        (model, Ok(Some(Stepped { loss, norm, rate })))
-    }
-
-    /// A step without a target to learn, whose mean loss would be a division by zero.
-    fn pass_over(&mut self) -> Result<Option<Stepped>, TrainError> {
-        self.progressed.state.step += 1;
-        self.progressed.state.watch.pass_over();
-        let reason = "none of its targets is to be learnt".to_owned();
-        self.skip(f64::NAN, f64::NAN, reason).map(|()| None)
-    }
-
-    /// Tells of a step that was skipped.
-    fn skip(&mut self, loss: f64, norm: f64, reason: String) -> Result<(), TrainError> {
-        let step = self.step();
-        let number = |x: f64| x.is_finite().then_some(x);
-        self.recorder.record(&Event::Skipped {
-            step,
-            loss: number(loss),
-            gradient_norm: number(norm),
-            reason: reason.clone(),
-        });
-        let skipped = self.progressed.state.watch.in_a_row();
-        if skipped >= self.strategy.config.skip_limit {
-            self.recorder.wait();
-            return Err(TrainError::Diverged {
-                step,
-                skipped,
-                reason,
-                last: self.recorder.newest.clone(),
-            });
-        }
-        self.recorder
-            .notes
-            .say(format!("warning: step {step} was skipped: {reason}"));
-        Ok(())
+        model
     }
 
     /// Logs, evaluates and saves as the intervals say.
@@ -290,18 +314,24 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         learnt: Option<usize>,
     ) -> Result<(), TrainError> {
         let config = &self.strategy.config;
-        let step = self.step();
-        let last = step == config.steps;
+        let Due {
+            last,
+            logged,
+            evaluated,
+            saved,
+        } = Due::after(self.step(), config);
         self.recorder.look();
-        let logged = last || step == 1 || step.is_multiple_of(config.log_interval);
         if let Some(stepped) = stepped.filter(|_| logged) {
             self.log(stepped, learnt);
         }
-        let mut due =
-            step.is_multiple_of(config.checkpoint_interval) || (self.recorder.owed && logged);
-        if last || step.is_multiple_of(config.eval_interval) {
+        let mut due = saved || (self.recorder.owed && logged);
+        if evaluated {
             let better = self.validate(model)?;
             due |= better && config.keep_best;
+            if B::works_behind() {
+                // What evaluation takes of a device's memory is not what training does.
+                B::memory_cleanup(&self.strategy.device);
+            }
         }
         // The last step's checkpoint is written at the end, as an interrupted run's is.
         if due && !last {
@@ -309,48 +339,6 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             self.recorder.save(contents, keep);
         }
         Ok(())
-    }
-
-    /// A line of the log; `learnt` is how many of the step's targets are, where it is not all of them.
-    fn log(&mut self, stepped: Stepped, learnt: Option<usize>) {
-        let step = self.step();
-        let perplexity = stepped.loss.exp();
-        self.recorder.record(&Event::Step {
-            step,
-            tokens: self.tokens(),
-            learnt,
-            loss: stepped.loss,
-            perplexity,
-            gradient_norm: stepped.norm,
-            learning_rate: stepped.rate,
-        });
-        let steps = self.strategy.config.steps;
-        let device = &self.strategy.device;
-        let pace = self.pace.line::<B::InnerBackend>(step, steps, device);
-        self.recorder.record(&Event::Pace {
-            time: now(),
-            step,
-            tokens_per_second: pace.tokens_per_second,
-            utilization: pace.utilization,
-            memory_mib: pace.memory_mib,
-            seconds_left: pace.seconds_left,
-        });
-        let figures = Figures {
-            loss: stepped.loss,
-            gradient_norm: stepped.norm,
-            learning_rate: stepped.rate,
-            tokens_per_second: pace.tokens_per_second,
-            utilization: pace.utilization,
-            memory_mib: pace.memory_mib,
-            seconds_left: pace.seconds_left,
-            validation: self.progressed.state.validation_loss,
-            datasets: Default::default(),
-            note: self.recorder.notes.shown().into(),
-            sample: self.progressed.sample.as_deref().unwrap_or_default().into(),
-        };
-        let item = self.item(figures, step);
-        self.processor
-            .process_train(LearnerEvent::ProcessedItem(item));
     }
 
     /// The weights that the model is used with: their average, where there is one.
@@ -388,27 +376,5 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let contents = self.contents(model);
         self.recorder
             .save_last(self.step(), keep, || contents.clone())
-    }
-
-    /// Positions computed in all steps so far.
-    fn tokens(&self) -> u64 {
-        let seq_len = self.strategy.seq_len as u64;
-        self.step() as u64 * self.strategy.config.step_sequences() * seq_len
-    }
-
-    /// A step's figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
-    fn item(&self, figures: Figures, step: usize) -> TrainingItem<Figures> {
-        let config = &self.strategy.config;
-        let interval = config.eval_interval.min(config.steps);
-        let round = step.div_ceil(interval);
-        let within = step - (round - 1) * interval;
-        let rate = figures.learning_rate;
-        TrainingItem::new(
-            figures,
-            Progress::new(within, interval),
-            Progress::new(round, config.steps.div_ceil(interval)),
-            Some(step),
-            Some(rate),
-        )
     }
 }

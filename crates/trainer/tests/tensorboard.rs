@@ -17,6 +17,8 @@ fn pace(time: f64, step: usize, tokens_per_second: f64, rest: Option<(f64, u64)>
         tokens_per_second,
         utilization: rest.map(|(utilization, _)| utilization),
         memory_mib: rest.map(|(_, memory)| memory),
+        device_in_use: None,
+        device_reserved: None,
         seconds_left: 1.0,
     }
 }

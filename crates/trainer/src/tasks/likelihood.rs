@@ -4,6 +4,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::Predictor;
 
+use crate::read::host_read;
+
 /// Tokens whose last ones are to be predicted from those before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -85,8 +87,8 @@ fn score_batch<B: Backend>(
         Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [rows.len(), seq]), &device)
     };
     let scores = decoder.token_scores(tensor(0), tensor(1));
-    let losses: Vec<f64> = scores.losses.into_data().iter::<f64>().collect();
-    let greedy: Vec<bool> = scores.greedy.into_data().iter::<bool>().collect();
+    let losses: Vec<f64> = host_read(scores.losses).iter::<f64>().collect();
+    let greedy: Vec<bool> = host_read(scores.greedy).iter::<bool>().collect();
     let of_row = |(at, row): (usize, &&Row)| {
         let start = at * seq;
         let continuation = start + row.seq() - row.predicted..start + row.seq();

@@ -1,0 +1,86 @@
+//! Runs that end before their last step.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[test]
+fn a_run_that_diverges() {
+    let place = Place::new(60);
+    let mut config = place.config();
+    config.train.steps = 60;
+    config.train.log_interval = 50;
+    config.train.checkpoint_interval = 4;
+    config.train.skip_limit = 2;
+    let ended = |out: &str, reads| match run::<Flex>(&place, &config, out, reads) {
+        Err(TrainError::Diverged {
+            step,
+            skipped,
+            last,
+            ..
+        }) => {
+            let last = last.map(|path| path.file_name().unwrap().to_owned());
+            (step, skipped, last)
+        }
+        other => panic!("it did not diverge: {other:?}"),
+    };
+    let (every, due) = (
+        ended("every", Reads::EveryStep),
+        ended("due", Reads::WhenDue),
+    );
+    assert_eq!(every, due);
+    assert_same(&place, "every", "due");
+    let (step, skipped, last) = due;
+    assert!(step % 4 > 0 && skipped == 2 && last.is_some(), "at {step}");
+}
+
+/// Stopped in the middle of an interval, and made to its end from there.
+#[test]
+fn a_run_that_is_stopped_and_goes_on() {
+    let place = Place::new(60);
+    let mut config = place.config();
+    config.train.steps = 400;
+    config.train.ema = 0.9;
+    config.train.log_interval = 1000;
+    config.train.eval_interval = 1000;
+    run::<Flex>(&place, &config, "every", Reads::EveryStep).unwrap();
+    let (interrupter, how) = (
+        Interrupter::new(),
+        How {
+            reads: Reads::WhenDue,
+            scale: None,
+        },
+    );
+    let log = place.path("due/events.jsonl");
+    let stopped = std::thread::scope(|scope| {
+        let at_work = || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            text.contains("\"event\":\"step\"")
+        };
+        let stop = interrupter.clone();
+        scope.spawn(move || {
+            let started = Instant::now();
+            while !at_work() && started.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            stop.stop(None);
+        });
+        train_how::<Autodiff<Flex>>(
+            config.clone(),
+            Beginning::New(place.path("due")),
+            Some(with_a_hole(&place, &config)),
+            surroundings(interrupter.clone()),
+            Default::default(),
+            how,
+        )
+    });
+    let progressed = stopped.unwrap().progressed;
+    let step = progressed.state.step;
+    assert!(progressed.interrupted && step > 1 && step < 400, "{step}");
+    go_on::<Flex>(&place, &config, "due", how);
+    // It has one checkpoint more.
+    fs::remove_dir_all(place.path(&format!("due/checkpoints/step-{step:08}"))).unwrap();
+    assert_same(&place, "every", "due");
+    assert!(skipped(&place, "due").len() > 20);
+}

@@ -1,0 +1,167 @@
+//! Steps that are looked at when something is due, against steps that are looked at one by one: the same run to the byte.
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod ends;
+mod scale;
+mod skips;
+
+use std::fs;
+
+use burn::backend::Autodiff;
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use common::{Place, surroundings};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::weights::{ParamMapper, map_params};
+use emberlm_model::{Decoder, DecoderConfig};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::TrainError;
+use crate::events::{self, Event};
+use crate::loss_scale::LossScale;
+use crate::run::{resolve_model, train_how};
+use crate::strategy::{How, Reads};
+use crate::{Beginning, Interrupter, OptimizerKind, Outcome, RunConfig, RunFolder};
+
+/// A model whose embedding of `Z` is no number: steps without a `Z` are as any others, and one with it has neither loss
+/// nor gradients.
+fn with_a_hole<B: TrainingBackend>(place: &Place, config: &RunConfig) -> Decoder<B> {
+    let dataset = place.dataset();
+    let id = dataset.tokenizer().encode("Z").unwrap()[0] as usize;
+    let model: DecoderConfig = resolve_model(&mut config.clone(), &dataset).unwrap();
+    let decoder = model.init::<B>(1, &Default::default());
+    map_params(decoder, &mut Hole(id))
+}
+
+struct Hole(usize);
+
+impl<B: TrainingBackend> ParamMapper<B> for Hole {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        if !path.starts_with("tokens") {
+            return value;
+        }
+        let value = value.inner();
+        let row = value.clone().narrow(0, self.0, 1).full_like(f32::NAN);
+        let mut place = vec![0..0; D];
+        for (range, size) in place.iter_mut().zip(value.dims()) {
+            *range = 0..size;
+        }
+        place[0] = self.0..self.0 + 1;
+        let place: [std::ops::Range<usize>; D] = place.try_into().unwrap();
+        Tensor::from_inner(value.slice_assign(place, row)).require_grad()
+    }
+}
+
+/// A run to its end, in `out`.
+fn run<I: Backend>(
+    place: &Place,
+    config: &RunConfig,
+    out: &str,
+    reads: Reads,
+) -> Result<Outcome, TrainError>
+where
+    Autodiff<I>: TrainingBackend,
+{
+    scaled_run::<I>(place, config, out, How { reads, scale: None })
+}
+
+/// As [`run`], with whatever scale.
+fn scaled_run<I: Backend>(
+    place: &Place,
+    config: &RunConfig,
+    out: &str,
+    how: How,
+) -> Result<Outcome, TrainError>
+where
+    Autodiff<I>: TrainingBackend,
+{
+    let weights = with_a_hole::<Autodiff<I>>(place, config);
+    train_how::<Autodiff<I>>(
+        config.clone(),
+        Beginning::New(place.path(out)),
+        Some(weights),
+        surroundings(Interrupter::new()),
+        Default::default(),
+        how,
+    )
+}
+
+/// A run goes on from its newest checkpoint.
+fn go_on<I: Backend>(place: &Place, config: &RunConfig, out: &str, how: How) -> Outcome
+where
+    Autodiff<I>: TrainingBackend,
+{
+    let folder = place.path(out);
+    let checkpoint = Checkpoint::newest_to_resume(&folder, |_| {}).unwrap();
+    let folder = RunFolder::open(&folder).unwrap();
+    let resumed = train_how::<Autodiff<I>>(
+        config.clone(),
+        Beginning::Resumed(folder, checkpoint.map(Box::new)),
+        None,
+        surroundings(Interrupter::new()),
+        Default::default(),
+        how,
+    );
+    resumed.unwrap()
+}
+
+/// The lines of a run that are no machine's, and what its checkpoints hold.
+fn outcome(place: &Place, run: &str) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
+    let folder = place.path(run);
+    let text = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("\"time\":"));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder.join("checkpoints")).unwrap() {
+        let checkpoint = entry.unwrap().path();
+        for file in fs::read_dir(&checkpoint).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.strip_prefix(&folder).unwrap().display().to_string();
+            files.push((name, fs::read(path).unwrap()));
+        }
+    }
+    files.sort();
+    (lines.map(str::to_owned).collect(), files)
+}
+
+#[track_caller]
+fn assert_same(place: &Place, a: &str, b: &str) {
+    let ((lines, files), (other_lines, other_files)) = (outcome(place, a), outcome(place, b));
+    assert_eq!(lines, other_lines, "{a}, {b}");
+    let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+        files.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&files), names(&other_files), "{a}, {b}");
+    for ((name, file), (_, other)) in files.iter().zip(&other_files) {
+        assert!(file == other, "{a} and {b} differ in {name}");
+    }
+}
+
+/// The steps that a run skipped.
+fn skipped(place: &Place, run: &str) -> Vec<usize> {
+    let events = events::read(&place.path(run)).unwrap();
+    let steps = events.iter().filter_map(|event| match event {
+        Event::Skipped { step, .. } => Some(*step),
+        _ => None,
+    });
+    steps.collect()
+}
+
+/// Runs both ways, compares them, and returns what was skipped.
+#[track_caller]
+fn compare<I: Backend>(place: &Place, config: &RunConfig) -> Vec<usize>
+where
+    Autodiff<I>: TrainingBackend,
+{
+    run::<I>(place, config, "every", Reads::EveryStep).unwrap();
+    run::<I>(place, config, "due", Reads::WhenDue).unwrap();
+    assert_same(place, "every", "due");
+    skipped(place, "due")
+}

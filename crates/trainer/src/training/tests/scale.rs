@@ -1,0 +1,148 @@
+//! The loss's scale: a power of two rounds nothing in f32, so that it is the same run to the bit.
+
+use emberlm_kernels::Precision;
+
+use super::*;
+
+const WAYS: [Reads; 2] = [Reads::EveryStep, Reads::WhenDue];
+
+#[test]
+fn a_fixed_scale_changes_nothing() {
+    let place = Place::new(60);
+    for (optimizer, clip_norm) in [
+        (OptimizerKind::AdamW, 0.5),
+        (OptimizerKind::AdamW, 0.0),
+        (OptimizerKind::Muon, 0.5),
+        (OptimizerKind::Lion, 0.0),
+    ] {
+        let mut config = place.config();
+        (config.train.optimizer, config.train.clip_norm) = (optimizer, clip_norm);
+        config.train.steps = 10;
+        config.train.accumulation = 2;
+        config.train.log_interval = 3;
+        let name = |scale: &str| format!("{optimizer:?}-{clip_norm}-{scale}");
+        run::<Flex>(&place, &config, &name("none"), Reads::EveryStep).unwrap();
+        config.train.loss_scale = 1024.0;
+        for reads in WAYS {
+            let out = name(&format!("{reads:?}"));
+            run::<Flex>(&place, &config, &out, reads).unwrap();
+            assert_same(&place, &name("none"), &out);
+        }
+        assert!(!skipped(&place, &name("none")).is_empty());
+    }
+}
+
+/// The losses of the skipped steps, and why they were.
+fn overflows(place: &Place, run: &str) -> Vec<(f64, String)> {
+    let events = events::read(&place.path(run)).unwrap();
+    let found = events.into_iter().filter_map(|event| match event {
+        Event::Skipped { loss, reason, .. } => Some((loss.unwrap(), reason)),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
+    let place = Place::new(1);
+    let mut config = place.config();
+    config.train.steps = 40;
+    config.train.decay_steps = 40;
+    config.train.seed = 3;
+    config.train.log_interval = 7;
+    // Skipped steps that are a sign of something would end it.
+    config.train.skip_limit = 2;
+    config.train.checkpoint_interval = 4;
+    // Of gradients of about 1, the squares' sum is beyond f32 down to about 2⁶⁴.
+    let how = |reads| How {
+        reads,
+        scale: Some(LossScale::at(70f64.exp2())),
+    };
+    for reads in WAYS {
+        let out = format!("{reads:?}");
+        let ended = scaled_run::<Flex>(&place, &config, &out, how(reads)).unwrap();
+        let state = ended.progressed.state;
+        let found = overflows(&place, &out);
+        assert!((3..12).contains(&found.len()), "{found:?}");
+        for (n, (loss, reason)) in found.iter().enumerate() {
+            assert!((1.0..10.0).contains(loss), "{loss} is the scaled loss");
+            let halved = (69.0 - n as f64).exp2();
+            let expected = format!(
+                "gradients are beyond the range of f16: the loss scale was halved to {halved}"
+            );
+            assert_eq!(*reason, expected);
+        }
+        let last = (70.0 - found.len() as f64).exp2();
+        assert_eq!(state.loss_scale.unwrap().factor(), last);
+        assert_eq!(state.watch.total(), found.len());
+    }
+    assert_same(&place, "EveryStep", "WhenDue");
+    // Stopped while it is being found, and made to its end.
+    config.train.steps = 4;
+    scaled_run::<Flex>(&place, &config, "stopped", how(Reads::WhenDue)).unwrap();
+    config.train.steps = 40;
+    let how = How {
+        scale: Some(LossScale::default()),
+        ..how(Reads::WhenDue)
+    };
+    go_on::<Flex>(&place, &config, "stopped", how);
+    let last = |run: &str| {
+        let (_, mut files) = outcome(&place, run);
+        files.retain(|(name, _)| name.contains("step-00000040"));
+        files
+    };
+    assert!(last("stopped").len() > 3 && last("stopped") == last("WhenDue"));
+}
+
+/// A loss that is no number is no fault of the scale.
+#[test]
+fn steps_without_a_loss_are_skipped_as_ever() {
+    let place = Place::new(60);
+    let mut config = place.config();
+    config.train.log_interval = 7;
+    for reads in WAYS {
+        let how = How {
+            reads,
+            scale: Some(LossScale::default()),
+        };
+        let ended = scaled_run::<Flex>(&place, &config, &format!("{reads:?}"), how).unwrap();
+        let scale = ended.progressed.state.loss_scale.unwrap();
+        assert_eq!(scale.factor(), LossScale::default().factor());
+    }
+    assert_same(&place, "EveryStep", "WhenDue");
+    run::<Flex>(&place, &config, "none", Reads::EveryStep).unwrap();
+    assert_eq!(outcome(&place, "none").0, outcome(&place, "WhenDue").0);
+    assert!(!skipped(&place, "none").is_empty());
+}
+
+#[test]
+fn it_is_doubled_at_its_step_and_not_at_a_reading() {
+    let place = Place::new(1);
+    let mut config = place.config();
+    config.train.seed = 3;
+    config.train.log_interval = 1000;
+    let text = r#"{"factor":65536.0,"taken":1990}"#;
+    for reads in WAYS {
+        let scale = Some(serde_json::from_str(text).unwrap());
+        let how = How { reads, scale };
+        let ended = scaled_run::<Flex>(&place, &config, &format!("{reads:?}"), how).unwrap();
+        let found = serde_json::to_string(&ended.progressed.state.loss_scale).unwrap();
+        assert_eq!(found, r#"{"factor":131072.0,"taken":14}"#);
+    }
+    assert_same(&place, "EveryStep", "WhenDue");
+}
+
+#[test]
+fn only_products_in_f16_are_scaled() {
+    let mut config = Place::new(1).config().train;
+    for precision in Precision::ALL {
+        config.precision = precision;
+        let how = How::of::<Flex>(&config, &Default::default());
+        // The processor has none in f16.
+        let expected = How {
+            reads: Reads::EveryStep,
+            scale: None,
+        };
+        assert_eq!(how, expected, "{precision:?}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Runs to their end, with steps that have to be skipped and without.
+
+use super::*;
+
+/// Everything that is carried, with readings at steps 1, 7, 11, 14, 20, 21, 22, …
+fn carried(place: &Place, optimizer: OptimizerKind) -> RunConfig {
+    let mut config = place.config();
+    config.model.dropout = 0.1;
+    let train = &mut config.train;
+    train.steps = 46;
+    train.accumulation = 2;
+    train.micro_batch = 1;
+    train.ema = 0.9;
+    train.optimizer = optimizer;
+    train.log_interval = 7;
+    train.checkpoint_interval = 11;
+    train.eval_interval = 20;
+    config
+}
+
+const ALL: [OptimizerKind; 3] = [
+    OptimizerKind::AdamW,
+    OptimizerKind::Muon,
+    OptimizerKind::Lion,
+];
+
+#[test]
+fn a_run_without_a_skip() {
+    for optimizer in ALL {
+        // The hole is that of a character in one window, which none of these steps comes to.
+        let place = Place::new(1);
+        let mut config = carried(&place, optimizer);
+        config.train.steps = 20;
+        config.train.seed = 3;
+        let found = compare::<Flex>(&place, &config);
+        assert_eq!(found, [] as [usize; 0], "{optimizer:?}");
+    }
+}
+
+#[test]
+fn runs_with_skipped_steps() {
+    for optimizer in ALL {
+        let place = Place::new(60);
+        let config = carried(&place, optimizer);
+        let found = compare::<Flex>(&place, &config);
+        // In the middle of an interval, two in a row, and many that are taken.
+        assert!(found.iter().any(|step| (2..7).contains(&(step % 7))));
+        assert!(
+            found.windows(2).any(|two| two[0] + 1 == two[1]),
+            "{found:?}"
+        );
+        assert!((5..25).contains(&found.len()), "{found:?}");
+    }
+}
+
+#[test]
+fn runs_with_skipped_steps_on_ndarray() {
+    let place = Place::new(60);
+    let config = carried(&place, OptimizerKind::AdamW);
+    let found = compare::<NdArray>(&place, &config);
+    assert!((5..25).contains(&found.len()), "{found:?}");
+}
+
+/// Where it is looked at does not matter: it is the same run with other readings, but for the lines they are for.
+#[test]
+fn the_readings_change_nothing() {
+    let place = Place::new(60);
+    let mut config = carried(&place, OptimizerKind::AdamW);
+    config.train.checkpoint_interval = 1000;
+    config.train.eval_interval = 1000;
+    let [one, five, never] = [1, 5, 1000].map(|log_interval| {
+        config.train.log_interval = log_interval;
+        let out = format!("every-{log_interval}");
+        run::<Flex>(&place, &config, &out, Reads::WhenDue).unwrap();
+        outcome(&place, &out).1
+    });
+    assert!(one == five && five == never);
+}
+
+/// No moments are left of a first update that was not made.
+#[test]
+fn a_skipped_first_step() {
+    let place = Place::new(60);
+    let mut config = place.config();
+    config.train.steps = 3;
+    config.train.checkpoint_interval = 1;
+    let seed = (1..100).find(|&seed| {
+        config.train.seed = seed;
+        let out = format!("seed-{seed}");
+        run::<Flex>(&place, &config, &out, Reads::EveryStep).unwrap();
+        skipped(&place, &out) == [1, 2]
+    });
+    config.train.seed = seed.unwrap();
+    config.train.log_interval = 10;
+    assert_eq!(compare::<Flex>(&place, &config), [1, 2]);
+}
+
+#[test]
+fn a_step_with_nothing_to_learn_in_between() {
+    let place = Place::new(60);
+    let path = place.path("data/dataset.json");
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let shard = &mut manifest["splits"]["train"]["shards"][0];
+    let tokens = shard["tokens"].as_u64().unwrap();
+    let mask: Vec<u8> = (0..tokens).map(|at| u8::from(at % 64 < 16)).collect();
+    let learnt = mask.iter().filter(|&&byte| byte == 1).count();
+    shard["mask"] = serde_json::json!({
+        "file": "train.mask", "learnt": learnt, "blake3": "not looked at",
+    });
+    fs::write(place.path("data/train.mask"), mask).unwrap();
+    fs::write(&path, manifest.to_string()).unwrap();
+    let mut config = carried(&place, OptimizerKind::AdamW);
+    config.train.accumulation = 1;
+    let found = compare::<Flex>(&place, &config);
+    let text = fs::read_to_string(place.path("due/events.jsonl")).unwrap();
+    let passed_over = text.matches("none of its targets").count();
+    assert!(passed_over > 3 && found.len() > passed_over, "{found:?}");
+}

@@ -1,0 +1,105 @@
+//! Training on a device that works behind the host: when it is waited for, and what it takes of its memory. On a software
+//! device where there is no other.
+
+#![cfg(feature = "vulkan")]
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod common;
+
+use burn::backend::{Autodiff, Vulkan};
+use common::{Place, train};
+use emberlm_model::config::FeedForward;
+use emberlm_trainer::events::{self, Event};
+use emberlm_trainer::read::reads;
+
+type B = Autodiff<Vulkan>;
+
+#[test]
+fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
+    let place = Place::new(0);
+    let mut config = place.config();
+    config.train.steps = 20;
+    config.train.log_interval = 10;
+    config.train.eval_interval = 20;
+    // Ten windows, one batch.
+    config.train.eval_tokens = 160;
+    // The first run compiles, which takes long enough for the machine's speed to be measured, which reads.
+    train::<B>(&place, config.clone(), "first").unwrap();
+    let mut read_in = |out: &str| {
+        let before = reads();
+        train::<B>(&place, config.clone(), out).unwrap();
+        config.train.skip_deviations = 9.0;
+        reads() - before
+    };
+    // Steps 1, 10 and 20, and one evaluation.
+    assert_eq!(read_in("due"), 4);
+    // What is judged by a window of steps is read at each.
+    assert_eq!(read_in("every"), 21);
+}
+
+/// Bytes in use and reserved at each line of the log, with its step.
+fn memory(place: &Place, run: &str) -> Vec<(usize, u64, u64)> {
+    let events = events::read(&place.path(run)).unwrap();
+    let lines = events.into_iter().filter_map(|event| match event {
+        Event::Pace {
+            step,
+            device_in_use,
+            device_reserved,
+            ..
+        } => Some((step, device_in_use.unwrap(), device_reserved.unwrap())),
+        _ => None,
+    });
+    lines.collect()
+}
+
+#[test]
+fn memory_does_not_grow() {
+    let place = Place::new(0);
+    let mut config = place.config();
+    config.train.steps = 300;
+    config.train.log_interval = 25;
+    config.train.eval_interval = 300;
+    config.train.checkpoint_interval = 300;
+    train::<B>(&place, config, "run").unwrap();
+    let lines = memory(&place, "run");
+    println!("{lines:?}");
+    let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
+    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(50), at(300));
+    assert!(
+        used_late <= used + used / 20,
+        "{used} in use, then {used_late}"
+    );
+    assert!(
+        reserved_late <= reserved,
+        "{reserved} reserved, then {reserved_late}"
+    );
+}
+
+#[test]
+fn what_an_evaluation_takes_comes_back() {
+    let place = Place::new(0);
+    let mut config = place.config();
+    // Of the 55 windows of an evaluation, at once, the widest tensors are 3.6 MB each; of a step's two, 131 kB.
+    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
+        &mut config.model.feed_forward;
+    *width = 1024;
+    config.train.steps = 30;
+    config.train.log_interval = 10;
+    config.train.eval_interval = 15;
+    config.train.eval_batch = 64;
+    config.train.eval_tokens = 0;
+    train::<B>(&place, config, "run").unwrap();
+    let lines = memory(&place, "run");
+    println!("{lines:?}");
+    let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
+    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(10), at(20));
+    assert!(
+        used_late <= used + used / 20,
+        "{used} in use, then {used_late}"
+    );
+    assert!(
+        reserved_late <= reserved,
+        "{reserved} reserved, then {reserved_late}"
+    );
+}

@@ -1,0 +1,109 @@
+//! Whole runs of a tiny model, on a dataset made for them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use emberlm_data::{Dataset, PrepareOptions, prepare};
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::families;
+use emberlm_trainer::{
+    Beginning, DataConfig, Interrupter, Outcome, Renderer, RunConfig, Surroundings, TrainConfig,
+    TrainError,
+};
+
+/// A folder with a dataset `data` of a text with something to learn in it, of characters.
+pub struct Place {
+    folder: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// One place in a process at a time. A thread that waits within a step takes up what else there is to do, another run's
+/// step, which would wait for a lock of Burn's that the first one holds; and what is counted is counted for the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+impl Place {
+    /// It has so many `Z`, spread over what is trained on.
+    pub fn new(rare: usize) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+        let mut text = lines.collect::<String>().into_bytes();
+        for i in 0..rare {
+            let at = i * (text.len() * 8 / 10) / rare + i % 7;
+            text[at] = b'Z';
+        }
+        let input = folder.path().join("text.txt");
+        fs::write(&input, &text).unwrap();
+        let options = PrepareOptions {
+            tokenizer: "char".parse().unwrap(),
+            ..PrepareOptions::default()
+        };
+        let out = folder.path().join("data");
+        prepare(&[input], &out, &options, &|_| {}).unwrap();
+        Self {
+            folder,
+            _alone: alone,
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    #[allow(dead_code)] // Not every test has need of it.
+    pub fn dataset(&self) -> Dataset {
+        Dataset::open(&self.path("data")).unwrap()
+    }
+
+    /// A run's directory, and 24 steps of a model of one layer whose embedding is not its head.
+    pub fn config(&self) -> RunConfig {
+        let mut model = families::preset("llama").unwrap().config;
+        model.vocab_size = 0;
+        model.seq_len = 16;
+        model.d_model = 16;
+        model.n_layers = 1;
+        model.heads = 2;
+        model.kv_heads = 2;
+        model.head_dim = 8;
+        model.head.tied = false;
+        let (emberlm_model::config::FeedForward::Dense { width, .. }
+        | emberlm_model::config::FeedForward::Gated { width, .. }) = &mut model.feed_forward;
+        *width = 24;
+        RunConfig {
+            model,
+            data: DataConfig::of(self.path("data")),
+            train: TrainConfig {
+                steps: 24,
+                micro_batch: 2,
+                warmup_steps: 4,
+                learning_rate: 1e-2,
+                eval_tokens: 200,
+                sample_tokens: 0,
+                skip_limit: 100,
+                ..TrainConfig::default()
+            },
+        }
+    }
+}
+
+pub fn surroundings(interrupter: Interrupter) -> Surroundings<impl FnOnce(&RunConfig) -> String> {
+    Surroundings {
+        render: |config: &RunConfig| serde_json::to_string(config).unwrap(),
+        renderer: Renderer::Plain,
+        tensorboard: false,
+        interrupter,
+    }
+}
+
+/// A run as a user's is.
+#[allow(dead_code)] // Not every test has need of it.
+pub fn train<B: TrainingBackend>(
+    place: &Place,
+    config: RunConfig,
+    out: &str,
+) -> Result<Outcome, TrainError> {
+    let beginning = Beginning::New(place.path(out));
+    let surroundings = surroundings(Interrupter::new());
+    emberlm_trainer::train::<B>(config, beginning, None, surroundings, Default::default())
+}
