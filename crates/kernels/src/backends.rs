@@ -1,4 +1,12 @@
 //! Which of Burn's backends are compiled in; each takes the composed operations; [`crate::flex`] is the one that has its own.
+//!
+//! Those of GPUs take the composed attention that goes by blocks: their memory is what bounds a batch.
+
+#[cfg(feature = "gpu")]
+use burn::tensor::ops::{FloatTensor, IntTensor};
+
+#[cfg(feature = "gpu")]
+use crate::reference;
 
 #[cfg(feature = "ndarray")]
 impl crate::Backend for burn_ndarray::NdArray {}
@@ -13,6 +21,50 @@ macro_rules! on_a_gpu {
                 device: &burn::tensor::Device<Self>,
             ) -> bool {
                 crate::gpu::multiplies_in::<Self>(precision, device)
+            }
+
+            fn attention(
+                q: FloatTensor<Self>,
+                k: FloatTensor<Self>,
+                v: FloatTensor<Self>,
+                documents: Option<IntTensor<Self>>,
+                options: crate::AttentionOptions,
+            ) -> FloatTensor<Self> {
+                let options = options.usable::<Self>(&q);
+                reference::blocked_attention::<Self>(q, k, v, documents, options, None)
+            }
+
+            fn attention_training(
+                q: FloatTensor<Self>,
+                k: FloatTensor<Self>,
+                v: FloatTensor<Self>,
+                documents: Option<IntTensor<Self>>,
+                options: crate::AttentionOptions,
+            ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
+                let options = options.usable::<Self>(&q);
+                reference::blocked_attention_training::<Self>(q, k, v, documents, options, None)
+            }
+
+            fn self_attention(
+                qkv: FloatTensor<Self>,
+                angles: Option<crate::RotaryAngles<Self>>,
+                documents: Option<IntTensor<Self>>,
+                how: crate::SelfAttention,
+            ) -> FloatTensor<Self> {
+                let how = how.usable::<Self>(&qkv);
+                reference::blocked_self_attention::<Self>(qkv, angles, documents, how, None)
+            }
+
+            fn self_attention_training(
+                qkv: FloatTensor<Self>,
+                angles: Option<crate::RotaryAngles<Self>>,
+                documents: Option<IntTensor<Self>>,
+                how: crate::SelfAttention,
+            ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
+                let how = how.usable::<Self>(&qkv);
+                reference::blocked_self_attention_training::<Self>(
+                    qkv, angles, documents, how, None,
+                )
             }
 
             fn works_behind() -> bool {

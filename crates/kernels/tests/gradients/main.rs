@@ -7,12 +7,15 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod attention;
+mod attention_dropout;
+mod blocked_attention;
 mod cache;
 mod compare;
 mod elementwise;
 mod head_loss;
 mod int8;
 mod linear_attention;
+mod precision;
 mod pytorch;
 
 #[test]
