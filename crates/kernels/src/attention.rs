@@ -17,6 +17,6 @@ pub struct AttentionOptions {
     /// [`crate::Backend::attention_training`], and so under autodiff only.
     pub dropout: f64,
     /// How the factors of its products are rounded: queries, keys, weights, values and their gradients; scores and softmax stay
-    /// f32. flex makes them in f32 whatever is asked for: its attention is bound by other than its products.
+    /// f32. flex makes them in f32 whatever is asked for.
     pub precision: Precision,
 }

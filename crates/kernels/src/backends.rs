@@ -11,11 +11,13 @@ use crate::reference;
 #[cfg(feature = "ndarray")]
 impl crate::Backend for burn_ndarray::NdArray {}
 
-/// A backend on a runtime of CubeCL.
+/// A backend on a runtime of CubeCL. Its functions are inlined so that those who use a backend compile it: as functions of this
+/// crate they take minutes of everyone's time.
 #[cfg(feature = "gpu")]
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty) => {
         impl crate::Backend for $backend {
+            #[inline]
             fn multiplies_in(
                 precision: crate::Precision,
                 device: &burn::tensor::Device<Self>,
@@ -23,6 +25,7 @@ macro_rules! on_a_gpu {
                 crate::gpu::multiplies_in::<Self>(precision, device)
             }
 
+            #[inline]
             fn attention(
                 q: FloatTensor<Self>,
                 k: FloatTensor<Self>,
@@ -34,6 +37,7 @@ macro_rules! on_a_gpu {
                 reference::blocked_attention::<Self>(q, k, v, documents, options, None)
             }
 
+            #[inline]
             fn attention_training(
                 q: FloatTensor<Self>,
                 k: FloatTensor<Self>,
@@ -42,9 +46,13 @@ macro_rules! on_a_gpu {
                 options: crate::AttentionOptions,
             ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
                 let options = options.usable::<Self>(&q);
-                reference::blocked_attention_training::<Self>(q, k, v, documents, options, None)
+                let (output, state) = reference::blocked_attention_training::<Self>(
+                    q, k, v, documents, options, None,
+                );
+                (output, crate::AttentionState::Blocks(state))
             }
 
+            #[inline]
             fn self_attention(
                 qkv: FloatTensor<Self>,
                 angles: Option<crate::RotaryAngles<Self>>,
@@ -55,6 +63,7 @@ macro_rules! on_a_gpu {
                 reference::blocked_self_attention::<Self>(qkv, angles, documents, how, None)
             }
 
+            #[inline]
             fn self_attention_training(
                 qkv: FloatTensor<Self>,
                 angles: Option<crate::RotaryAngles<Self>>,
@@ -62,15 +71,18 @@ macro_rules! on_a_gpu {
                 how: crate::SelfAttention,
             ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
                 let how = how.usable::<Self>(&qkv);
-                reference::blocked_self_attention_training::<Self>(
+                let (output, state) = reference::blocked_self_attention_training::<Self>(
                     qkv, angles, documents, how, None,
-                )
+                );
+                (output, crate::AttentionState::Blocks(state))
             }
 
+            #[inline]
             fn works_behind() -> bool {
                 true
             }
 
+            #[inline]
             fn memory(device: &burn::tensor::Device<Self>) -> Option<crate::DeviceMemory> {
                 crate::gpu::memory::<Self, $runtime>(device)
             }

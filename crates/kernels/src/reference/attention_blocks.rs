@@ -20,11 +20,12 @@ pub struct AttentionBlocks {
 }
 
 impl AttentionBlocks {
-    /// For `heads` of `batch` sequences over `k_len` keys: as many queries as 64 MiB of scores hold, a multiple of 64. Where
-    /// all sequences have no room for 64 of each head, there are fewer sequences in a block.
-    pub fn new(batch: usize, heads: usize, k_len: usize) -> Self {
+    /// For `q_len` queries of `heads` of `batch` sequences over `k_len` keys: as many queries as 64 MiB of scores hold, a
+    /// multiple of 64. Where there is no room for 64 of each head of all sequences, there are fewer sequences in a block.
+    pub fn new([batch, heads, q_len]: [usize; 3], k_len: usize) -> Self {
         let of_a_query = (heads * k_len).max(1);
-        let sequences = (SCORES / (of_a_query * SIDE)).clamp(1, batch.max(1));
+        let least = q_len.clamp(1, SIDE);
+        let sequences = (SCORES / (of_a_query * least)).clamp(1, batch.max(1));
         let queries = SCORES / (of_a_query * sequences) / SIDE * SIDE;
         Self {
             sequences,
@@ -88,15 +89,17 @@ mod tests {
     #[test]
     fn blocks_hold_64_mib_of_scores() {
         for (batch, heads, k_len) in [(1, 1, 1), (8, 12, 1024), (64, 12, 1024), (3, 32, 8192)] {
-            let blocks = AttentionBlocks::new(batch, heads, k_len);
+            let blocks = AttentionBlocks::new([batch, heads, k_len], k_len);
             let scores = blocks.sequences * heads * blocks.queries * k_len;
             assert!(scores <= 1 << 24, "{batch}, {heads}, {k_len}: {scores}");
             assert!(scores > 1 << 22 || blocks.are_one(batch, k_len));
             assert_eq!(blocks.queries % 64, 0);
         }
         // 64 queries, however long the sequence: 128 heads of them over 2^20 keys.
-        let least = AttentionBlocks::new(2, 128, 1 << 20);
+        let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20);
         assert_eq!((least.sequences, least.queries), (1, 64));
+        // A token of each of many sequences is one block.
+        assert!(AttentionBlocks::new([64, 32, 1], 4096).are_one(64, 1));
     }
 
     #[test]

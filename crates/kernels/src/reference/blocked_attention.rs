@@ -14,7 +14,7 @@ use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_mask::{added_mask, hidden_keys};
 use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionOptions, AttentionState, BlockedAttention};
+use crate::{AttentionGradients, AttentionOptions, BlockedAttention};
 
 /// See [`crate::Backend::attention`]. What is one block, as a single query is, is made as a whole.
 pub fn blocked_attention<B: Backend>(
@@ -28,7 +28,7 @@ pub fn blocked_attention<B: Backend>(
     let inputs = Inputs::<B>::new([q, k, v], documents, None, options);
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let [batch, _, q_len, _] = inputs.q.dims();
-    if blocks.are_one(batch, q_len) {
+    if q_len == 1 || blocks.are_one(batch, q_len) {
         let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(primitive);
         let documents = inputs.documents.map(Tensor::into_primitive);
         return attention::<B>(q, k, v, documents, options);
@@ -53,7 +53,7 @@ pub fn blocked_attention_training<B: Backend>(
     documents: Option<IntTensor<B>>,
     options: AttentionOptions,
     blocks: Option<AttentionBlocks>,
-) -> (FloatTensor<B>, AttentionState<B>) {
+) -> (FloatTensor<B>, BlockedAttention<B>) {
     let mut inputs = Inputs::<B>::new([q, k, v], documents, None, options);
     let [batch, heads, q_len, _] = inputs.q.dims();
     if options.dropout > 0.0 {
@@ -83,7 +83,7 @@ pub fn blocked_attention_training<B: Backend>(
         documents: inputs.documents.map(Tensor::into_primitive),
         draws: inputs.draws,
     };
-    (output, AttentionState::Blocks(state))
+    (output, state)
 }
 
 /// See [`crate::Backend::attention_backward`].
@@ -164,8 +164,8 @@ impl<B: Backend> Inputs<B> {
     }
 
     fn blocks(&self) -> AttentionBlocks {
-        let [batch, heads, _, _] = self.q.dims();
-        AttentionBlocks::new(batch, heads, self.k.dims()[2])
+        let [batch, heads, q_len, _] = self.q.dims();
+        AttentionBlocks::new([batch, heads, q_len], self.k.dims()[2])
     }
 
     /// The queries of a range, of the sequences of another, and the keys that some of them see.

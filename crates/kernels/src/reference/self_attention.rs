@@ -63,14 +63,12 @@ pub fn blocked_self_attention_training<B: Backend>(
     documents: Option<IntTensor<B>>,
     how: SelfAttention,
     blocks: Option<AttentionBlocks>,
-) -> (FloatTensor<B>, AttentionState<B>) {
+) -> (FloatTensor<B>, BlockedAttention<B>) {
     let [q, k, v] = separated::<B>(qkv, angles, how);
     let (output, mut state) =
         blocked_attention_training::<B>(q, k, v, documents, how.options, blocks);
     let output = merged::<B>(output);
-    if let AttentionState::Blocks(state) = &mut state {
-        state.output = output.clone();
-    }
+    state.output = output.clone();
     (output, state)
 }
 

@@ -3,7 +3,6 @@
 
 use burn::tensor::{Int, Tensor, TensorData, TensorMetadata};
 use burn_flex::Flex;
-use burn_ndarray::NdArray;
 use emberlm_kernels::reference::{self, AttentionBlocks};
 use emberlm_kernels::{
     AttentionState, Backend, BlockedAttention, Precision, RotaryAngles, RotaryLayout, SelfAttention,
@@ -17,7 +16,7 @@ fn cut([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
 }
 
 /// Cut one way in the forward pass and another in the backward pass.
-fn as_a_whole<B: Backend>(
+pub fn as_a_whole<B: Backend>(
     sizes: Sizes,
     reach: Reach,
     documents: bool,
@@ -46,7 +45,7 @@ fn as_a_whole<B: Backend>(
     assert_close("prediction", &host(typed::<B, 4>(output)), &by_loops);
 }
 
-fn inputs<B: Backend>(case: &Case) -> [burn::tensor::ops::FloatTensor<B>; 3] {
+pub fn inputs<B: Backend>(case: &Case) -> [burn::tensor::ops::FloatTensor<B>; 3] {
     [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)))
 }
 
@@ -55,14 +54,7 @@ fn trained<B: Backend>(case: &Case, blocks: [usize; 2]) -> (Tensor<B, 4>, Blocke
     let documents = case.documents::<B>().map(Tensor::into_primitive);
     let (output, state) =
         reference::blocked_attention_training::<B>(q, k, v, documents, case.options, cut(blocks));
-    (typed(output), in_blocks(state))
-}
-
-fn in_blocks<B: Backend>(state: AttentionState<B>) -> BlockedAttention<B> {
-    match state {
-        AttentionState::Blocks(state) => state,
-        other => panic!("not in blocks: {other:?}"),
-    }
+    (typed(output), state)
 }
 
 /// The forward pass in blocks, the backward pass in the blocks that it chooses itself, one: with what was dropped known, the
@@ -74,12 +66,15 @@ fn drops_the_same_however_it_is_cut<B: Backend>(
     seed: u64,
 ) {
     dropped_gradients_of::<B>(sizes, documents, seed, |[q, k, v], documents, options| {
-        reference::blocked_attention_training::<B>(q, k, v, documents, options, cut(blocks))
+        let blocks = cut(blocks);
+        let (output, state) =
+            reference::blocked_attention_training::<B>(q, k, v, documents, options, blocks);
+        (output, AttentionState::Blocks(state))
     });
 }
 
 /// Of a fused map's output, with and without turning.
-fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: u64) {
+pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: u64) {
     let [batch, kv_heads, group, seq, pairs] = sizes;
     let how = how(kv_heads * group, kv_heads, 2 * pairs);
     let width = (how.heads + 2 * how.kv_heads) * how.head_dim;
@@ -95,7 +90,7 @@ fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: 
         let made = reference::self_attention_backward::<B>(state, angles.clone(), grad, how);
         [output, made].map(|x| host(typed::<B, 3>(x)))
     };
-    let in_blocks = reference::blocked_self_attention_training::<B>(
+    let (output, state) = reference::blocked_self_attention_training::<B>(
         qkv(),
         angles.clone(),
         None,
@@ -103,6 +98,7 @@ fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: 
         cut(blocks),
     );
     let whole = reference::self_attention_training::<B>(qkv(), angles.clone(), None, how);
+    let in_blocks = (output, AttentionState::Blocks(state));
     let (found, expected) = (outcome(in_blocks), outcome(whole));
     assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
     let predicted =
@@ -111,7 +107,7 @@ fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: 
     assert_close("fused prediction", &predicted, &expected[0]);
 }
 
-fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
+pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
     SelfAttention {
         heads,
         kv_heads,
@@ -127,7 +123,7 @@ fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
 }
 
 /// How many numbers there are in what a pass leaves.
-fn kept_numbers<B: Backend>(state: BlockedAttention<B>) -> usize {
+pub fn kept_numbers<B: Backend>(state: BlockedAttention<B>) -> usize {
     let floats = [state.q, state.k, state.v, state.output, state.log_sums];
     let floats = floats.iter().map(|x| x.shape().num_elements());
     let draws = state.draws.into_iter().flat_map(|of| [of.queries, of.keys]);
@@ -136,29 +132,20 @@ fn kept_numbers<B: Backend>(state: BlockedAttention<B>) -> usize {
     floats.sum::<usize>() + integers.sum::<usize>()
 }
 
-fn state_is_linear_in_the_sequence<B: Backend>(attend: impl Fn(&Case) -> AttentionState<B>) {
-    let kept = |q_len| {
-        let mut case = Case::new([2, 2, 2, q_len, 0, 4], [0, 0], true, 1);
-        case.options.dropout = 0.1;
-        kept_numbers(in_blocks(attend(&case)))
-    };
+pub fn state_is_linear_in_the_sequence<B: Backend>() {
+    let kept = |q_len| kept_numbers(trained::<B>(&dropping(q_len), [1, 64]).1);
     assert_eq!(kept(96), 2 * kept(48));
 }
 
-#[test]
-fn what_is_kept_is_linear_in_the_sequence() {
-    fn check<B: Backend>() {
-        state_is_linear_in_the_sequence::<B>(|case| {
-            AttentionState::Blocks(trained::<B>(case, [1, 64]).1)
-        });
-    }
-    check::<Flex>();
-    check::<NdArray>();
+pub fn dropping(q_len: usize) -> Case {
+    let mut case = Case::new([2, 2, 2, q_len, 0, 4], [0, 0], true, 1);
+    case.options.dropout = 0.1;
+    case
 }
 
 /// The numbers are the same on every backend whose dropout is made of the same draws, and so are the gradients, whatever the
 /// integers' width.
-fn drops_as_flex_does<B: Backend>() {
+pub fn drops_as_flex_does<B: Backend>() {
     let mut case = Case::new([2, 2, 2, 70, 3, 8], [0, 0], false, 5);
     case.options.dropout = 0.4;
     let (_, state) = trained::<Flex>(&case, [2, 32]);
@@ -199,11 +186,6 @@ fn gradients<B: Backend>(
     [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)))
 }
 
-#[test]
-fn ndarray_drops_as_flex_does() {
-    drops_as_flex_does::<NdArray>();
-}
-
 crate::on_backends! {
     as_a_whole(
         sizes in [1_usize..4, 1..3, 1..4, 1..12, 0..9, 1..7],
@@ -233,45 +215,8 @@ crate::on_backends! {
 }
 
 /// Longer than what a block's keys are rounded to, so that the first keys are left out.
-fn far_windows<B: Backend>(window: usize, global_tokens: usize, queries: usize, seed: u64) {
+pub fn far_windows<B: Backend>(window: usize, global_tokens: usize, queries: usize, seed: u64) {
     let sizes = [1, 1, 2, 150, 67, 2];
     let cuts = [[1, queries], [1, 91 - queries]];
     as_a_whole::<B>(sizes, [window, global_tokens], false, cuts, seed);
-}
-
-/// A few shapes: each is compiled anew.
-#[cfg(feature = "vulkan")]
-mod vulkan {
-    use burn::backend::Vulkan;
-
-    use super::*;
-
-    #[test]
-    fn in_blocks_on_vulkan() {
-        as_a_whole::<Vulkan>([2, 2, 2, 70, 0, 8], [0, 0], false, [[2, 32], [1, 64]], 1);
-        as_a_whole::<Vulkan>([2, 2, 1, 70, 9, 8], [5, 2], true, [[1, 32], [2, 48]], 2);
-        far_windows::<Vulkan>(20, 0, 48, 3);
-        fused::<Vulkan>([2, 2, 2, 70, 4], [2, 32], true, 4);
-    }
-
-    #[test]
-    fn vulkan_drops_as_flex_does() {
-        drops_as_flex_does::<Vulkan>();
-    }
-
-    #[test]
-    fn what_vulkan_keeps_is_linear_in_the_sequence() {
-        state_is_linear_in_the_sequence::<Vulkan>(|case| {
-            let [q, k, v] = inputs::<Vulkan>(case);
-            let documents = case.documents::<Vulkan>().map(Tensor::into_primitive);
-            Vulkan::attention_training(q, k, v, documents, case.options).1
-        });
-        let how = how(4, 2, 8);
-        let kept = |seq| {
-            let qkv = primitive(constant::<Vulkan, 3>(&numbers(1, [2, seq, 64])));
-            let (_, state) = Vulkan::self_attention_training(qkv, None, None, how);
-            kept_numbers(in_blocks(state))
-        };
-        assert_eq!(kept(96), 2 * kept(48));
-    }
 }

@@ -53,7 +53,8 @@ pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let (output, state) =
         reference::blocked_attention_training::<B::InnerBackend>(q, k, v, None, options, blocks);
     let grad = float(case.factors([BATCH, HEADS, SEQ, HEAD_DIM]).inner());
-    let made = reference::attention_backward::<B::InnerBackend>(state, grad, options, blocks);
+    let made =
+        reference::blocked_attention_backward::<B::InnerBackend>(state, grad, options, blocks);
     let parts = [
         ("output", output),
         ("by q", made.q),
