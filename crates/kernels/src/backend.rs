@@ -105,9 +105,8 @@ pub trait Backend: BurnBackend {
 
     /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, the rest `[…, out]`.
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
-        // In f32, whatever is asked for: Burn has no product of mixed precision.
-        let _ = precision;
-        reference::linear::<Self>(inputs)
+        let precision = usable::<Self>(precision, &inputs.x);
+        reference::linear::<Self>(inputs, precision)
     }
 
     /// The gradients of [`Backend::linear`] by `x`, if `input` asks for it, `W`, and `b`, if `bias` does: with `g` the output's,
@@ -120,8 +119,8 @@ pub trait Backend: BurnBackend {
         wanted: [bool; 3],
         precision: Precision,
     ) -> LinearGradients<Self> {
-        let _ = precision;
-        reference::linear_backward::<Self>(x, weight, grad, added, wanted)
+        let precision = usable::<Self>(precision, &x);
+        reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
     }
 
     /// A weight `[out, in]` in 8 bits, to the nearest: `scales[j] = max |weight[j, ·]| / 127`. A row that is not finite gives
@@ -191,6 +190,7 @@ pub trait Backend: BurnBackend {
         documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
+        let options = options.usable::<Self>(&q);
         reference::attention::<Self>(q, k, v, documents, options)
     }
 
@@ -202,6 +202,7 @@ pub trait Backend: BurnBackend {
         documents: Option<IntTensor<Self>>,
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        let options = options.usable::<Self>(&q);
         reference::attention_training::<Self>(q, k, v, documents, options)
     }
 
@@ -211,6 +212,7 @@ pub trait Backend: BurnBackend {
         grad: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> AttentionGradients<Self> {
+        let options = options.usable::<Self>(&grad);
         reference::attention_backward::<Self>(state, grad, options)
     }
 
@@ -223,6 +225,7 @@ pub trait Backend: BurnBackend {
         documents: Option<IntTensor<Self>>,
         how: SelfAttention,
     ) -> FloatTensor<Self> {
+        let how = how.usable::<Self>(&qkv);
         reference::self_attention::<Self>(qkv, angles, documents, how)
     }
 
@@ -233,6 +236,7 @@ pub trait Backend: BurnBackend {
         documents: Option<IntTensor<Self>>,
         how: SelfAttention,
     ) -> (FloatTensor<Self>, AttentionState<Self>) {
+        let how = how.usable::<Self>(&qkv);
         reference::self_attention_training::<Self>(qkv, angles, documents, how)
     }
 
@@ -243,6 +247,7 @@ pub trait Backend: BurnBackend {
         grad: FloatTensor<Self>,
         how: SelfAttention,
     ) -> FloatTensor<Self> {
+        let how = how.usable::<Self>(&grad);
         reference::self_attention_backward::<Self>(state, angles, grad, how)
     }
 
@@ -266,9 +271,9 @@ pub trait Backend: BurnBackend {
         options: HeadLossOptions,
         precision: Precision,
     ) -> FloatTensor<Self> {
-        let _ = precision;
+        let precision = usable::<Self>(precision, &hidden);
         let rows = reference::rows_per_block(weight.shape()[0]);
-        reference::head_loss::<Self>(hidden, weight, targets, options, rows)
+        reference::head_loss::<Self>(hidden, weight, targets, options, rows, precision)
     }
 
     /// [`Backend::head_loss`] with its gradients, from the same pass.
@@ -279,9 +284,9 @@ pub trait Backend: BurnBackend {
         options: HeadLossOptions,
         precision: Precision,
     ) -> HeadLossGradients<Self> {
-        let _ = precision;
+        let precision = usable::<Self>(precision, &hidden);
         let rows = reference::rows_per_block(weight.shape()[0]);
-        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
+        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows, precision)
     }
 
     /// One AdamW update: `(parameter, moment1, moment2)` after it. The gradient is multiplied by `factor` `[1]` first.
@@ -293,6 +298,30 @@ pub trait Backend: BurnBackend {
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
+    }
+}
+
+/// The precision where the device of `x` multiplies in it, f32 where it does not.
+pub(crate) fn usable<B: Backend>(precision: Precision, x: &FloatTensor<B>) -> Precision {
+    match B::multiplies_in(precision, &B::float_device(x)) {
+        true => precision,
+        false => Precision::F32,
+    }
+}
+
+impl AttentionOptions {
+    /// The same in a precision that the device of `x` multiplies in.
+    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+        let precision = usable::<B>(self.precision, x);
+        Self { precision, ..self }
+    }
+}
+
+impl SelfAttention {
+    /// The same in a precision that the device of `x` multiplies in.
+    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+        let options = self.options.usable::<B>(x);
+        Self { options, ..self }
     }
 }
 

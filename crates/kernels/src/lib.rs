@@ -57,6 +57,7 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    AttentionGradients, AttentionInputs, AttentionState, GatedGradients, HeadLossGradients,
-    Int8Weight, LinearGradients, LinearInputs, LogSums, NormGradients, RotaryAngles, SelfAttention,
+    AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, GatedGradients,
+    HeadLossGradients, Int8Weight, LinearGradients, LinearInputs, LogSums, NormGradients,
+    RotaryAngles, SelfAttention,
 };

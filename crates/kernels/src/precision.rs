@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The factors of the matrix products of linear maps and of the head, forward and backward. Weights, sums, and everything
-/// else stay f32.
+/// The factors of the matrix products of linear maps, of the head, and, but on flex, of attention, forward and backward.
+/// Weights, sums, scores, and everything else stay f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {

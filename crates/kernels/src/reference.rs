@@ -3,6 +3,10 @@
 mod activation;
 mod adamw;
 mod attention;
+mod attention_blocks;
+mod attention_dropout;
+mod attention_mask;
+mod blocked_attention;
 mod cache;
 mod embedding;
 mod gated;
@@ -11,6 +15,7 @@ mod int8;
 mod linear;
 mod linear_attention;
 mod norm;
+mod product;
 mod rotary;
 mod scale;
 mod self_attention;
@@ -18,6 +23,11 @@ mod self_attention;
 pub use activation::{activation, activation_backward};
 pub use adamw::{adamw, clipped_adamw};
 pub use attention::{attention, attention_backward, attention_training, attention_weights};
+pub use attention_blocks::AttentionBlocks;
+pub use attention_dropout::DropoutDraws;
+pub use blocked_attention::{
+    blocked_attention, blocked_attention_backward, blocked_attention_training,
+};
 pub use cache::write_tokens;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
@@ -28,7 +38,10 @@ pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
 pub use rotary::rotary;
 pub use scale::{scaled, sum_of_squares};
-pub use self_attention::{self_attention, self_attention_backward, self_attention_training};
+pub use self_attention::{
+    blocked_self_attention, blocked_self_attention_training, self_attention,
+    self_attention_backward, self_attention_training,
+};
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;

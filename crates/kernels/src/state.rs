@@ -3,6 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
+use crate::reference::DropoutDraws;
 use crate::{AttentionOptions, RotaryLayout};
 
 /// What a linear map takes.
@@ -102,6 +103,27 @@ pub enum AttentionState<B: Backend> {
     /// What it takes to make the weights again block by block, linear in the sequence (Dao et al. 2022,
     /// "FlashAttention").
     LogSums(LogSums<B>),
+    /// The same of backends without a kernel of their own, whose weights are composed again block by block.
+    Blocks(BlockedAttention<B>),
+}
+
+/// See [`AttentionState::Blocks`].
+#[derive(Clone, Debug)]
+pub struct BlockedAttention<B: Backend> {
+    /// Queries, turned, `[batch, heads, q_len, head_dim]`.
+    pub q: FloatTensor<B>,
+    /// Keys, turned, `[batch, kv_heads, k_len, head_dim]`.
+    pub k: FloatTensor<B>,
+    /// Values, `[batch, kv_heads, k_len, head_dim]`.
+    pub v: FloatTensor<B>,
+    /// The attention's output, shaped as the queries, or of a fused map `[batch, seq, heads · head_dim]`.
+    pub output: FloatTensor<B>,
+    /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len, 1]`.
+    pub log_sums: FloatTensor<B>,
+    /// The first key of each query's document, `[batch, q_len]`.
+    pub documents: Option<IntTensor<B>>,
+    /// What dropout is made of; none without.
+    pub draws: Option<DropoutDraws<B>>,
 }
 
 /// See [`AttentionState::LogSums`].

@@ -32,6 +32,7 @@ const HOW: SelfAttention = SelfAttention {
         window: None,
         global_tokens: 0,
         dropout: 0.1,
+        precision: Precision::F32,
     },
 };
 const NORM: Normalization = Normalization::Layer { epsilon: 1e-5 };

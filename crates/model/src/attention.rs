@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{AttentionOptions, Backend, SelfAttention, ops};
+use emberlm_kernels::{AttentionOptions, Backend, Precision, SelfAttention, ops};
 
 use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
@@ -76,6 +76,7 @@ impl<B: Backend> Attention<B> {
                 window: config.window_of(layer),
                 global_tokens: config.global_tokens,
                 dropout: config.dropout_at(DropoutSite::Attention),
+                precision: Precision::default(),
             },
         }
     }
@@ -105,6 +106,11 @@ impl<B: Backend> Attention<B> {
                 .reshape([batch, seq, self.heads * self.head_dim])
         };
         self.out.forward(mixed, residual)
+    }
+
+    /// In what precision its products are made, beside those of its maps.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.options.precision = precision;
     }
 
     fn how(&self) -> SelfAttention {

@@ -97,6 +97,9 @@ impl<B: Backend> Decoder<B> {
         for map in self.maps() {
             map.precision = precision;
         }
+        for block in &mut self.blocks {
+            block.attention.set_precision(precision);
+        }
         self
     }
 

@@ -88,7 +88,7 @@ fn norm(x: &[f64]) -> f64 {
 mod tests {
     use burn::tensor::Tensor;
     use burn_flex::Flex;
-    use emberlm_kernels::{AttentionOptions, ops};
+    use emberlm_kernels::{AttentionOptions, Precision, ops};
 
     use super::*;
 
@@ -145,6 +145,7 @@ mod tests {
             window: None,
             global_tokens: 0,
             dropout: 0.0,
+            precision: Precision::F32,
         };
         let (found, _) = ops::linear_attention(q.clone(), k.clone(), v.clone(), rows, None);
         let exact = ops::attention(q, k, v, None, options);

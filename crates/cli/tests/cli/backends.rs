@@ -123,7 +123,9 @@ fn reported(line: &str) -> usize {
 fn the_doctor_finds_the_processor_healthy() {
     // Without another backend to compare the models with, it tries the operations alone.
     assert!(healthy("doctor") >= 25);
-    assert_eq!(healthy("doctor --only attention --operations"), 5);
+    // In bf16 too where the processor has it.
+    let kinds = healthy("doctor --only attention --operations");
+    assert!((6..=7).contains(&kinds), "{kinds}");
 }
 
 #[cfg(feature = "ndarray")]
@@ -147,7 +149,9 @@ mod vulkan {
 
     #[test]
     fn the_doctor_finds_it_healthy() {
-        assert_eq!(reported("doctor --backend vulkan --only linear"), 2);
+        // And in each precision that the device has.
+        let linear = reported("doctor --backend vulkan --only linear");
+        assert!((2..=4).contains(&linear), "{linear}");
         assert_eq!(reported("doctor --backend vulkan --only char-nano"), 1);
     }
 

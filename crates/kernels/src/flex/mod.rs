@@ -1,5 +1,5 @@
 //! The trait for `flex`, Burn's backend for the processor: [`crate::cpu`]'s operations on the tensors' memory. What is not f32
-//! takes the composed body.
+//! takes the composed body, whose products are not rounded.
 
 mod attention;
 mod buffer;
@@ -115,7 +115,7 @@ impl Backend for Flex {
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
         match is_f32(&[&inputs.x, &inputs.weight]) {
             true => linear::linear(inputs, precision),
-            false => reference::linear::<Self>(inputs),
+            false => reference::linear::<Self>(inputs, Precision::F32),
         }
     }
 
@@ -129,7 +129,10 @@ impl Backend for Flex {
     ) -> LinearGradients<Self> {
         match is_f32(&[&x, &weight, &grad]) {
             true => linear::linear_backward(x, weight, grad, added, wanted, precision),
-            false => reference::linear_backward::<Self>(x, weight, grad, added, wanted),
+            false => {
+                let precision = Precision::F32;
+                reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
+            }
         }
     }
 
@@ -230,7 +233,7 @@ impl Backend for Flex {
     ) -> AttentionGradients<Self> {
         match state {
             AttentionState::LogSums(state) => attention::attention_backward(state, grad, options),
-            state @ AttentionState::Weights { .. } => {
+            state @ (AttentionState::Weights { .. } | AttentionState::Blocks(_)) => {
                 reference::attention_backward::<Self>(state, grad, options)
             }
         }
@@ -270,7 +273,7 @@ impl Backend for Flex {
             AttentionState::LogSums(state) => {
                 attention::self_attention_backward(state, angles, grad, how)
             }
-            state @ AttentionState::Weights { .. } => {
+            state @ (AttentionState::Weights { .. } | AttentionState::Blocks(_)) => {
                 reference::self_attention_backward::<Self>(state, angles, grad, how)
             }
         }
@@ -298,7 +301,7 @@ impl Backend for Flex {
             return head_loss::head_loss(hidden, weight, targets, options, precision);
         }
         let rows = reference::rows_per_block(weight.layout().shape()[0]);
-        reference::head_loss::<Self>(hidden, weight, targets, options, rows)
+        reference::head_loss::<Self>(hidden, weight, targets, options, rows, Precision::F32)
     }
 
     fn head_loss_gradients(
@@ -312,7 +315,14 @@ impl Backend for Flex {
             return head_loss::head_loss_gradients(hidden, weight, targets, options, precision);
         }
         let rows = reference::rows_per_block(weight.layout().shape()[0]);
-        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows)
+        reference::head_loss_gradients::<Self>(
+            hidden,
+            weight,
+            targets,
+            options,
+            rows,
+            Precision::F32,
+        )
     }
 
     fn adamw(

@@ -3,10 +3,15 @@
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
+use burn::tensor::{Distribution, Int, Tensor};
 
+use super::attention_mask::{added_mask, hidden_keys};
+use super::blocked_attention::blocked_attention_backward;
+use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, LogSums};
+use crate::{
+    AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, LogSums, Precision,
+};
 
 /// See [`crate::Backend::attention`]. The query heads that share a key-value head are stacked along their sequence,
 /// so keys and values are never expanded.
@@ -21,7 +26,7 @@ pub fn attention<B: Backend>(
     let shape = q.dims();
     let documents = documents.map(Tensor::from_primitive);
     let weights = weights(q, typed(k), documents, options); // [batch, kv_heads, stacked, k_len]
-    primitive(weights.matmul(typed(v)).reshape(shape))
+    primitive(product(weights, typed(v), options.precision).reshape(shape))
 }
 
 /// See [`crate::Backend::attention_training`].
@@ -36,7 +41,8 @@ pub fn attention_training<B: Backend>(
     let documents = documents.map(Tensor::from_primitive);
     let weights = weights::<B>(typed(q.clone()), typed(k.clone()), documents, options); // [batch, kv_heads, stacked, k_len]
     let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
-    let mixed = dropped(weights.clone(), kept.as_ref()).matmul(typed(v.clone()));
+    let applied = dropped(weights.clone(), kept.as_ref());
+    let mixed = product(applied, typed(v.clone()), options.precision);
     let state = AttentionState::Weights {
         q,
         k,
@@ -70,7 +76,11 @@ pub fn attention_backward<B: Backend>(
             let [q, k, v, weights] = made_again::<B>(state, options);
             (q, k, v, weights, None)
         }
+        AttentionState::Blocks(state) => {
+            return blocked_attention_backward::<B>(state, grad, options, None);
+        }
     };
+    let by = |a: Tensor<B, 4>, b: Tensor<B, 4>| product(a, b, options.precision);
     let k = typed::<B, 4>(k); // [batch, kv_heads, k_len, head_dim]
     let v = typed::<B, 4>(v);
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
@@ -81,13 +91,13 @@ pub fn attention_backward<B: Backend>(
     let kept = kept.map(typed::<B, 4>);
 
     let applied = dropped(weights.clone(), kept.as_ref());
-    let v_grad = applied.transpose().matmul(grad.clone());
-    let weights_grad = dropped(grad.matmul(v.transpose()), kept.as_ref());
+    let v_grad = by(applied.transpose(), grad.clone());
+    let weights_grad = dropped(by(grad, v.transpose()), kept.as_ref());
     let along = (weights_grad.clone() * weights.clone()).sum_dim(3); // [batch, kv_heads, stacked, 1]
     let scores_grad = weights * (weights_grad - along) * options.scale;
     AttentionGradients {
-        q: primitive(scores_grad.clone().matmul(k).reshape(shape)),
-        k: primitive(scores_grad.transpose().matmul(q)),
+        q: primitive(by(scores_grad.clone(), k).reshape(shape)),
+        k: primitive(by(scores_grad.transpose(), q)),
         v: primitive(v_grad),
     }
 }
@@ -104,7 +114,7 @@ fn made_again<B: Backend>(state: LogSums<B>, options: AttentionOptions) -> [Floa
     [q, k, v, primitive(weights)]
 }
 
-/// The softmax's weights without dropout, `[batch, heads, q_len, k_len]`.
+/// The softmax's weights without dropout, `[batch, heads, q_len, k_len]`, in f32 on every backend: they are for looking at.
 pub fn attention_weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -112,6 +122,10 @@ pub fn attention_weights<B: Backend>(
 ) -> Tensor<B, 4> {
     let [batch, heads, q_len, _] = q.dims();
     let k_len = k.dims()[2];
+    let options = AttentionOptions {
+        precision: Precision::F32,
+        ..options
+    };
     weights(q, k, None, options).reshape([batch, heads, q_len, k_len])
 }
 
@@ -125,14 +139,15 @@ fn weights<B: Backend>(
     let [batch, heads, q_len, _] = q.dims();
     let [_, kv_heads, k_len, _] = k.dims();
     let device = q.device();
-    let scores = stacked(q, kv_heads).matmul(k.transpose()) * options.scale;
+    let q = stacked(q, kv_heads);
+    let scores = product(q, k.transpose(), options.precision) * options.scale;
     let shape = scores.dims(); // [batch, kv_heads, stacked, k_len]
-    let scores = match hidden_keys::<B>(q_len, k_len, documents, options, &device) {
+    let positions = k_len - q_len..k_len;
+    let scores = match hidden_keys::<B>(positions, 0..k_len, documents, options, &device) {
         // Added as one row to each head's scores as another: filling takes a mask of the scores' full shape, and
         // making that takes longer than the softmax does.
         Some(hidden) => {
-            let mask = Tensor::<B, 2>::zeros(hidden.dims(), &device);
-            let mask = mask.mask_fill(hidden, f32::NEG_INFINITY);
+            let mask = added_mask(hidden);
             let mask = mask.reshape([-1, 1, (q_len * k_len) as i64]); // [1 or batch, 1, q_len · k_len]
             let mask = match mask.dims()[0] {
                 1 => mask.reshape([1, q_len * k_len]),
@@ -154,45 +169,6 @@ fn weights<B: Backend>(
 pub(super) fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
     let [batch, heads, q_len, head_dim] = x.dims();
     x.reshape([batch, kv_heads, heads / kv_heads * q_len, head_dim])
-}
-
-/// True where query `i` may not see key `j`, `[q_len, k_len]`, or with documents, `[batch, q_len]`, `[batch · q_len, k_len]`;
-/// none where every query sees every key.
-fn hidden_keys<B: Backend>(
-    q_len: usize,
-    k_len: usize,
-    documents: Option<Tensor<B, 2, Int>>,
-    options: AttentionOptions,
-    device: &Device<B>,
-) -> Option<Tensor<B, 2, Bool>> {
-    let reach = |window: usize| window.saturating_add(options.global_tokens);
-    let window = options.window.filter(|&window| reach(window) < k_len);
-    if q_len == 1 && window.is_none() && documents.is_none() {
-        return None;
-    }
-    let offset = (k_len - q_len) as i64;
-    let queries = Tensor::<B, 1, Int>::arange(offset..k_len as i64, device).reshape([q_len, 1]);
-    let keys = Tensor::<B, 1, Int>::arange(0..k_len as i64, device).reshape([1, k_len]);
-    let rows = documents.as_ref().map_or(1, |of| of.dims()[0]) * q_len;
-    let all = [rows, k_len];
-    let keys = keys.expand(all);
-    let queries = queries.repeat_dim(0, rows / q_len).expand(all);
-    let first = documents.map(|of| of.reshape([rows, 1]).expand(all));
-
-    let mut hidden = keys.clone().greater(queries.clone());
-    if let Some(first) = &first {
-        hidden = hidden.bool_or(keys.clone().lower(first.clone()));
-    }
-    if let Some(window) = window {
-        let tokens = options.global_tokens as i64;
-        let global = match first {
-            Some(first) => keys.clone().lower(first + tokens),
-            None => keys.clone().lower_elem(tokens),
-        };
-        let left = keys.lower_equal(queries - window as i64);
-        hidden = hidden.bool_or(left.bool_and(global.bool_not()));
-    }
-    Some(hidden)
 }
 
 /// 0 with probability `p`, `1/(1 - p)` otherwise.

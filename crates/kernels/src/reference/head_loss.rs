@@ -4,12 +4,25 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
+use super::product::{product, raised_product};
 use super::{primitive, typed};
-use crate::{HeadLossGradients, HeadLossOptions};
+use crate::{HeadLossGradients, HeadLossOptions, Precision};
 
 /// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
     ((1 << 24) / vocab_size.max(1)).max(1)
+}
+
+/// What `g` is multiplied by for `dhidden` in f16: most of it are probabilities of about `1/V` and less, and f16 loses digits below
+/// 6e-5 and everything below 6e-8. The sizes of a row of `g` add up to at most 2, so that what is added up in f16 is no larger than
+/// 4096 times the largest weight, and in its range, up to 65,504, for weights below 16. (With z-loss all by `1 + 2zL`, which
+/// is next to 1.)
+const RAISED: f64 = 2048.0;
+
+/// The same for `dW`, whose sums over `rows` tokens are no larger than `rows` times the largest hidden state: the factor times
+/// `rows` is at most 2^13, which is in the range for hidden states below 8 even where all tokens are sure of one and the same.
+fn raised_by(rows: usize) -> f64 {
+    8192.0 / rows.next_power_of_two() as f64
 }
 
 /// See [`crate::Backend::head_loss`]; the logits of `rows` tokens are held at once.
@@ -19,11 +32,12 @@ pub fn head_loss<B: Backend>(
     targets: IntTensor<B>,
     options: HeadLossOptions,
     rows: usize,
+    precision: Precision,
 ) -> FloatTensor<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let mut loss = Tensor::zeros([1], &weight.device());
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.logits(&weight, options); // [rows, vocab_size]
+        let logits = block.logits(&weight, options, precision); // [rows, vocab_size]
         let target_logits = block.target_logits(&logits);
         let even_logits = even_logits(&logits, options);
         let log_sum = exponentials(logits).log_sum;
@@ -42,12 +56,17 @@ pub fn head_loss<B: Backend>(
 ///
 /// With a soft cap `c` that is the gradient by the capped logits `x`, and the one by the logits is `(1 - (x/c)²) · g`: its
 /// part of `ε/V` is no constant row any more and is made of `[rows, vocab_size]` with `p`.
+///
+/// In the other precisions than f32 `y` is put into `g` before that is rounded: where the model is sure of a target, a rounded
+/// `p W` less a row of `W` as it is would be the roundings alone. In f16 `g` is raised above what that loses, by [`RAISED`] and
+/// [`raised_by`], and what comes out divided by it again.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
     targets: IntTensor<B>,
     options: HeadLossOptions,
     rows: usize,
+    precision: Precision,
 ) -> HeadLossGradients<B> {
     let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
     let [vocab_size, width] = weight.dims();
@@ -59,7 +78,7 @@ pub fn head_loss_gradients<B: Backend>(
     // Σ hidden over the tokens that are learnt, [1, d_model]; for the even part alone.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.logits(&weight, options); // [rows, vocab_size]
+        let logits = block.logits(&weight, options, precision); // [rows, vocab_size]
         let target_logits = block.target_logits(&logits);
         let even_logits = even_logits(&logits, options);
         // The targets' part of g with its sign turned, [rows, 1].
@@ -80,9 +99,20 @@ pub fn head_loss_gradients<B: Backend>(
         }
         loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
         let learnt_hidden = block.hidden * block.learnt.clone(); // [rows, d_model]
-        let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
-        let target_hidden = learnt_hidden.clone() * pull.clone();
-        let mut hidden_grad = grad.clone().matmul(weight.clone()) - target_rows * pull; // [rows, d_model]
+        // Beside the products, or none where they have it.
+        let beside = match precision {
+            Precision::F32 => Some(pull),
+            Precision::Bf16 | Precision::F16 => {
+                let targets = block.targets.clone().unsqueeze_dim(1);
+                grad = grad.scatter(1, targets, -pull, IndexingUpdateOp::Add);
+                None
+            }
+        };
+        let mut hidden_grad = raised_product(grad.clone(), weight.clone(), precision, RAISED);
+        if let Some(pull) = &beside {
+            let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
+            hidden_grad = hidden_grad - target_rows * pull.clone();
+        }
         if let Some(even) = &even {
             hidden_grad = hidden_grad - even.clone();
             let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
@@ -92,13 +122,17 @@ pub fn head_loss_gradients<B: Backend>(
             });
         }
         hidden_grads.push(hidden_grad * block.learnt);
-        let product = grad.transpose().matmul(learnt_hidden); // [vocab_size, d_model]
-        let sum = match weight_grad {
-            Some(sum) => sum + product,
-            None => product,
+        let target_hidden = beside.map(|pull| learnt_hidden.clone() * pull);
+        let factor = raised_by(learnt_hidden.dims()[0]);
+        let part = raised_product(grad.transpose(), learnt_hidden, precision, factor); // [vocab_size, d_model]
+        let mut sum = match weight_grad {
+            Some(sum) => sum + part,
+            None => part,
         };
-        weight_grad =
-            Some(sum.select_assign(0, block.targets, -target_hidden, IndexingUpdateOp::Add));
+        if let Some(rows) = target_hidden {
+            sum = sum.select_assign(0, block.targets, -rows, IndexingUpdateOp::Add);
+        }
+        weight_grad = Some(sum);
     }
     let mut weight_grad =
         weight_grad.unwrap_or_else(|| Tensor::zeros([vocab_size, width], &device));
@@ -164,8 +198,13 @@ struct Block<B: Backend> {
 
 impl<B: Backend> Block<B> {
     /// The logits, `[rows, vocab_size]`, capped where they are to be.
-    fn logits(&self, weight: &Tensor<B, 2>, options: HeadLossOptions) -> Tensor<B, 2> {
-        let logits = self.hidden.clone().matmul(weight.clone().transpose());
+    fn logits(
+        &self,
+        weight: &Tensor<B, 2>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> Tensor<B, 2> {
+        let logits = product(self.hidden.clone(), weight.clone().transpose(), precision);
         match options.soft_cap {
             0.0 => logits,
             cap => (logits / cap).tanh() * cap,

@@ -5,7 +5,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Int, Tensor};
 
 use super::{linear, primitive, typed};
-use crate::{Int8Weight, LinearInputs};
+use crate::{Int8Weight, LinearInputs, Precision};
 
 /// See [`crate::Backend::quantize_rows`].
 pub fn quantize_rows<B: Backend>(weight: FloatTensor<B>) -> Int8Weight<B> {
@@ -40,10 +40,11 @@ pub fn linear_int8<B: Backend>(
 ) -> FloatTensor<B> {
     let values = Tensor::<B, 2, Int>::from_primitive(weight.values).float(); // [out, in]
     let scales = typed::<B, 1>(weight.scales).unsqueeze_dim::<2>(1); // [out, 1]
-    linear(LinearInputs::<B> {
+    let inputs = LinearInputs::<B> {
         x,
         weight: primitive((values * scales).transpose()),
         bias,
         residual,
-    })
+    };
+    linear(inputs, Precision::F32)
 }

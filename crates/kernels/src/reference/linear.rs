@@ -4,16 +4,17 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
+use super::product::product;
 use super::{last, primitive, rows, typed, with_last};
-use crate::{LinearGradients, LinearInputs};
+use crate::{LinearGradients, LinearInputs, Precision};
 
 /// See [`crate::Backend::linear`]. One product over all tokens: a batched one would make the weight's gradient once per
 /// sequence and add them up.
-pub fn linear<B: Backend>(inputs: LinearInputs<B>) -> FloatTensor<B> {
+pub fn linear<B: Backend>(inputs: LinearInputs<B>, precision: Precision) -> FloatTensor<B> {
     let (x, shape) = rows::<B>(inputs.x); // [tokens, in]
     let weight = typed::<B, 2>(inputs.weight); // [in, out]
     let shape = with_last(shape, weight.dims()[1]);
-    let mut y = x.matmul(weight); // [tokens, out]
+    let mut y = product(x, weight, precision); // [tokens, out]
     if let Some(bias) = inputs.bias {
         y = y + typed::<B, 1>(bias).unsqueeze::<2>();
     }
@@ -23,19 +24,21 @@ pub fn linear<B: Backend>(inputs: LinearInputs<B>) -> FloatTensor<B> {
     B::float_reshape(primitive(y), shape)
 }
 
-/// See [`crate::Backend::linear_backward`].
+/// See [`crate::Backend::linear_backward`]. In f16 the gradients are as large as the loss's scale makes them: nothing more is
+/// done here to keep them in its range.
 pub fn linear_backward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
     added: Option<FloatTensor<B>>,
     [input, weights, bias]: [bool; 3],
+    precision: Precision,
 ) -> LinearGradients<B> {
     let (x, shape) = rows::<B>(x); // [tokens, in]
     let (grad, _) = rows::<B>(grad); // [tokens, out]
     let weight = typed::<B, 2>(weight); // [in, out]
     let x_grad = input.then(|| {
-        let made = grad.clone().matmul(weight.transpose()); // [tokens, in]
+        let made = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
         let made = match added {
             Some(added) => rows::<B>(added).0 + made,
             None => made,
@@ -44,7 +47,7 @@ pub fn linear_backward<B: Backend>(
     });
     LinearGradients {
         x: x_grad,
-        weight: weights.then(|| primitive(x.transpose().matmul(grad.clone()))),
+        weight: weights.then(|| primitive(product(x.transpose(), grad.clone(), precision))),
         bias: bias.then(|| primitive(summed(grad))),
     }
 }

@@ -4,8 +4,14 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Shape, Tensor, TensorMetadata};
 
-use super::{attention, attention_backward, attention_training, primitive, rotary, typed};
-use crate::{AttentionGradients, AttentionInputs, AttentionState, RotaryAngles, SelfAttention};
+use super::{
+    AttentionBlocks, attention, attention_backward, attention_training, blocked_attention,
+    blocked_attention_training, primitive, rotary, typed,
+};
+use crate::{
+    AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, RotaryAngles,
+    SelfAttention,
+};
 
 /// See [`crate::Backend::self_attention`].
 pub fn self_attention<B: Backend>(
@@ -16,6 +22,25 @@ pub fn self_attention<B: Backend>(
 ) -> FloatTensor<B> {
     let [q, k, v] = separated::<B>(qkv, angles, how);
     merged::<B>(attention::<B>(q, k, v, documents, how.options))
+}
+
+/// [`self_attention`] by [`blocked_attention`].
+pub fn blocked_self_attention<B: Backend>(
+    qkv: FloatTensor<B>,
+    angles: Option<RotaryAngles<B>>,
+    documents: Option<IntTensor<B>>,
+    how: SelfAttention,
+    blocks: Option<AttentionBlocks>,
+) -> FloatTensor<B> {
+    let [q, k, v] = separated::<B>(qkv, angles, how);
+    merged::<B>(blocked_attention::<B>(
+        q,
+        k,
+        v,
+        documents,
+        how.options,
+        blocks,
+    ))
 }
 
 /// See [`crate::Backend::self_attention_training`].
@@ -30,6 +55,23 @@ pub fn self_attention_training<B: Backend>(
     (merged::<B>(output), state)
 }
 
+/// [`self_attention_training`] by [`blocked_attention_training`]. The state has the output as it is given, which the map after
+/// it keeps too.
+pub fn blocked_self_attention_training<B: Backend>(
+    qkv: FloatTensor<B>,
+    angles: Option<RotaryAngles<B>>,
+    documents: Option<IntTensor<B>>,
+    how: SelfAttention,
+    blocks: Option<AttentionBlocks>,
+) -> (FloatTensor<B>, BlockedAttention<B>) {
+    let [q, k, v] = separated::<B>(qkv, angles, how);
+    let (output, mut state) =
+        blocked_attention_training::<B>(q, k, v, documents, how.options, blocks);
+    let output = merged::<B>(output);
+    state.output = output.clone();
+    (output, state)
+}
+
 /// See [`crate::Backend::self_attention_backward`].
 pub fn self_attention_backward<B: Backend>(
     state: AttentionState<B>,
@@ -37,6 +79,7 @@ pub fn self_attention_backward<B: Backend>(
     grad: FloatTensor<B>,
     how: SelfAttention,
 ) -> FloatTensor<B> {
+    let by_heads = |x| primitive(heads::<B>(typed(x), 0, how.heads, how.head_dim));
     let state = match state {
         AttentionState::LogSums(mut state) => {
             if let AttentionInputs::Fused(qkv) = state.inputs {
@@ -44,9 +87,13 @@ pub fn self_attention_backward<B: Backend>(
             }
             AttentionState::LogSums(state)
         }
+        AttentionState::Blocks(state) => AttentionState::Blocks(BlockedAttention {
+            output: by_heads(state.output),
+            ..state
+        }),
         state @ AttentionState::Weights { .. } => state,
     };
-    let grad = primitive(heads::<B>(typed(grad), 0, how.heads, how.head_dim));
+    let grad = by_heads(grad);
     let AttentionGradients { q, k, v } = attention_backward::<B>(state, grad, how.options);
     let turned_back = |x| match &angles {
         Some(of) => rotary::<B>(of.layout, x, of.cos.clone(), B::float_neg(of.sin.clone())),

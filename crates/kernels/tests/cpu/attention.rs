@@ -2,10 +2,10 @@
 
 mod dropout;
 
-use emberlm_kernels::AttentionOptions;
 use emberlm_kernels::cpu::attention::{
     AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, attention, attention_backward,
 };
+use emberlm_kernels::{AttentionOptions, Precision};
 use proptest::prelude::*;
 
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
@@ -64,6 +64,7 @@ fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
                     window,
                     global_tokens,
                     dropout: 0.0,
+                    precision: Precision::F32,
                 },
                 documents,
                 dropout: dropout
@@ -327,6 +328,7 @@ fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usiz
             window: None,
             global_tokens: 0,
             dropout: 0.0,
+            precision: Precision::F32,
         },
         documents: None,
         dropout: None,

@@ -1,10 +1,11 @@
 //! Attention: values against plain loops, gradients against the composed body, dropout against itself.
 
 use burn::backend::Autodiff;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::{
-    AttentionOptions, AttentionState, Backend, RotaryAngles, RotaryLayout, SelfAttention, ops,
-    reference,
+    AttentionOptions, AttentionState, Backend, Precision, RotaryAngles, RotaryLayout,
+    SelfAttention, ops, reference,
 };
 
 use crate::compare::{
@@ -13,25 +14,30 @@ use crate::compare::{
 };
 
 /// Of gradients: scores reach 20, and weights made again from them and their sums are off by as many roundings.
-const TOLERANCE: f64 = 3e-5;
+pub const TOLERANCE: f64 = 3e-5;
 
 /// Sizes of one case: `[batch, kv_heads, queries per key-value head, q_len, past, head_dim]`.
-type Sizes = [usize; 6];
+pub type Sizes = [usize; 6];
 
 /// The window, 0 for none, and the global tokens.
-type Reach = [usize; 2];
+pub type Reach = [usize; 2];
 
-struct Case {
-    q: TensorData,
-    k: TensorData,
-    v: TensorData,
+pub struct Case {
+    pub q: TensorData,
+    pub k: TensorData,
+    pub v: TensorData,
     /// The first key of each query's document, `[batch, q_len]`.
     documents: Option<TensorData>,
-    options: AttentionOptions,
+    pub options: AttentionOptions,
 }
 
 impl Case {
-    fn new(sizes: Sizes, [window, global_tokens]: Reach, with_documents: bool, seed: u64) -> Self {
+    pub fn new(
+        sizes: Sizes,
+        [window, global_tokens]: Reach,
+        with_documents: bool,
+        seed: u64,
+    ) -> Self {
         let [batch, kv_heads, group, q_len, past, head_dim] = sizes;
         let keys = [batch, kv_heads, past + q_len, head_dim];
         Self {
@@ -44,11 +50,12 @@ impl Case {
                 window: (window > 0).then_some(window),
                 global_tokens,
                 dropout: 0.0,
+                precision: Precision::F32,
             },
         }
     }
 
-    fn documents<B: Backend>(&self) -> Option<Tensor<B, 2, Int>> {
+    pub fn documents<B: Backend>(&self) -> Option<Tensor<B, 2, Int>> {
         let documents = self.documents.clone()?;
         Some(Tensor::from_data(documents, &Default::default()))
     }
@@ -61,13 +68,23 @@ impl Case {
         }
     }
 
-    /// Query by query, head by head, in f64.
-    fn by_loops(&self) -> Vec<f32> {
+    /// Output and gradients of the composed body, differentiated by Burn.
+    pub fn expected(&self) -> Vec<Vec<f32>> {
+        let inputs = [&self.q, &self.k, &self.v].map(tracked::<Reference, 4>);
+        let [q, k, v] = &inputs;
+        let [query, key, value] = inputs.clone().map(primitive);
+        let documents = self.documents::<Reference>().map(Tensor::into_primitive);
+        let output = reference::attention::<Reference>(query, key, value, documents, self.options);
+        with_gradients(typed::<Reference, 4>(output), &[q, k, v])
+    }
+
+    /// Query by query, head by head, in f64: the output, and `ln Σ exp(scores)` of each.
+    pub fn by_loops(&self) -> (Vec<f32>, Vec<f32>) {
         let [batch, heads, q_len, head_dim] = self.q.shape.dims();
         let [_, kv_heads, k_len, _] = self.k.shape.dims();
         let (q, k, v) = (values(&self.q), values(&self.k), values(&self.v));
         let first_keys = self.first_keys();
-        let mut output = Vec::new();
+        let (mut output, mut log_sums) = (Vec::new(), Vec::new());
         for (b, h, i) in indices([batch, heads, q_len]) {
             let position = k_len - q_len + i;
             let first = first_keys[b * q_len + i];
@@ -84,13 +101,14 @@ impl Case {
             let score = |j| dot(query, &row(&k, j)) * self.options.scale;
             let weights: Vec<f64> = seen.iter().map(|&j| score(j).exp()).collect();
             let total: f64 = weights.iter().sum();
+            log_sums.push(total.ln() as f32);
             for e in 0..head_dim {
                 let terms = seen.iter().zip(&weights);
                 let sum: f64 = terms.map(|(&j, weight)| weight * row(&v, j)[e]).sum();
                 output.push((sum / total) as f32);
             }
         }
-        output
+        (output, log_sums)
     }
 }
 
@@ -126,7 +144,7 @@ fn values_by_loops<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed
         case.documents(),
         case.options,
     );
-    assert_close("attention", &host(found), &case.by_loops());
+    assert_close("attention", &host(found), &case.by_loops().0);
 }
 
 fn gradients<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64) {
@@ -142,13 +160,7 @@ fn gradients<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64)
     );
     let found = with_gradients(output, &[q, k, v]);
 
-    let inputs = [&case.q, &case.k, &case.v].map(tracked::<Reference, 4>);
-    let [q, k, v] = &inputs;
-    let [query, key, value] = inputs.clone().map(primitive);
-    let documents = case.documents::<Reference>().map(Tensor::into_primitive);
-    let output = reference::attention::<Reference>(query, key, value, documents, case.options);
-    let expected = with_gradients(typed::<Reference, 4>(output), &[q, k, v]);
-    assert_all_within(TOLERANCE, "attention", &found, &expected);
+    assert_all_within(TOLERANCE, "attention", &found, &case.expected());
 }
 
 /// The weights are a distribution over what is seen, and times the values they are the output.
@@ -181,14 +193,26 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
 
 /// With what was dropped known, the same product differentiated by Burn.
 fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
+    dropped_gradients_of::<B>(sizes, documents, seed, |[q, k, v], documents, options| {
+        B::attention_training(q, k, v, documents, options)
+    });
+}
+
+/// The same of any attention that drops.
+pub fn dropped_gradients_of<B: Backend>(
+    sizes: Sizes,
+    documents: bool,
+    seed: u64,
+    attend: impl Attend<B>,
+) {
     let mut case = Case::new(sizes, [0, 0], documents, seed);
     case.options.dropout = 0.3;
-    let (output, state) = dropped::<B>(&case, constant(&case.v));
+    let (output, state) = dropped(&case, constant(&case.v), &attend);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let made = B::attention_backward(state, primitive(factors), case.options);
     let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
     let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
-    let kept = kept::<B>(&case);
+    let kept = kept(&case, &attend);
     assert_all_within(
         TOLERANCE,
         "dropped attention",
@@ -197,18 +221,41 @@ fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
     );
 }
 
+/// [`Backend::attention_training`], of queries, keys and values.
+pub trait Attend<B: Backend>:
+    Fn(
+    [FloatTensor<B>; 3],
+    Option<IntTensor<B>>,
+    AttentionOptions,
+) -> (FloatTensor<B>, AttentionState<B>)
+{
+}
+
+impl<B: Backend, F> Attend<B> for F where
+    F: Fn(
+        [FloatTensor<B>; 3],
+        Option<IntTensor<B>>,
+        AttentionOptions,
+    ) -> (FloatTensor<B>, AttentionState<B>)
+{
+}
+
 /// The attention of a case to other values, always dropping the same.
-fn dropped<B: Backend>(case: &Case, v: Tensor<B, 4>) -> (Tensor<B, 4>, AttentionState<B>) {
+fn dropped<B: Backend>(
+    case: &Case,
+    v: Tensor<B, 4>,
+    attend: &impl Attend<B>,
+) -> (Tensor<B, 4>, AttentionState<B>) {
     B::seed(&Default::default(), 7);
     let [q, k] = [&case.q, &case.k].map(|data| primitive(constant::<B, 4>(data)));
     let documents = case.documents::<B>().map(Tensor::into_primitive);
-    let (output, state) = B::attention_training(q, k, primitive(v), documents, case.options);
+    let (output, state) = attend([q, k, primitive(v)], documents, case.options);
     (typed(output), state)
 }
 
 /// 0 or `1/(1 - p)` for each weight, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`: values that are rows of the
 /// identity have the dropped weights as their output, `head_dim` of its columns at a time.
-fn kept<B: Backend>(case: &Case) -> TensorData {
+fn kept<B: Backend>(case: &Case, attend: &impl Attend<B>) -> TensorData {
     let [batch, kv_heads, k_len, head_dim] = case.v.shape.dims();
     let [_, heads, q_len, _] = case.q.shape.dims();
     let mut kept = vec![0.0_f32; batch * heads * q_len * k_len];
@@ -216,7 +263,7 @@ fn kept<B: Backend>(case: &Case) -> TensorData {
         let identity = indices([batch * kv_heads, k_len, head_dim])
             .map(|(_, key, column)| f32::from(u8::from(key == first + column)));
         let identity = TensorData::new(identity.collect::<Vec<f32>>(), case.v.shape.clone());
-        let weights = host(dropped::<B>(case, constant(&identity)).0);
+        let weights = host(dropped(case, constant(&identity), attend).0);
         for (row, weights) in weights.chunks(head_dim).enumerate() {
             for (column, &weight) in weights.iter().enumerate().take(k_len - first) {
                 if weight > 0.0 {
@@ -271,6 +318,7 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
             window: None,
             global_tokens: 0,
             dropout: 0.0,
+            precision: Precision::F32,
         },
     };
     let data = numbers(seed, [batch, seq, (heads + 2 * kv_heads) * head_dim]);

@@ -49,6 +49,7 @@ impl Case {
             self.targets::<Reference>().into_primitive(),
             self.options,
             usize::MAX,
+            Precision::F32,
         );
         with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight])
     }
@@ -92,6 +93,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
             case.targets::<B>().into_primitive(),
             options,
             rows,
+            Precision::F32,
         )
     };
     let (in_blocks, whole) = (made(rows), made(usize::MAX));
@@ -107,6 +109,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
         case.targets::<B>().into_primitive(),
         options,
         rows,
+        Precision::F32,
     );
     let loss = host(typed::<B, 1>(loss));
     assert_close("the loss alone, in blocks", &loss, &case.expected()[0]);

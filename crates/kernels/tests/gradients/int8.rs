@@ -55,12 +55,13 @@ fn linear_int8<B: Backend>(
     let found = with_gradients(y, &[&x]);
 
     let x = tracked::<Reference, 2>(&data[0]);
-    let y = reference::linear::<Reference>(LinearInputs {
+    let inputs = LinearInputs {
         x: primitive(x.clone()),
         weight: primitive(constant::<Reference, 2>(&held).transpose()),
         bias: parts[0].then(|| primitive(constant::<Reference, 2>(bias).reshape([out]))),
         residual: parts[1].then(|| primitive(constant::<Reference, 2>(residual))),
-    });
+    };
+    let y = reference::linear::<Reference>(inputs, Precision::F32);
     let expected = with_gradients(typed::<Reference, 2>(y), &[&x]);
     assert_close("plain", &host(plain), &expected[0]);
     assert_all_close("differentiated", &found, &expected);

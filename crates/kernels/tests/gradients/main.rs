@@ -1,28 +1,85 @@
 //! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
 //! on flex, over random shapes. Attention's values are compared with plain loops; linear attention, which Burn
 //! differentiates, with plain loops in f64 and their central differences; maps with weights of 8 bits, which are never
-//! trained, and writes into a cache, too.
+//! trained, and writes into a cache, too. What attention in blocks drops is looked at as a random number, and products of rounded
+//! factors against f32's. `tests/vulkan` has a part of it on Vulkan.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod attention;
+mod attention_dropout;
+mod blocked_attention;
 mod cache;
 mod compare;
 mod elementwise;
 mod head_loss;
 mod int8;
 mod linear_attention;
+mod precision;
 mod pytorch;
+
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use emberlm_kernels::Precision;
 
 #[test]
 fn head_loss_as_in_pytorch_on_flex() {
-    pytorch::check::<burn_flex::Flex>(&Default::default());
+    pytorch::check::<Flex>(&Default::default());
 }
 
 #[test]
 fn head_loss_as_in_pytorch_on_ndarray() {
-    pytorch::check::<burn_ndarray::NdArray>(&Default::default());
+    pytorch::check::<NdArray>(&Default::default());
+}
+
+#[test]
+fn ndarray_drops_as_flex_does() {
+    blocked_attention::drops_as_flex_does::<NdArray>();
+}
+
+#[test]
+fn what_attention_in_blocks_keeps_is_linear_in_the_sequence() {
+    blocked_attention::state_is_linear_in_the_sequence::<Flex>();
+    blocked_attention::state_is_linear_in_the_sequence::<NdArray>();
+}
+
+#[test]
+fn what_attention_drops_is_independent() {
+    attention_dropout::independent::<Flex>(0.3);
+    attention_dropout::independent::<Flex>(0.1);
+    attention_dropout::independent::<NdArray>(0.5);
+}
+
+#[test]
+fn dropping_changes_nothing_on_average() {
+    attention_dropout::nothing_is_changed_on_average();
+}
+
+#[test]
+fn extreme_rates_of_dropping_give_numbers() {
+    attention_dropout::extreme_rates_give_numbers();
+}
+
+#[test]
+fn products_are_rounded() {
+    for (precision, unit) in precision::NARROW {
+        precision::rounded_by_no_more_than_that::<Flex>(precision, unit);
+    }
+}
+
+#[test]
+fn small_probabilities_count() {
+    for (precision, unit) in precision::NARROW {
+        precision::small_probabilities_count::<Flex>(precision, unit);
+    }
+}
+
+#[test]
+fn where_a_precision_is_missing_products_are_f32s() {
+    precision::where_there_is_none_it_is_f32::<NdArray>(Precision::F16);
+    precision::where_there_is_none_it_is_f32::<NdArray>(Precision::Bf16);
+    precision::where_there_is_none_it_is_f32::<Flex>(Precision::F16);
 }
 
 /// The properties of each module for each backend.

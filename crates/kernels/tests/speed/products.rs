@@ -20,6 +20,7 @@ const OPTIONS: AttentionOptions = AttentionOptions {
     window: None,
     global_tokens: 0,
     dropout: 0.0,
+    precision: Precision::F32,
 };
 const F32: Precision = Precision::F32;
 
@@ -46,7 +47,7 @@ fn linear() {
             ours = ours.take().map(made);
         },
         || {
-            let made = |residual| reference::linear::<Flex>(inputs(residual));
+            let made = |residual| reference::linear::<Flex>(inputs(residual), F32);
             composed = composed.take().map(made);
         },
     );
@@ -71,7 +72,7 @@ fn linear_backward() {
         || {
             let (x, weight, grad) = inputs();
             let added = Some(x.clone());
-            reference::linear_backward::<Flex>(x, weight, grad, added, wanted)
+            reference::linear_backward::<Flex>(x, weight, grad, added, wanted, F32)
         },
     );
 }
@@ -182,7 +183,7 @@ fn head_loss() {
         },
         || {
             let (hidden, weight, targets) = inputs();
-            reference::head_loss::<Flex>(hidden, weight, targets, options, rows)
+            reference::head_loss::<Flex>(hidden, weight, targets, options, rows, F32)
         },
     );
 }
@@ -199,7 +200,7 @@ fn head_loss_gradients() {
         },
         || {
             let (hidden, weight, targets) = inputs();
-            reference::head_loss_gradients::<Flex>(hidden, weight, targets, options, rows)
+            reference::head_loss_gradients::<Flex>(hidden, weight, targets, options, rows, F32)
         },
     );
 }

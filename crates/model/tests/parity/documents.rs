@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_kernels::{AttentionOptions, Backend, ops};
+use emberlm_kernels::{AttentionOptions, Backend, Precision, ops};
 
 use crate::checks::{host, relative, within};
 
@@ -33,6 +33,7 @@ fn mixed<B: Backend>(device: &Device<B>) -> Vec<f32> {
         window: Some(3),
         global_tokens: 2,
         dropout: 0.0,
+        precision: Precision::F32,
     };
     let documents = Some(Tensor::from_data(first, device));
     host(ops::attention(

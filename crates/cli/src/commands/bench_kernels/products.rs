@@ -47,7 +47,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         let again = inputs.clone();
         (
             move || <B as Backend>::linear(inputs(), Precision::F32),
-            move || reference::linear::<B>(again()),
+            move || reference::linear::<B>(again(), Precision::F32),
         )
     });
     turns.composed("linear_residual", Work::Flops(flops), |random| {
@@ -55,7 +55,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         let again = inputs.clone();
         (
             move || <B as Backend>::linear(inputs(), Precision::F32),
-            move || reference::linear::<B>(again()),
+            move || reference::linear::<B>(again(), Precision::F32),
         )
     });
     turns.pair("linear_bf16", Work::Flops(flops), Against::F32, |random| {
@@ -85,7 +85,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
             move || {
                 let (x, weight, grad) = again();
-                reference::linear_backward::<B>(x, weight, grad, None, all)
+                reference::linear_backward::<B>(x, weight, grad, None, all, Precision::F32)
             },
         )
     });
@@ -202,7 +202,7 @@ fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
             move || {
                 let (hidden, weight, targets) = again();
-                reference::head_loss::<B>(hidden, weight, targets, options, rows)
+                reference::head_loss::<B>(hidden, weight, targets, options, rows, Precision::F32)
             },
         )
     });
@@ -217,7 +217,14 @@ fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
             move || {
                 let (hidden, weight, targets) = again();
-                reference::head_loss_gradients::<B>(hidden, weight, targets, options, rows)
+                reference::head_loss_gradients::<B>(
+                    hidden,
+                    weight,
+                    targets,
+                    options,
+                    rows,
+                    Precision::F32,
+                )
             },
         )
     });

@@ -1,6 +1,6 @@
 //! At what sizes operations are measured.
 
-use emberlm_kernels::{AttentionOptions, SelfAttention};
+use emberlm_kernels::{AttentionOptions, Precision, SelfAttention};
 
 /// The sizes of a model and of a step of its training.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,7 @@ impl Workload {
             window: None,
             global_tokens: 0,
             dropout: 0.0,
+            precision: Precision::F32,
         };
         SelfAttention {
             heads: self.heads,

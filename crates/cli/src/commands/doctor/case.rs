@@ -51,6 +51,11 @@ impl<B: TrainingBackend> Case<B> {
         Tensor::from_data(TensorData::new(integers, shape), &self.device)
     }
 
+    /// The output's gradient in [`Case::differentiated`].
+    pub fn factors<const D: usize>(&self, shape: [usize; D]) -> Tensor<B, D> {
+        self.constant(99, shape)
+    }
+
     /// The output, and the gradient of `Σ output · factors` by each input: another factor for each element, so that no two
     /// mistakes cancel.
     pub fn differentiated<const D: usize>(
@@ -58,7 +63,7 @@ impl<B: TrainingBackend> Case<B> {
         output: Tensor<B, D>,
         mut inputs: Vec<(&str, Gradient<'_, B>)>,
     ) -> Vec<Part> {
-        let factors = self.constant(99, output.dims());
+        let factors = self.factors(output.dims());
         let grads = (output.clone() * factors).sum().backward();
         let mut parts = vec![part("output", output)];
         for (name, gradient) in inputs.drain(..) {

@@ -1,5 +1,7 @@
 //! The operations of the kernels' trait, each at a size that has odd lengths.
 
+mod attention;
+
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
@@ -8,18 +10,41 @@ use emberlm_kernels::{
 
 use super::case::{Case, Part, float, gradient_of, part, typed};
 
-/// An operation's name, and how it is tried.
-pub type Operation<B> = (String, Run<B>);
+/// Most of `‖found - expected‖ / ‖expected‖` in f32: what its roundings explain.
+const TOLERANCE: f64 = 1e-4;
+
+/// An operation and how it is tried.
+pub struct Operation<B: TrainingBackend> {
+    /// What it is called.
+    pub name: String,
+    /// In what its products are made. What is composed is made in f32 all the same.
+    pub precision: Precision,
+    /// How far it may be off.
+    pub tolerance: f64,
+    /// Tries it.
+    pub run: Run<B>,
+}
 
 type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
 
 const TOKENS: [usize; 2] = [3, 7];
 const WIDTH: usize = 40;
 
+/// How many roundings of the factors errors may be where products are made in another precision than f32: two of each product,
+/// of up to three products in a row, and the loss's logits reach 40.
+const ROUNDINGS: f64 = 32.0;
+
 /// All of them.
 pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     let mut all: Vec<Operation<B>> = Vec::new();
-    let mut add = |name: &str, run: Run<B>| all.push((name.to_owned(), run));
+    let mut add = |name: &str, run: Run<B>| {
+        all.push(Operation {
+            name: name.to_owned(),
+            precision: Precision::F32,
+            tolerance: TOLERANCE,
+            run,
+        });
+    };
     for kind in Activation::ALL {
         add(
             &format!("activation {kind:?}"),
@@ -42,7 +67,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             Box::new(move |case| normalize(case, kind)),
         );
     }
-    add("linear", Box::new(linear));
+    add("linear", Box::new(|case| linear(case, Precision::F32)));
     add("linear int8", Box::new(linear_int8));
     add("embedding", Box::new(embedding));
     add("sum of squares", Box::new(sum_of_squares));
@@ -60,10 +85,17 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     ] {
         add(
             name,
-            Box::new(move |case| attention(case, kv_heads, window, documents)),
+            Box::new(move |case| {
+                let options = options(window, Precision::F32);
+                attention::whole(case, kv_heads, options, documents)
+            }),
         );
     }
-    add("self-attention of a fused map", Box::new(self_attention));
+    add("attention, in blocks", Box::new(attention::in_blocks));
+    add(
+        "self-attention of a fused map",
+        Box::new(attention::of_a_fused_map),
+    );
     add("cache", Box::new(write_tokens));
     for (name, options) in [
         ("head with loss", HeadLossOptions::default()),
@@ -76,10 +108,40 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             },
         ),
     ] {
-        add(name, Box::new(move |case| head_loss(case, options)));
+        add(
+            name,
+            Box::new(move |case| head_loss(case, options, Precision::F32)),
+        );
     }
     add("AdamW", Box::new(adamw));
+    for (precision, unit) in [
+        (Precision::Bf16, 2_f64.powi(-8)),
+        (Precision::F16, 2_f64.powi(-11)),
+    ] {
+        all.extend(rounded(precision, ROUNDINGS * unit));
+    }
     all
+}
+
+/// The operations that multiply in other precisions.
+fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operation<B>; 3] {
+    let runs: [(&str, Run<B>); 3] = [
+        ("linear", Box::new(move |case| linear(case, precision))),
+        (
+            "attention",
+            Box::new(move |case| attention::whole(case, 2, options(None, precision), false)),
+        ),
+        (
+            "head with loss",
+            Box::new(move |case| head_loss(case, HeadLossOptions::default(), precision)),
+        ),
+    ];
+    runs.map(|(name, run)| Operation {
+        name: format!("{name} in {}", precision.name()),
+        precision,
+        tolerance,
+        run,
+    })
 }
 
 fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
@@ -127,25 +189,28 @@ fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Par
     case.differentiated::<3>(y, inputs)
 }
 
-fn linear<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part> {
     let out = 33;
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let weight = case.tracked(2, [WIDTH, out]);
     let bias = case.tracked(3, [out]);
     let residual = case.tracked(4, [TOKENS[0], TOKENS[1], out]);
     let y = match case.composed {
-        true => typed(reference::linear::<B>(LinearInputs {
-            x: float(x.clone()),
-            weight: float(weight.clone()),
-            bias: Some(float(bias.clone())),
-            residual: Some(float(residual.clone())),
-        })),
+        true => {
+            let inputs = LinearInputs {
+                x: float(x.clone()),
+                weight: float(weight.clone()),
+                bias: Some(float(bias.clone())),
+                residual: Some(float(residual.clone())),
+            };
+            typed(reference::linear::<B>(inputs, Precision::F32))
+        }
         false => ops::linear(
             x.clone(),
             weight.clone(),
             Some(bias.clone()),
             Some(residual.clone()),
-            Precision::F32,
+            precision,
         ),
     };
     let inputs = vec![
@@ -210,79 +275,15 @@ fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part>
     case.differentiated::<4>(y, vec![("x", gradient_of(&x))])
 }
 
-fn options(head_dim: usize, window: Option<usize>) -> AttentionOptions {
+/// Of heads of [`attention::HEAD_DIM`].
+fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     AttentionOptions {
-        scale: 1.0 / (head_dim as f64).sqrt(),
+        scale: 1.0 / (attention::HEAD_DIM as f64).sqrt(),
         window,
         global_tokens: 0,
         dropout: 0.0,
+        precision,
     }
-}
-
-fn attention<B: TrainingBackend>(
-    case: &Case<B>,
-    kv_heads: usize,
-    window: Option<usize>,
-    documents: bool,
-) -> Vec<Part> {
-    let (batch, seq, head_dim) = (2, 19, 8);
-    let q = case.tracked(1, [batch, 4, seq, head_dim]);
-    let [k, v] = [2, 3].map(|seed| case.tracked(seed, [batch, kv_heads, seq, head_dim]));
-    let options = options(head_dim, window);
-    // Each query's document begins at or before it.
-    let documents = documents.then(|| {
-        let first: Vec<i64> = (0..batch * seq).map(|i| (i % seq / 6 * 6) as i64).collect();
-        let data = TensorData::new(first, [batch, seq]);
-        Tensor::<B, 2, Int>::from_data(data, &case.device)
-    });
-    let y = match case.composed {
-        true => typed(reference::attention::<B>(
-            float(q.clone()),
-            float(k.clone()),
-            float(v.clone()),
-            documents.map(Tensor::into_primitive),
-            options,
-        )),
-        false => ops::attention(q.clone(), k.clone(), v.clone(), documents, options),
-    };
-    let inputs = vec![
-        ("q", gradient_of(&q)),
-        ("k", gradient_of(&k)),
-        ("v", gradient_of(&v)),
-    ];
-    case.differentiated::<4>(y, inputs)
-}
-
-fn self_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
-    let (heads, kv_heads, head_dim, seq) = (4, 2, 8, 19);
-    let qkv = case.tracked(1, [2, seq, (heads + 2 * kv_heads) * head_dim]);
-    let [cos, sin] = [2, 3].map(|seed| case.constant::<2>(seed, [seq, head_dim / 2]));
-    let layout = RotaryLayout::HalfSplit;
-    let how = SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        options: options(head_dim, None),
-    };
-    let y = match case.composed {
-        true => {
-            let (cos, sin) = (float(cos), float(sin));
-            let angles = Some(RotaryAngles { layout, cos, sin });
-            typed(reference::self_attention::<B>(
-                float(qkv.clone()),
-                angles,
-                None,
-                how,
-            ))
-        }
-        false => ops::self_attention(
-            qkv.clone(),
-            Some(ops::Angles { layout, cos, sin }),
-            None,
-            how,
-        ),
-    };
-    case.differentiated::<3>(y, vec![("qkv", gradient_of(&qkv))])
 }
 
 fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
@@ -299,7 +300,11 @@ fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     vec![part::<B::InnerBackend, 4>("output", written)]
 }
 
-fn head_loss<B: TrainingBackend>(case: &Case<B>, options: HeadLossOptions) -> Vec<Part> {
+fn head_loss<B: TrainingBackend>(
+    case: &Case<B>,
+    options: HeadLossOptions,
+    precision: Precision,
+) -> Vec<Part> {
     let (tokens, vocab) = (29, 101);
     let hidden = case.tracked(1, [tokens, WIDTH]);
     let weight = case.tracked(2, [vocab, WIDTH]);
@@ -312,14 +317,9 @@ fn head_loss<B: TrainingBackend>(case: &Case<B>, options: HeadLossOptions) -> Ve
             targets.into_primitive(),
             options,
             reference::rows_per_block(vocab),
-        )),
-        false => ops::head_loss(
-            hidden.clone(),
-            weight.clone(),
-            targets,
-            options,
             Precision::F32,
-        ),
+        )),
+        false => ops::head_loss(hidden.clone(), weight.clone(), targets, options, precision),
     };
     let inputs = vec![
         ("hidden", gradient_of(&hidden)),

@@ -17,6 +17,17 @@ pub struct Outcome {
     pub parts: Result<Vec<Part>, String>,
 }
 
+impl Outcome {
+    /// In place of what it would be compared with.
+    pub fn missing(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            tolerance: self.tolerance,
+            parts: Err("it has none of this name".to_owned()),
+        }
+    }
+}
+
 /// What was found of an operation or a model.
 #[derive(Debug, Serialize)]
 pub struct Verdict {

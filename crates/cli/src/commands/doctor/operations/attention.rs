@@ -1,0 +1,130 @@
+//! Attention of every kind.
+
+use burn::tensor::{Int, Tensor, TensorData};
+use emberlm_kernels::reference::{self, AttentionBlocks};
+use emberlm_kernels::{
+    AttentionOptions, Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, ops,
+};
+
+use super::super::case::{Case, Part, float, gradient_of, part, typed};
+use super::options;
+
+/// Elements of a head.
+pub const HEAD_DIM: usize = 8;
+
+const BATCH: usize = 2;
+const HEADS: usize = 4;
+const SEQ: usize = 19;
+
+/// As the backend attends.
+pub fn whole<B: TrainingBackend>(
+    case: &Case<B>,
+    kv_heads: usize,
+    options: AttentionOptions,
+    documents: bool,
+) -> Vec<Part> {
+    let inputs = inputs(case, kv_heads);
+    let [q, k, v] = &inputs;
+    // Each query's document begins at or before it.
+    let documents = documents.then(|| {
+        let first: Vec<i64> = (0..BATCH * SEQ).map(|i| (i % SEQ / 6 * 6) as i64).collect();
+        let data = TensorData::new(first, [BATCH, SEQ]);
+        Tensor::<B, 2, Int>::from_data(data, &case.device)
+    });
+    let y = match case.composed {
+        true => composed(&inputs, documents, options),
+        false => ops::attention(q.clone(), k.clone(), v.clone(), documents, options),
+    };
+    differentiated(case, y, &inputs)
+}
+
+/// In blocks that are shorter than the sequence, as backends of GPUs attend to long ones.
+pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let options = options(Some(9), Precision::F32);
+    let inputs = inputs(case, 2);
+    if case.composed {
+        return differentiated(case, composed(&inputs, None, options), &inputs);
+    }
+    let [q, k, v] = inputs.map(|x| float(x.inner()));
+    let blocks = Some(AttentionBlocks {
+        sequences: 1,
+        queries: 7,
+    });
+    let (output, state) =
+        reference::blocked_attention_training::<B::InnerBackend>(q, k, v, None, options, blocks);
+    let grad = float(case.factors([BATCH, HEADS, SEQ, HEAD_DIM]).inner());
+    let made =
+        reference::blocked_attention_backward::<B::InnerBackend>(state, grad, options, blocks);
+    let parts = [
+        ("output", output),
+        ("by q", made.q),
+        ("by k", made.k),
+        ("by v", made.v),
+    ];
+    parts
+        .map(|(name, x)| part::<B::InnerBackend, 4>(name, typed(x)))
+        .into()
+}
+
+/// Of a fused map's output.
+pub fn of_a_fused_map<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let kv_heads = 2;
+    let qkv = case.tracked(1, [BATCH, SEQ, (HEADS + 2 * kv_heads) * HEAD_DIM]);
+    let [cos, sin] = [2, 3].map(|seed| case.constant::<2>(seed, [SEQ, HEAD_DIM / 2]));
+    let layout = RotaryLayout::HalfSplit;
+    let how = SelfAttention {
+        heads: HEADS,
+        kv_heads,
+        head_dim: HEAD_DIM,
+        options: options(None, Precision::F32),
+    };
+    let y = match case.composed {
+        true => {
+            let (cos, sin) = (float(cos), float(sin));
+            let angles = Some(RotaryAngles { layout, cos, sin });
+            let qkv = float(qkv.clone());
+            typed(reference::self_attention::<B>(qkv, angles, None, how))
+        }
+        false => ops::self_attention(
+            qkv.clone(),
+            Some(ops::Angles { layout, cos, sin }),
+            None,
+            how,
+        ),
+    };
+    case.differentiated::<3>(y, vec![("qkv", gradient_of(&qkv))])
+}
+
+/// Queries, keys and values.
+fn inputs<B: TrainingBackend>(case: &Case<B>, kv_heads: usize) -> [Tensor<B, 4>; 3] {
+    [(1, HEADS), (2, kv_heads), (3, kv_heads)]
+        .map(|(seed, heads)| case.tracked(seed, [BATCH, heads, SEQ, HEAD_DIM]))
+}
+
+/// In f32, whatever the options say.
+fn composed<B: TrainingBackend>(
+    inputs: &[Tensor<B, 4>; 3],
+    documents: Option<Tensor<B, 2, Int>>,
+    options: AttentionOptions,
+) -> Tensor<B, 4> {
+    let [q, k, v] = inputs.clone().map(float);
+    let documents = documents.map(Tensor::into_primitive);
+    let options = AttentionOptions {
+        precision: Precision::F32,
+        ..options
+    };
+    typed(reference::attention::<B>(q, k, v, documents, options))
+}
+
+fn differentiated<B: TrainingBackend>(
+    case: &Case<B>,
+    y: Tensor<B, 4>,
+    [q, k, v]: &[Tensor<B, 4>; 3],
+) -> Vec<Part> {
+    let inputs = vec![
+        ("q", gradient_of(q)),
+        ("k", gradient_of(k)),
+        ("v", gradient_of(v)),
+    ];
+    case.differentiated::<4>(y, inputs)
+}

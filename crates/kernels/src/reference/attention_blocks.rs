@@ -1,0 +1,115 @@
+//! How an attention is cut so that only a part of its scores exists at once.
+
+use std::ops::Range;
+
+use crate::AttentionOptions;
+
+/// How many scores are held at once: 64 MiB of f32.
+const SCORES: usize = 1 << 24;
+
+/// Products of GPUs are quickest where their sides are multiples of this.
+const SIDE: usize = 64;
+
+/// How many queries' scores are held at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionBlocks {
+    /// How many sequences are in a block, at least 1.
+    pub sequences: usize,
+    /// How many queries of each of their heads, at least 1.
+    pub queries: usize,
+}
+
+impl AttentionBlocks {
+    /// For `q_len` queries of `heads` of `batch` sequences over `k_len` keys: as many queries as 64 MiB of scores hold, a
+    /// multiple of 64. Where there is no room for 64 of each head of all sequences, there are fewer sequences in a block.
+    pub fn new([batch, heads, q_len]: [usize; 3], k_len: usize) -> Self {
+        let of_a_query = (heads * k_len).max(1);
+        let least = q_len.clamp(1, SIDE);
+        let sequences = (SCORES / (of_a_query * least)).clamp(1, batch.max(1));
+        let queries = SCORES / (of_a_query * sequences) / SIDE * SIDE;
+        Self {
+            sequences,
+            queries: queries.max(SIDE),
+        }
+    }
+
+    /// Whether one block is all.
+    pub fn are_one(self, batch: usize, q_len: usize) -> bool {
+        batch <= self.sequences && q_len <= self.queries
+    }
+
+    /// The sequences of each row of blocks.
+    pub(super) fn of_sequences(self, batch: usize) -> impl Iterator<Item = Range<usize>> {
+        ranges(batch, self.sequences)
+    }
+
+    /// The queries of each block of a row.
+    pub(super) fn of_queries(self, q_len: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+        ranges(q_len, self.queries)
+    }
+}
+
+/// The keys that some of these queries see, those of `q_len` over `k_len` keys: none after the last one's own, and where
+/// there is a window and nothing is seen from outside of it, none before the first one's window, but for what makes it begin
+/// at a multiple of 64.
+pub(super) fn seen_keys(
+    queries: &Range<usize>,
+    [q_len, k_len]: [usize; 2],
+    options: AttentionOptions,
+) -> Range<usize> {
+    let past = k_len - q_len;
+    let first = match options.window {
+        Some(window) if options.global_tokens == 0 => {
+            (past + queries.start + 1).saturating_sub(window)
+        }
+        _ => 0,
+    };
+    first / SIDE * SIDE..past + queries.end
+}
+
+fn ranges(len: usize, step: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let step = step.max(1);
+    (0..len.div_ceil(step)).map(move |n| n * step..((n + 1) * step).min(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(window: Option<usize>, global_tokens: usize) -> AttentionOptions {
+        AttentionOptions {
+            scale: 1.0,
+            window,
+            global_tokens,
+            dropout: 0.0,
+            precision: crate::Precision::F32,
+        }
+    }
+
+    #[test]
+    fn blocks_hold_64_mib_of_scores() {
+        for (batch, heads, k_len) in [(1, 1, 1), (8, 12, 1024), (64, 12, 1024), (3, 32, 8192)] {
+            let blocks = AttentionBlocks::new([batch, heads, k_len], k_len);
+            let scores = blocks.sequences * heads * blocks.queries * k_len;
+            assert!(scores <= 1 << 24, "{batch}, {heads}, {k_len}: {scores}");
+            assert!(scores > 1 << 22 || blocks.are_one(batch, k_len));
+            assert_eq!(blocks.queries % 64, 0);
+        }
+        // 64 queries, however long the sequence: 128 heads of them over 2^20 keys.
+        let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20);
+        assert_eq!((least.sequences, least.queries), (1, 64));
+        // A token of each of many sequences is one block.
+        assert!(AttentionBlocks::new([64, 32, 1], 4096).are_one(64, 1));
+    }
+
+    #[test]
+    fn every_key_that_is_seen_is_in_the_block() {
+        let of = |queries, lengths, options| seen_keys(&queries, lengths, options);
+        assert_eq!(of(64..128, [192, 192], options(None, 0)), 0..128);
+        assert_eq!(of(64..128, [192, 392], options(None, 0)), 0..328);
+        // The query at 300 sees keys from 201 on.
+        assert_eq!(of(100..110, [110, 310], options(Some(100), 0)), 192..310);
+        assert_eq!(of(100..110, [110, 310], options(Some(100), 1)), 0..310);
+        assert_eq!(of(0..10, [110, 110], options(Some(usize::MAX), 0)), 0..10);
+    }
+}

@@ -1,0 +1,354 @@
+//! Causal attention in blocks of queries, which holds nothing that is quadratic in the sequence, and its gradient, which makes
+//! the weights again block by block (Dao et al. 2022, "FlashAttention"; here of whole rows of scores, composed of plain
+//! operations).
+
+use std::ops::Range;
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Int, Tensor};
+
+use super::attention::{attention, stacked};
+use super::attention_blocks::{AttentionBlocks, seen_keys};
+use super::attention_dropout::{DropoutDraws, kept_factor};
+use super::attention_mask::{added_mask, hidden_keys};
+use super::product::product;
+use super::{primitive, typed};
+use crate::{AttentionGradients, AttentionOptions, BlockedAttention};
+
+/// See [`crate::Backend::attention`]. What is one block, as a single query is, is made as a whole.
+pub fn blocked_attention<B: Backend>(
+    q: FloatTensor<B>,
+    k: FloatTensor<B>,
+    v: FloatTensor<B>,
+    documents: Option<IntTensor<B>>,
+    options: AttentionOptions,
+    blocks: Option<AttentionBlocks>,
+) -> FloatTensor<B> {
+    let inputs = Inputs::<B>::new([q, k, v], documents, None, options);
+    let blocks = blocks.unwrap_or_else(|| inputs.blocks());
+    let [batch, _, q_len, _] = inputs.q.dims();
+    if q_len == 1 || blocks.are_one(batch, q_len) {
+        let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(primitive);
+        let documents = inputs.documents.map(Tensor::into_primitive);
+        return attention::<B>(q, k, v, documents, options);
+    }
+    let mut rows = Vec::new();
+    for sequences in blocks.of_sequences(batch) {
+        let outputs = blocks.of_queries(q_len).map(|queries| {
+            let block = inputs.block(&sequences, queries);
+            let weights = block.softmax(block.scores()).0;
+            block.mixed(weights)
+        });
+        rows.push(joined(outputs.collect(), 2));
+    }
+    primitive(joined(rows, 0))
+}
+
+/// See [`crate::Backend::attention_training`].
+pub fn blocked_attention_training<B: Backend>(
+    q: FloatTensor<B>,
+    k: FloatTensor<B>,
+    v: FloatTensor<B>,
+    documents: Option<IntTensor<B>>,
+    options: AttentionOptions,
+    blocks: Option<AttentionBlocks>,
+) -> (FloatTensor<B>, BlockedAttention<B>) {
+    let mut inputs = Inputs::<B>::new([q, k, v], documents, None, options);
+    let [batch, heads, q_len, _] = inputs.q.dims();
+    if options.dropout > 0.0 {
+        let (k_len, device) = (inputs.k.dims()[2], inputs.q.device());
+        inputs.draws = Some(DropoutDraws::new([batch, heads, q_len], k_len, &device));
+    }
+    let blocks = blocks.unwrap_or_else(|| inputs.blocks());
+    let (mut outputs, mut log_sums) = (Vec::new(), Vec::new());
+    for sequences in blocks.of_sequences(batch) {
+        let (mut output, mut log_sum) = (Vec::new(), Vec::new());
+        for queries in blocks.of_queries(q_len) {
+            let block = inputs.block(&sequences, queries);
+            let (weights, sums) = block.softmax(block.scores());
+            output.push(block.mixed(block.kept(weights)));
+            log_sum.push(sums);
+        }
+        outputs.push(joined(output, 2));
+        log_sums.push(joined(log_sum, 2));
+    }
+    let output = primitive(joined(outputs, 0));
+    let state = BlockedAttention {
+        q: primitive(inputs.q),
+        k: primitive(inputs.k),
+        v: primitive(inputs.v),
+        output: output.clone(),
+        log_sums: primitive(joined(log_sums, 0)),
+        documents: inputs.documents.map(Tensor::into_primitive),
+        draws: inputs.draws,
+    };
+    (output, state)
+}
+
+/// See [`crate::Backend::attention_backward`].
+///
+/// With `P = exp(S - L)` of a block's scores `S` and the queries' log-sums `L`, `M` the dropout's factors, `O` the output and
+/// `D = rowsum(dO ∘ O)`, which is `rowsum(P ∘ dP)`: `dV += (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`, `dS = P ∘ (dP - D) · scale`,
+/// `dQ = dS K`, `dK += dSᵀ Q`.
+///
+/// Blocks go from the last to the first: the last one's gradients of keys and values are as long as all keys, so that the sums
+/// begin with them and the others' are added to a part of them in place. Without a window nothing is set to 0 first.
+pub fn blocked_attention_backward<B: Backend>(
+    state: BlockedAttention<B>,
+    grad: FloatTensor<B>,
+    options: AttentionOptions,
+    blocks: Option<AttentionBlocks>,
+) -> AttentionGradients<B> {
+    let documents = state.documents;
+    let inputs = Inputs::<B>::new([state.q, state.k, state.v], documents, state.draws, options);
+    let grad = typed::<B, 4>(grad); // [batch, heads, q_len, head_dim]
+    let log_sums = typed::<B, 4>(state.log_sums); // [batch, heads, q_len, 1]
+    let along = (grad.clone() * typed(state.output)).sum_dim(3); // [batch, heads, q_len, 1]
+    let [batch, _, q_len, _] = inputs.q.dims();
+    let blocks = blocks.unwrap_or_else(|| inputs.blocks());
+    let mut made = [Vec::new(), Vec::new(), Vec::new()];
+    for sequences in blocks.of_sequences(batch) {
+        let mut q_grads = Vec::new();
+        let [mut k_sum, mut v_sum] = [0, 1].map(|_| KeySum::new(inputs.k.dims()[2]));
+        for queries in blocks.of_queries(q_len).rev() {
+            let block = inputs.block(&sequences, queries);
+            let of_block = |x: &Tensor<B, 4>| part(x, 2, &block.queries);
+            let [grad, log_sums, along] =
+                [&grad, &log_sums, &along].map(|x| of_block(&part(x, 0, &sequences)));
+            let weights = (block.scores() - log_sums).exp(); // [sequences, heads, queries, keys]
+            let grads = block.gradients(weights, grad, along);
+            q_grads.push(grads.q);
+            k_sum.add(&block.keys, grads.k);
+            v_sum.add(&block.keys, grads.v);
+        }
+        q_grads.reverse();
+        made[0].push(joined(q_grads, 2));
+        made[1].push(k_sum.sum(&inputs.k));
+        made[2].push(v_sum.sum(&inputs.v));
+    }
+    let [q, k, v] = made.map(|of| primitive(joined(of, 0)));
+    AttentionGradients { q, k, v }
+}
+
+/// What attends.
+struct Inputs<B: Backend> {
+    /// `[batch, heads, q_len, head_dim]`.
+    q: Tensor<B, 4>,
+    /// `[batch, kv_heads, k_len, head_dim]`.
+    k: Tensor<B, 4>,
+    /// `[batch, kv_heads, k_len, head_dim]`.
+    v: Tensor<B, 4>,
+    /// `[batch, q_len]`.
+    documents: Option<Tensor<B, 2, Int>>,
+    draws: Option<DropoutDraws<B>>,
+    options: AttentionOptions,
+}
+
+impl<B: Backend> Inputs<B> {
+    fn new(
+        inputs: [FloatTensor<B>; 3],
+        documents: Option<IntTensor<B>>,
+        draws: Option<DropoutDraws<B>>,
+        options: AttentionOptions,
+    ) -> Self {
+        let [q, k, v] = inputs.map(typed);
+        Self {
+            q,
+            k,
+            v,
+            documents: documents.map(Tensor::from_primitive),
+            draws,
+            options,
+        }
+    }
+
+    fn blocks(&self) -> AttentionBlocks {
+        let [batch, heads, q_len, _] = self.q.dims();
+        AttentionBlocks::new([batch, heads, q_len], self.k.dims()[2])
+    }
+
+    /// The queries of a range, of the sequences of another, and the keys that some of them see.
+    fn block(&self, sequences: &Range<usize>, queries: Range<usize>) -> Block<'_, B> {
+        let (q_len, [_, kv_heads, k_len, _]) = (self.q.dims()[2], self.k.dims());
+        let keys = seen_keys(&queries, [q_len, k_len], self.options);
+        let of = |x: &Tensor<B, 4>, range| part(&part(x, 0, sequences), 2, range);
+        Block {
+            q: stacked(of(&self.q, &queries), kv_heads),
+            k: of(&self.k, &keys),
+            v: of(&self.v, &keys),
+            inputs: self,
+            sequences: sequences.clone(),
+            queries,
+            keys,
+        }
+    }
+}
+
+/// A part of what attends.
+struct Block<'a, B: Backend> {
+    /// `[sequences, kv_heads, heads / kv_heads · queries, head_dim]`.
+    q: Tensor<B, 4>,
+    /// `[sequences, kv_heads, keys, head_dim]`.
+    k: Tensor<B, 4>,
+    /// `[sequences, kv_heads, keys, head_dim]`.
+    v: Tensor<B, 4>,
+    inputs: &'a Inputs<B>,
+    sequences: Range<usize>,
+    queries: Range<usize>,
+    keys: Range<usize>,
+}
+
+impl<B: Backend> Block<'_, B> {
+    /// `[sequences, heads, queries, width]`, head by head.
+    fn by_heads(&self, width: usize) -> [usize; 4] {
+        let heads = self.inputs.q.dims()[1];
+        [self.sequences.len(), heads, self.queries.len(), width]
+    }
+
+    /// `q kᵀ · scale + mask`, `[sequences, heads, queries, keys]`.
+    fn scores(&self) -> Tensor<B, 4> {
+        let options = self.inputs.options;
+        let keys = self.k.clone().transpose();
+        let scores = product(self.q.clone(), keys, options.precision);
+        let scores = scores.reshape(self.by_heads(self.keys.len())) * options.scale;
+        let [q_len, k_len] = [&self.inputs.q, &self.inputs.k].map(|x| x.dims()[2]);
+        let past = k_len - q_len;
+        let documents = self.inputs.documents.as_ref().map(|of| {
+            let of = of
+                .clone()
+                .narrow(0, self.sequences.start, self.sequences.len());
+            of.narrow(1, self.queries.start, self.queries.len())
+        });
+        let hidden = hidden_keys(
+            past + self.queries.start..past + self.queries.end,
+            self.keys.clone(),
+            documents,
+            options,
+            &scores.device(),
+        );
+        match hidden {
+            Some(hidden) => {
+                let [queries, keys] = [self.queries.len(), self.keys.len()];
+                let masks = hidden.dims()[0] / queries; // of each sequence, or one
+                scores + added_mask(hidden).reshape([masks, 1, queries, keys])
+            }
+            None => scores,
+        }
+    }
+
+    /// The softmax, and `ln Σ exp(scores)`, `[sequences, heads, queries, 1]`.
+    fn softmax(&self, scores: Tensor<B, 4>) -> (Tensor<B, 4>, Tensor<B, 4>) {
+        let max = scores.clone().max_dim(3);
+        let exp = (scores - max.clone()).exp();
+        let sum = exp.clone().sum_dim(3);
+        (exp / sum.clone(), sum.log() + max)
+    }
+
+    /// The weights `[sequences, heads, queries, keys]` that dropout leaves.
+    fn kept(&self, weights: Tensor<B, 4>) -> Tensor<B, 4> {
+        let options = self.inputs.options;
+        match &self.inputs.draws {
+            Some(draws) => {
+                let of = [&self.sequences, &self.queries, &self.keys];
+                let dropped = draws.dropped(of, options.dropout);
+                weights.mask_fill(dropped, 0.0) * kept_factor(options.dropout)
+            }
+            None => weights,
+        }
+    }
+
+    /// The values by these weights, `[sequences, heads, queries, head_dim]`.
+    fn mixed(&self, weights: Tensor<B, 4>) -> Tensor<B, 4> {
+        let [_, kv_heads, _, head_dim] = self.v.dims();
+        let weights = stacked(weights, kv_heads);
+        let mixed = product(weights, self.v.clone(), self.inputs.options.precision);
+        mixed.reshape(self.by_heads(head_dim))
+    }
+
+    /// The gradients of the queries, by heads, and of the keys and values, from the weights without dropout, and of the queries
+    /// the output's gradient and its product with the output.
+    fn gradients(
+        &self,
+        weights: Tensor<B, 4>,
+        grad: Tensor<B, 4>,
+        along: Tensor<B, 4>,
+    ) -> BlockGradients<B> {
+        let AttentionOptions {
+            scale, precision, ..
+        } = self.inputs.options;
+        let (kv_heads, head_dim) = (self.k.dims()[1], self.q.dims()[3]);
+        let by_keys = self.by_heads(self.keys.len());
+        let grad = stacked(grad, kv_heads);
+        let applied = stacked(self.kept(weights.clone()), kv_heads);
+        let v = product(applied.transpose(), grad.clone(), precision);
+        let weights_grad = product(grad, self.v.clone().transpose(), precision);
+        let weights_grad = self.kept(weights_grad.reshape(by_keys));
+        let scores_grad = stacked(weights * (weights_grad - along) * scale, kv_heads);
+        let q = product(scores_grad.clone(), self.k.clone(), precision);
+        BlockGradients {
+            q: q.reshape(self.by_heads(head_dim)),
+            k: product(scores_grad.transpose(), self.q.clone(), precision),
+            v,
+        }
+    }
+}
+
+/// A block's part of the gradients.
+struct BlockGradients<B: Backend> {
+    /// `[sequences, heads, queries, head_dim]`.
+    q: Tensor<B, 4>,
+    /// `[sequences, kv_heads, keys, head_dim]`.
+    k: Tensor<B, 4>,
+    /// `[sequences, kv_heads, keys, head_dim]`.
+    v: Tensor<B, 4>,
+}
+
+/// The sum of what blocks have for their keys.
+struct KeySum<B: Backend> {
+    k_len: usize,
+    sum: Option<Tensor<B, 4>>,
+}
+
+impl<B: Backend> KeySum<B> {
+    fn new(k_len: usize) -> Self {
+        Self { k_len, sum: None }
+    }
+
+    /// Adds `[sequences, kv_heads, keys, head_dim]`.
+    fn add(&mut self, keys: &Range<usize>, x: Tensor<B, 4>) {
+        let [sequences, heads, _, width] = x.dims();
+        let sum = match self.sum.take() {
+            None if keys.len() == self.k_len => x,
+            sum => {
+                let all = [sequences, heads, self.k_len, width];
+                let sum = sum.unwrap_or_else(|| Tensor::zeros(all, &x.device()));
+                let added = part(&sum, 2, keys) + x;
+                sum.slice_assign([0..sequences, 0..heads, keys.clone(), 0..width], added)
+            }
+        };
+        self.sum = Some(sum);
+    }
+
+    /// What has been added; zeros as `like` if nothing was.
+    fn sum(self, like: &Tensor<B, 4>) -> Tensor<B, 4> {
+        self.sum.unwrap_or_else(|| like.zeros_like())
+    }
+}
+
+/// What is cut, at least once, put together again.
+fn joined<B: Backend>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> {
+    match (parts.len(), parts.pop()) {
+        (1, Some(all)) => all,
+        (_, last) => Tensor::cat(parts.into_iter().chain(last).collect(), dim),
+    }
+}
+
+/// A range of a dimension.
+fn part<B: Backend>(x: &Tensor<B, 4>, dim: usize, range: &Range<usize>) -> Tensor<B, 4> {
+    let x = x.clone();
+    match range.len() == x.dims()[dim] {
+        true => x,
+        false => x.narrow(dim, range.start, range.len()),
+    }
+}

@@ -1,0 +1,222 @@
+//! Attention in blocks of queries against attention as a whole: values, sums of exponentials and gradients, however it is cut,
+//! and that what is kept for the backward pass is linear in the sequence.
+
+use burn::tensor::{Int, Tensor, TensorData, TensorMetadata};
+use burn_flex::Flex;
+use emberlm_kernels::reference::{self, AttentionBlocks};
+use emberlm_kernels::{
+    AttentionState, Backend, BlockedAttention, Precision, RotaryAngles, RotaryLayout, SelfAttention,
+};
+
+use crate::attention::{Case, Reach, Sizes, TOLERANCE, dropped_gradients_of};
+use crate::compare::{assert_all_within, assert_close, constant, host, numbers, primitive, typed};
+
+fn cut([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
+    Some(AttentionBlocks { sequences, queries })
+}
+
+/// Cut one way in the forward pass and another in the backward pass.
+pub fn as_a_whole<B: Backend>(
+    sizes: Sizes,
+    reach: Reach,
+    documents: bool,
+    cuts: [[usize; 2]; 2],
+    seed: u64,
+) {
+    let case = Case::new(sizes, reach, documents, seed);
+    let (output, state) = trained::<B>(&case, cuts[0]);
+    let (by_loops, log_sums) = case.by_loops();
+    let found = host(typed::<B, 4>(state.log_sums.clone()));
+    assert_close("sums of exponentials", &found, &log_sums);
+    let factors = constant::<B, 4>(&numbers(99, output.dims()));
+    let made = reference::blocked_attention_backward::<B>(
+        state,
+        primitive(factors),
+        case.options,
+        cut(cuts[1]),
+    );
+    let grads = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
+    let found: Vec<_> = std::iter::once(host(output)).chain(grads).collect();
+    assert_all_within(TOLERANCE, "in blocks", &found, &case.expected());
+
+    let [q, k, v] = inputs::<B>(&case);
+    let documents = case.documents::<B>().map(Tensor::into_primitive);
+    let output = reference::blocked_attention::<B>(q, k, v, documents, case.options, cut(cuts[0]));
+    assert_close("prediction", &host(typed::<B, 4>(output)), &by_loops);
+}
+
+pub fn inputs<B: Backend>(case: &Case) -> [burn::tensor::ops::FloatTensor<B>; 3] {
+    [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)))
+}
+
+fn trained<B: Backend>(case: &Case, blocks: [usize; 2]) -> (Tensor<B, 4>, BlockedAttention<B>) {
+    let [q, k, v] = inputs::<B>(case);
+    let documents = case.documents::<B>().map(Tensor::into_primitive);
+    let (output, state) =
+        reference::blocked_attention_training::<B>(q, k, v, documents, case.options, cut(blocks));
+    (typed(output), state)
+}
+
+/// The forward pass in blocks, the backward pass in the blocks that it chooses itself, one: with what was dropped known, the
+/// product differentiated by Burn.
+fn drops_the_same_however_it_is_cut<B: Backend>(
+    sizes: Sizes,
+    documents: bool,
+    blocks: [usize; 2],
+    seed: u64,
+) {
+    dropped_gradients_of::<B>(sizes, documents, seed, |[q, k, v], documents, options| {
+        let blocks = cut(blocks);
+        let (output, state) =
+            reference::blocked_attention_training::<B>(q, k, v, documents, options, blocks);
+        (output, AttentionState::Blocks(state))
+    });
+}
+
+/// Of a fused map's output, with and without turning.
+pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: u64) {
+    let [batch, kv_heads, group, seq, pairs] = sizes;
+    let how = how(kv_heads * group, kv_heads, 2 * pairs);
+    let width = (how.heads + 2 * how.kv_heads) * how.head_dim;
+    let qkv = || primitive(constant::<B, 3>(&numbers(seed, [batch, seq, width])));
+    let angles = turned.then(|| RotaryAngles {
+        layout: RotaryLayout::Interleaved,
+        cos: primitive(constant::<B, 2>(&numbers(seed + 1, [seq, pairs]))),
+        sin: primitive(constant::<B, 2>(&numbers(seed + 2, [seq, pairs]))),
+    });
+    let grad = numbers(seed + 3, [batch, seq, how.heads * how.head_dim]);
+    let outcome = |(output, state): (_, AttentionState<B>)| {
+        let grad = primitive(constant::<B, 3>(&grad));
+        let made = reference::self_attention_backward::<B>(state, angles.clone(), grad, how);
+        [output, made].map(|x| host(typed::<B, 3>(x)))
+    };
+    let (output, state) = reference::blocked_self_attention_training::<B>(
+        qkv(),
+        angles.clone(),
+        None,
+        how,
+        cut(blocks),
+    );
+    let whole = reference::self_attention_training::<B>(qkv(), angles.clone(), None, how);
+    let in_blocks = (output, AttentionState::Blocks(state));
+    let (found, expected) = (outcome(in_blocks), outcome(whole));
+    assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
+    let predicted =
+        reference::blocked_self_attention::<B>(qkv(), angles.clone(), None, how, cut(blocks));
+    let predicted = host(typed::<B, 3>(predicted));
+    assert_close("fused prediction", &predicted, &expected[0]);
+}
+
+pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
+    SelfAttention {
+        heads,
+        kv_heads,
+        head_dim,
+        options: emberlm_kernels::AttentionOptions {
+            scale: 0.4,
+            window: None,
+            global_tokens: 0,
+            dropout: 0.0,
+            precision: Precision::F32,
+        },
+    }
+}
+
+/// How many numbers there are in what a pass leaves.
+pub fn kept_numbers<B: Backend>(state: BlockedAttention<B>) -> usize {
+    let floats = [state.q, state.k, state.v, state.output, state.log_sums];
+    let floats = floats.iter().map(|x| x.shape().num_elements());
+    let draws = state.draws.into_iter().flat_map(|of| [of.queries, of.keys]);
+    let integers = state.documents.into_iter().chain(draws);
+    let integers = integers.map(|x| x.shape().num_elements());
+    floats.sum::<usize>() + integers.sum::<usize>()
+}
+
+pub fn state_is_linear_in_the_sequence<B: Backend>() {
+    let kept = |q_len| kept_numbers(trained::<B>(&dropping(q_len), [1, 64]).1);
+    assert_eq!(kept(96), 2 * kept(48));
+}
+
+pub fn dropping(q_len: usize) -> Case {
+    let mut case = Case::new([2, 2, 2, q_len, 0, 4], [0, 0], true, 1);
+    case.options.dropout = 0.1;
+    case
+}
+
+/// The numbers are the same on every backend whose dropout is made of the same draws, and so are the gradients, whatever the
+/// integers' width.
+pub fn drops_as_flex_does<B: Backend>() {
+    let mut case = Case::new([2, 2, 2, 70, 3, 8], [0, 0], false, 5);
+    case.options.dropout = 0.4;
+    let (_, state) = trained::<Flex>(&case, [2, 32]);
+    let draws = state.draws.clone().unwrap();
+    let carried = |draws: burn::tensor::ops::IntTensor<Flex>| {
+        let data = Tensor::<Flex, 4, Int>::from_primitive(draws).into_data();
+        let values = TensorData::new(data.iter::<i64>().collect(), data.shape.clone());
+        Tensor::<B, 4, Int>::from_data(values, &Default::default()).into_primitive()
+    };
+    let draws = reference::DropoutDraws::<B> {
+        queries: carried(draws.queries),
+        keys: carried(draws.keys),
+    };
+    let (_, mut other) = trained::<B>(&case, [2, 32]);
+    other.draws = Some(draws);
+    // The output is the draws', too.
+    let output = host(typed::<Flex, 4>(state.output.clone()));
+    let output = TensorData::new(output, case.q.shape.clone());
+    other.output = primitive(constant::<B, 4>(&output));
+    let factors = numbers(99, case.q.shape.dims::<4>());
+    let expected = gradients::<Flex>(state, &factors, &case);
+    assert_all_within(
+        TOLERANCE,
+        "draws",
+        &gradients::<B>(other, &factors, &case),
+        &expected,
+    );
+}
+
+fn gradients<B: Backend>(
+    state: BlockedAttention<B>,
+    factors: &TensorData,
+    case: &Case,
+) -> [Vec<f32>; 3] {
+    let factors = primitive(constant::<B, 4>(factors));
+    let made =
+        reference::blocked_attention_backward::<B>(state, factors, case.options, cut([1, 20]));
+    [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)))
+}
+
+crate::on_backends! {
+    as_a_whole(
+        sizes in [1_usize..4, 1..3, 1..4, 1..12, 0..9, 1..7],
+        reach in [0_usize..8, 0..4],
+        documents in any::<bool>(),
+        cuts in [[1_usize..4, 1..6], [1_usize..4, 1..6]],
+        seed in 0..u64::MAX - 3,
+    );
+    drops_the_same_however_it_is_cut(
+        sizes in [1_usize..3, 1..3, 1..4, 1..9, 0..7, 1..9],
+        documents in any::<bool>(),
+        blocks in [1_usize..3, 1..5],
+        seed in 0..u64::MAX - 3,
+    );
+    fused(
+        sizes in [1_usize..3, 1..3, 1..4, 1..9, 1..4],
+        blocks in [1_usize..3, 1..5],
+        turned in any::<bool>(),
+        seed in 0..u64::MAX - 3,
+    );
+    far_windows(
+        window in 1_usize..200,
+        global_tokens in 0_usize..3,
+        queries in 1_usize..90,
+        seed in 0..u64::MAX - 3,
+    );
+}
+
+/// Longer than what a block's keys are rounded to, so that the first keys are left out.
+pub fn far_windows<B: Backend>(window: usize, global_tokens: usize, queries: usize, seed: u64) {
+    let sizes = [1, 1, 2, 150, 67, 2];
+    let cuts = [[1, queries], [1, 91 - queries]];
+    as_a_whole::<B>(sizes, [window, global_tokens], false, cuts, seed);
+}

@@ -1,0 +1,216 @@
+//! Products of rounded factors: as good as the rounding, not better than it, and f32 to the bit where the device has none.
+//!
+//! A factor is rounded by up to `u` of itself, 2^-11 in f16 and 2^-8 in bf16. A product's error is then about `√2 u` of the
+//! terms' norm, which the products of random numbers have themselves, and rounding the product adds one more `u`. Attention's
+//! scores of up to 3 move the weights by as many `u`, and its gradients are two and three such products in a row.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use emberlm_kernels::reference::{self, AttentionBlocks};
+use emberlm_kernels::{AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, ops};
+
+use crate::compare::{constant, host, numbers, primitive, tracked, typed, with_gradients};
+
+/// And their units of rounding.
+pub const NARROW: [(Precision, f64); 2] = [
+    (Precision::F16, 1.0 / 2048.0),
+    (Precision::Bf16, 1.0 / 256.0),
+];
+
+/// An output and its gradients.
+type Outcome = Vec<Vec<f32>>;
+
+/// `‖a - b‖ / ‖b‖`.
+fn error(found: &[f32], expected: &[f32]) -> f64 {
+    let pairs = found.iter().zip(expected);
+    let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
+    (squared / norm).sqrt()
+}
+
+/// Each part is off, by no more than so many roundings.
+fn assert_rounded(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, most: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let off = error(found, expected) / unit;
+        assert!(off < most, "{what}, part {place}: {off:.2} roundings");
+        assert!(off > 0.01, "{what}, part {place}: not rounded, {off:.2e}");
+    }
+}
+
+fn linear<B: Backend>(precision: Precision) -> Outcome {
+    let inputs = || LinearInputs::<B> {
+        x: primitive(constant::<B, 2>(&numbers(1, [24, 40]))),
+        weight: primitive(constant::<B, 2>(&numbers(2, [40, 33]))),
+        bias: None,
+        residual: None,
+    };
+    let grad = primitive(constant::<B, 2>(&numbers(3, [24, 33])));
+    let LinearInputs { x, weight, .. } = inputs();
+    let wanted = [true, true, false];
+    let made = reference::linear_backward::<B>(x, weight, grad, None, wanted, precision);
+    let output = reference::linear::<B>(inputs(), precision);
+    let made = [Some(output), made.x, made.weight];
+    let made = made.into_iter().flatten();
+    made.map(|x| host(typed::<B, 2>(x))).collect()
+}
+
+fn options(precision: Precision) -> AttentionOptions {
+    AttentionOptions {
+        scale: 0.3,
+        window: None,
+        global_tokens: 0,
+        dropout: 0.0,
+        precision,
+    }
+}
+
+fn attention<B: Backend>(precision: Precision, blocks: Option<AttentionBlocks>) -> Outcome {
+    let q = primitive(constant::<B, 4>(&numbers(1, [2, 4, 40, 8])));
+    let [k, v] = [2, 3].map(|seed| primitive(constant::<B, 4>(&numbers(seed, [2, 2, 40, 8]))));
+    let options = options(precision);
+    let grad = primitive(constant::<B, 4>(&numbers(4, [2, 4, 40, 8])));
+    let (output, made) = match blocks {
+        Some(_) => {
+            let (output, state) =
+                reference::blocked_attention_training::<B>(q, k, v, None, options, blocks);
+            let made = reference::blocked_attention_backward::<B>(state, grad, options, blocks);
+            (output, made)
+        }
+        None => {
+            let (output, state) = reference::attention_training::<B>(q, k, v, None, options);
+            (
+                output,
+                reference::attention_backward::<B>(state, grad, options),
+            )
+        }
+    };
+    let made = [output, made.q, made.k, made.v];
+    made.into_iter().map(|x| host(typed::<B, 4>(x))).collect()
+}
+
+/// Of 12 tokens over 300 words, in blocks of 5.
+fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
+    let hidden = || primitive(constant::<B, 2>(&numbers(1, [12, 24])));
+    let weight = || primitive(constant::<B, 2>(&numbers(2, [300, 24])));
+    let targets = (0..12).map(|i| (i * 77 % 301) - 1).collect::<Vec<i64>>();
+    let targets = || {
+        let data = TensorData::new(targets.clone(), [12]);
+        Tensor::<B, 1, Int>::from_data(data, &Default::default()).into_primitive()
+    };
+    let alone = reference::head_loss::<B>(hidden(), weight(), targets(), options, 5, precision);
+    let made =
+        reference::head_loss_gradients::<B>(hidden(), weight(), targets(), options, 5, precision);
+    let mut outcome = vec![host(typed::<B, 1>(alone)), host(typed::<B, 1>(made.loss))];
+    outcome.extend([made.hidden, made.weight].map(|x| host(typed::<B, 2>(x))));
+    outcome
+}
+
+pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64) {
+    let all = Precision::F32;
+    assert_rounded(
+        "linear",
+        &linear::<B>(precision),
+        &linear::<Flex>(all),
+        unit,
+        3.0,
+    );
+    let expected = attention::<Flex>(all, None);
+    for queries in [None, Some(16)] {
+        let blocks = queries.map(|queries| AttentionBlocks {
+            sequences: 1,
+            queries,
+        });
+        let found = attention::<B>(precision, blocks);
+        assert_rounded("attention", &found, &expected, unit, 8.0);
+    }
+    for options in [
+        HeadLossOptions::default(),
+        HeadLossOptions {
+            label_smoothing: 0.1,
+            z_loss: 1e-3,
+            soft_cap: 20.0,
+        },
+    ] {
+        let (found, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
+        // The losses are sums whose roundings cancel.
+        for place in [0, 1] {
+            let off = error(&found[place], &expected[place]);
+            assert!(off < unit, "loss: {off:.2e}");
+        }
+        // Logits of ±20 are off by as many roundings, and probabilities by those.
+        assert_rounded("head", &found[2..], &expected[2..], unit, 30.0);
+    }
+}
+
+/// A token that the model is sure of: the other words' probabilities are about 1e-7, of which f16 has a digit or none, and the
+/// target's own gradient is what is left of 1, 2e-4. Each word's gradient is compared by itself.
+pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
+    let (vocab, width) = (512, 8);
+    let gradients = |backend: fn(Precision, &[f32], &[f32]) -> [Vec<f32>; 2], precision| {
+        // Exact in either type, so that nothing but the gradients is rounded.
+        let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
+        let mut weight: Vec<f32> = (0..vocab * width)
+            .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
+            .collect();
+        weight[3 * width..4 * width].fill(1.25);
+        backend(precision, &hidden, &weight)
+    };
+    let found = gradients(head_of_one::<B>, precision);
+    let expected = gradients(head_of_one::<Flex>, Precision::F32);
+    let words = found[1].chunks(width).zip(expected[1].chunks(width));
+    for (word, (found, expected)) in words.enumerate() {
+        let off = error(found, expected) / unit;
+        assert!(
+            off < 3.0,
+            "{precision:?}, word {word}: {off:.1} roundings of {expected:?}"
+        );
+    }
+    // Flex adds 512 terms up in f16 itself. The target's row apart from the product would be off by 2000 roundings.
+    let off = error(&found[0], &expected[0]) / unit;
+    assert!(
+        off < 100.0,
+        "{precision:?}, hidden: {off:.1} roundings of {:?}",
+        expected[0]
+    );
+}
+
+/// The gradients of the hidden state and of the weight.
+fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32]) -> [Vec<f32>; 2] {
+    let width = hidden.len();
+    let hidden = TensorData::new(hidden.to_vec(), [1, width]);
+    let weight = TensorData::new(weight.to_vec(), [weight.len() / width, width]);
+    let target = Tensor::<B, 1, Int>::from_data([3], &Default::default());
+    let made = reference::head_loss_gradients::<B>(
+        primitive(constant::<B, 2>(&hidden)),
+        primitive(constant::<B, 2>(&weight)),
+        target.into_primitive(),
+        HeadLossOptions::default(),
+        1,
+        precision,
+    );
+    [made.hidden, made.weight].map(|x| host(typed::<B, 2>(x)))
+}
+
+/// What a backend that cannot multiply in it gives, through the trait, is f32's to the bit.
+pub fn where_there_is_none_it_is_f32<B: Backend>(precision: Precision) {
+    assert!(!B::multiplies_in(precision, &Default::default()));
+    let expected = through_the_trait::<B>(Precision::F32);
+    assert_eq!(through_the_trait::<B>(precision), expected, "{precision:?}");
+}
+
+fn through_the_trait<B: Backend>(precision: Precision) -> Outcome {
+    let inputs = [1, 2, 3].map(|seed| tracked::<Autodiff<B>, 4>(&numbers(seed, [1, 2, 9, 4])));
+    let [q, k, v] = inputs.clone();
+    let output = ops::attention(q, k, v, None, options(precision));
+    let mut all = with_gradients(output, &[&inputs[0], &inputs[1], &inputs[2]]);
+    let [x, weight] = [4, 5].map(|seed| tracked::<Autodiff<B>, 2>(&numbers(seed, [6, 6])));
+    let y = ops::linear(x.clone(), weight.clone(), None, None, precision);
+    all.extend(with_gradients(y, &[&x, &weight]));
+    let targets = Tensor::from_data([0, 3, 1, 5, 2, 4], &Default::default());
+    let (h, w) = (x.clone(), weight.clone());
+    let loss = ops::head_loss(h, w, targets, HeadLossOptions::default(), precision);
+    all.extend(with_gradients(loss, &[&x, &weight]));
+    all
+}

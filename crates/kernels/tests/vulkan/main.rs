@@ -1,0 +1,88 @@
+//! Attention in blocks and products of rounded factors on a Vulkan device, which may be a software one. A few shapes of each: all
+//! are compiled anew on the device. A program of its own, since its backend takes minutes to compile.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs, dead_code)]
+
+#[path = "../gradients/attention.rs"]
+mod attention;
+#[path = "../gradients/attention_dropout.rs"]
+mod attention_dropout;
+#[path = "../gradients/blocked_attention.rs"]
+mod blocked_attention;
+#[path = "../gradients/compare.rs"]
+mod compare;
+#[path = "../gradients/precision.rs"]
+mod precision;
+
+use burn::backend::Vulkan;
+use burn::tensor::Tensor;
+use emberlm_kernels::{AttentionState, Backend, Precision};
+
+/// The properties are for the processor's backends.
+macro_rules! on_backends {
+    ($($any:tt)*) => {};
+}
+
+pub(crate) use on_backends;
+
+#[test]
+fn attention_in_blocks() {
+    use blocked_attention::{as_a_whole, far_windows, fused};
+
+    as_a_whole::<Vulkan>([2, 2, 2, 70, 0, 8], [0, 0], false, [[2, 32], [1, 64]], 1);
+    as_a_whole::<Vulkan>([2, 2, 1, 70, 9, 8], [5, 2], true, [[1, 32], [2, 48]], 2);
+    far_windows::<Vulkan>(20, 0, 48, 3);
+    fused::<Vulkan>([2, 2, 2, 70, 4], [2, 32], true, 4);
+}
+
+#[test]
+fn what_is_kept_is_linear_in_the_sequence() {
+    let kept = |state| match state {
+        AttentionState::Blocks(state) => blocked_attention::kept_numbers::<Vulkan>(state),
+        other => panic!("not in blocks: {other:?}"),
+    };
+    let separate = |q_len| {
+        let case = blocked_attention::dropping(q_len);
+        let [q, k, v] = blocked_attention::inputs::<Vulkan>(&case);
+        let documents = case.documents::<Vulkan>().map(Tensor::into_primitive);
+        kept(Vulkan::attention_training(q, k, v, documents, case.options).1)
+    };
+    assert_eq!(separate(96), 2 * separate(48));
+    let how = blocked_attention::how(4, 2, 8);
+    let fused = |seq| {
+        let qkv = compare::numbers(1, [2, seq, 64]);
+        let qkv = compare::primitive(compare::constant::<Vulkan, 3>(&qkv));
+        kept(Vulkan::self_attention_training(qkv, None, None, how).1)
+    };
+    assert_eq!(fused(96), 2 * fused(48));
+}
+
+#[test]
+fn it_drops_as_flex_does() {
+    blocked_attention::drops_as_flex_does::<Vulkan>();
+}
+
+#[test]
+fn what_is_dropped_is_independent() {
+    attention_dropout::independent::<Vulkan>(0.3);
+}
+
+/// In those precisions that the device has.
+#[test]
+fn products_are_rounded() {
+    for (precision, unit) in precision::NARROW {
+        match Vulkan::multiplies_in(precision, &Default::default()) {
+            true => {
+                precision::rounded_by_no_more_than_that::<Vulkan>(precision, unit);
+                precision::small_probabilities_count::<Vulkan>(precision, unit);
+            }
+            false => precision::where_there_is_none_it_is_f32::<Vulkan>(precision),
+        }
+    }
+}
+
+#[test]
+fn f32_is_always_there() {
+    assert!(Vulkan::multiplies_in(Precision::F32, &Default::default()));
+}
