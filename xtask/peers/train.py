@@ -2,7 +2,8 @@
 
     cargo xtask bench peers      (makes the environment; ours and this in turns)
     cargo xtask bench train --preset pocket --peer peer/bin/python      (one workload, with an environment of your own)
-    peer/bin/python xtask/peers/train.py pocket [--compile] [--precision bf16] [--steps 6] [--batch 4]
+    peer/bin/python xtask/peers/train.py pocket [--compile] [--precision bf16] [--steps 6] [--batch 4] [--seq 256]
+    peer/bin/python xtask/peers/train.py gpt2-small --device cuda --compile --precision bf16 --batch 12 --seq 1024
 
 Workloads (forward, mean cross-entropy, backward, AdamW; float32, or products in bf16 by autocast; random token ids):
   char        vocab 65,    seq 64,  batch 12, 4 layers, 4 heads, width 128: nanoGPT's CPU Shakespeare model
@@ -96,39 +97,45 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("workload", choices=SHAPES)
     p.add_argument("--compile", action="store_true")
-    p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+    p.add_argument("--precision", choices=["f32", "bf16", "f16"], default="f32")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--seq", type=int)
     p.add_argument("--steps", type=int)
     p.add_argument("--batch", type=int)
     a = p.parse_args()
     c = dict(SHAPES[a.workload])
-    c["batch"] = a.batch or c["batch"]
+    c["batch"], c["seq"] = a.batch or c["batch"], a.seq or c["seq"]
     torch.manual_seed(1)
-    model = Model(c)
+    model = Model(c).to(a.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     run = torch.compile(model) if a.compile else model
-    bf16 = a.precision == "bf16"
-    products = (lambda: torch.autocast("cpu", dtype=torch.bfloat16)) if bf16 else contextlib.nullcontext
-    ids = torch.randint(0, c["vocab"], (c["batch"], c["seq"] + 1))
+    kind = {"f32": None, "bf16": torch.bfloat16, "f16": torch.float16}[a.precision]
+    products = (lambda: torch.autocast(a.device.split(":")[0], dtype=kind)) if kind else contextlib.nullcontext
+    # Does nothing but in f16.
+    scaler = torch.amp.GradScaler(a.device.split(":")[0], enabled=a.precision == "f16")
+    ids = torch.randint(0, c["vocab"], (c["batch"], c["seq"] + 1)).to(a.device)
     steps, seconds = a.steps or (100 if a.workload == "char" else 6), []
     for i in range(steps + 3):
         start = time.perf_counter()
         with products():
             loss = F.cross_entropy(run(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         loss.item()
         if i >= 3:
             seconds.append(time.perf_counter() - start)
     median = sorted(seconds)[len(seconds) // 2]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({
-        "peer": f"torch {torch.__version__}" + (" compiled" if a.compile else "") + (" bf16" if bf16 else ""),
+        "peer": f"torch {torch.__version__}" + (" compiled" if a.compile else "") + (f" {a.precision}" if kind else ""),
         "workload": a.workload, "batch": c["batch"], "threads": torch.get_num_threads(),
         "parameters": sum(q.numel() for q in model.parameters()),
         "tokens_per_second": round(c["batch"] * c["seq"] / median, 1),
         "seconds_per_step": round(median, 5),
         # macOS tells bytes, Linux KiB.
+        "device_mib": torch.cuda.max_memory_reserved() >> 20 if a.device.startswith("cuda") else None,
         "peak_rss_mib": peak // (1 << 20 if sys.platform == "darwin" else 1 << 10),
     }))
 

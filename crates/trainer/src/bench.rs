@@ -33,6 +33,11 @@ pub struct Measured {
     pub seconds_per_step: f64,
     /// The process's largest resident memory so far, where the system tells.
     pub peak_bytes: Option<u64>,
+    /// What was taken of the device's own memory, which is never less than the peak of what was held; none where that is the
+    /// processor's.
+    pub device_bytes: Option<u64>,
+    /// Floating-point operations per second of the model, forward and backward (`count::flops_per_token`).
+    pub flops: f64,
 }
 
 /// Measures `steps` steps as `train` has them (its micro-batches forward, mean loss, backward, clipping, update) after
@@ -107,6 +112,8 @@ pub fn measure<B: TrainingBackend>(
         tokens_per_second: tokens as f64 / median,
         seconds_per_step: median,
         peak_bytes: memory::peak(),
+        device_bytes: B::memory(device).map(|memory| memory.reserved),
+        flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use burn::tensor::Device;
-use emberlm_kernels::{Backend, DeviceMemory};
+use emberlm_kernels::{Backend, DeviceMemory, Precision};
 
 use crate::{memory, peak};
 
@@ -22,6 +22,8 @@ pub(crate) struct Pace {
     trained: f64,
     /// Floating-point operations of a token, forward and backward.
     flops_per_token: f64,
+    /// What products are made in.
+    precision: Precision,
     /// Those per second that the matrix product reaches, once it has been measured.
     peak: Option<f64>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Measured {
 }
 
 impl Pace {
-    pub(crate) fn new(from: usize, flops_per_token: usize) -> Self {
+    pub(crate) fn new(from: usize, flops_per_token: usize, precision: Precision) -> Self {
         Self {
             begun: Instant::now(),
             from,
@@ -47,6 +49,7 @@ impl Pace {
             seconds: 0.0,
             trained: 0.0,
             flops_per_token: flops_per_token as f64,
+            precision,
             peak: None,
         }
     }
@@ -70,7 +73,7 @@ impl Pace {
         let tokens_per_second = self.tokens as f64 / self.seconds.max(f64::EPSILON);
         (self.tokens, self.seconds) = (0, 0.0);
         if self.peak.is_none() && self.trained > MEASURE_AFTER {
-            self.peak = Some(peak::matrix_product::<B>(device));
+            self.peak = Some(peak::matrix_product::<B>(self.precision, device));
         }
         // With evaluations and samples, which take their time as well.
         let per_step = self.begun.elapsed().as_secs_f64() / (step - self.from).max(1) as f64;

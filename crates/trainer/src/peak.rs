@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use burn::tensor::backend::Backend;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
+use emberlm_kernels::{Backend, Precision, ops};
 
 use crate::read::host_read;
 
@@ -12,17 +12,17 @@ const LONG_ENOUGH: f64 = 0.02;
 const SMALLEST: usize = 512;
 const LARGEST: usize = 8192;
 
-/// Floating-point operations per second of a product of two square matrices in the backend's default precision, the best
-/// of three at a size that takes a while: what training is compared with.
-pub fn matrix_product<B: Backend>(device: &Device<B>) -> f64 {
+/// Floating-point operations per second of a product of two square matrices in this precision, the best of three at a size that
+/// takes a while: what training is compared with.
+pub fn matrix_product<B: Backend>(precision: Precision, device: &Device<B>) -> f64 {
     let mut size = SMALLEST;
     loop {
         let tensor = || Tensor::<B, 2>::ones([size, size], device);
-        let (a, b) = (tensor(), tensor());
+        let product = Product::new(tensor(), tensor(), precision);
         // The first product pays for what is made once.
-        seconds(&a, &b);
+        product.seconds();
         let best = (0..3)
-            .map(|_| seconds(&a, &b))
+            .map(|_| product.seconds())
             .fold(f64::INFINITY, f64::min);
         if best >= LONG_ENOUGH || size >= LARGEST {
             return 2.0 * (size as f64).powi(3) / best;
@@ -31,10 +31,46 @@ pub fn matrix_product<B: Backend>(device: &Device<B>) -> f64 {
     }
 }
 
-fn seconds<B: Backend>(a: &Tensor<B, 2>, b: &Tensor<B, 2>) -> f64 {
-    let start = Instant::now();
-    let product = a.clone().matmul(b.clone());
-    // Reading one element waits for all of them.
-    let _ = host_read(product.narrow(0, 0, 1).narrow(1, 0, 1));
-    start.elapsed().as_secs_f64()
+/// Two matrices to be multiplied.
+struct Product<B: Backend> {
+    a: Tensor<B, 2>,
+    b: Tensor<B, 2>,
+    precision: Precision,
+}
+
+impl<B: Backend> Product<B> {
+    /// Where the device works behind the host, factors are rounded once and before, so that products alone are measured; the
+    /// processor's kernels round them as they read them.
+    fn new(a: Tensor<B, 2>, b: Tensor<B, 2>, precision: Precision) -> Self {
+        let rounded = B::works_behind() && B::multiplies_in(precision, &a.device());
+        let kind = match precision {
+            Precision::Bf16 if rounded => DType::BF16,
+            Precision::F16 if rounded => DType::F16,
+            _ => return Self { a, b, precision },
+        };
+        Self {
+            a: a.cast(kind),
+            b: b.cast(kind),
+            precision: Precision::F32,
+        }
+    }
+
+    /// Of one product, of several in a row where handing them over takes time too.
+    fn seconds(&self) -> f64 {
+        let count = if B::works_behind() { 8 } else { 1 };
+        let multiplied = || {
+            let (a, b) = (self.a.clone(), self.b.clone());
+            match self.precision {
+                Precision::F32 => a.matmul(b),
+                precision => ops::linear(a, b, None, None, precision),
+            }
+        };
+        let start = Instant::now();
+        for _ in 1..count {
+            multiplied();
+        }
+        // Reading one element of the last waits for all of them.
+        let _ = host_read(multiplied().narrow(0, 0, 1).narrow(1, 0, 1));
+        start.elapsed().as_secs_f64() / f64::from(count)
+    }
 }

@@ -128,7 +128,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             average,
             processor,
             interrupter,
-            pace: Pace::new(state.step, flops),
+            pace: Pace::new(state.step, flops, strategy.config.precision),
             progressed: Progressed {
                 state,
                 ..Progressed::default()

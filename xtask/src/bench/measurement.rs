@@ -25,6 +25,10 @@ pub struct Measurement {
     pub seconds_per_step: f64,
     /// The highest resident memory of the process, in MiB.
     pub peak_rss_mib: u64,
+    /// What was taken of the device's own memory, in MiB; none where that is the processor's.
+    pub device_mib: Option<u64>,
+    /// The model's operations per second over those of a matrix product, where that was measured.
+    pub utilization: Option<f64>,
 }
 
 impl Measurement {
@@ -61,6 +65,8 @@ impl Measurement {
             seconds_per_step: real("seconds_per_step")?,
             // A binary may report a fraction of a MiB.
             peak_rss_mib: real("peak_rss_mib")?.round() as u64,
+            device_mib: fields.get("device_mib").and_then(Value::as_u64),
+            utilization: fields.get("utilization").and_then(Value::as_f64),
         })
     }
 
@@ -75,6 +81,8 @@ impl Measurement {
             "tokens_per_second": self.tokens_per_second,
             "seconds_per_step": self.seconds_per_step,
             "peak_rss_mib": self.peak_rss_mib,
+            "device_mib": self.device_mib,
+            "utilization": self.utilization,
         })
     }
 }

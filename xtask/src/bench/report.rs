@@ -38,7 +38,7 @@ impl Report {
     /// The measurements as rows, and below them the ratio.
     pub fn to_table(&self) -> String {
         let mut text = format!(
-            "{:<32} {:<8} {:>5} {:>7} {:>12} {:>12} {:>12} {:>12}\n",
+            "{:<32} {:<10} {:>5} {:>7} {:>12} {:>12} {:>12} {:>12}\n",
             "program",
             "workload",
             "batch",
@@ -51,7 +51,7 @@ impl Report {
         let runs = std::iter::once(&self.ours).chain(&self.recomputing);
         for run in runs.chain(&self.peer) {
             text.push_str(&format!(
-                "{:<32} {:<8} {:>5} {:>7} {:>12} {:>12.1} {:>12.5} {:>12}\n",
+                "{:<32} {:<10} {:>5} {:>7} {:>12} {:>12.1} {:>12.5} {:>12}\n",
                 run.peer,
                 run.workload,
                 run.batch,
@@ -59,7 +59,14 @@ impl Report {
                 run.parameters,
                 run.tokens_per_second,
                 run.seconds_per_step,
-                run.peak_rss_mib
+                // What has memory of its own is measured by that.
+                run.device_mib.unwrap_or(run.peak_rss_mib)
+            ));
+        }
+        if let Some(utilization) = self.ours.utilization {
+            text.push_str(&format!(
+                "utilization: {:.1}% of the matrix product's measured speed\n",
+                100.0 * utilization
             ));
         }
         if let Some(again) = &self.recomputing {
@@ -118,6 +125,27 @@ mod tests {
             report
                 .to_table()
                 .ends_with("1.50 in tokens/s, medians of 3\n")
+        );
+    }
+
+    #[test]
+    fn a_device_is_shown_by_its_own_memory_and_its_utilization() {
+        let ours = Measurement {
+            device_mib: Some(777),
+            utilization: Some(0.4125),
+            ..example(10.0)
+        };
+        let report = Report {
+            rounds: 1,
+            ours,
+            recomputing: None,
+            peer: None,
+        };
+        let table = report.to_table();
+        assert!(table.contains(" 777\n"), "{table}");
+        assert!(
+            table.ends_with("utilization: 41.2% of the matrix product's measured speed\n"),
+            "{table}"
         );
     }
 

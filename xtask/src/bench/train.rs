@@ -21,6 +21,8 @@ enum Preset {
     CharNano,
     /// PocketTransformer at its stated sizes: 48 million parameters, sequences of 256.
     Pocket,
+    /// GPT-2's smallest: 124 million parameters, sequences of 1,024. For GPUs.
+    Gpt2Small,
 }
 
 impl Preset {
@@ -29,6 +31,7 @@ impl Preset {
         match self {
             Self::CharNano => ("char-nano", "char"),
             Self::Pocket => ("pocket", "pocket"),
+            Self::Gpt2Small => ("gpt2-small", "gpt2-small"),
         }
     }
 
@@ -37,6 +40,16 @@ impl Preset {
         match self {
             Self::CharNano => (100, 12),
             Self::Pocket => (6, 4),
+            Self::Gpt2Small => (20, 12),
+        }
+    }
+
+    /// Tokens of a sequence.
+    fn seq_len(self) -> usize {
+        match self {
+            Self::CharNano => 64,
+            Self::Pocket => 256,
+            Self::Gpt2Small => 1024,
         }
     }
 }
@@ -50,12 +63,18 @@ pub struct TrainArgs {
     /// The backend to build and measure.
     #[arg(long, default_value = "flex")]
     backend: String,
-    /// Steps to measure after the warm-up; by default 100 of char-nano, 6 of pocket.
+    /// What products are made in: f32, bf16 or f16.
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// Steps to measure after the warm-up; by default 100 of char-nano, 6 of pocket, 20 of gpt2-small.
     #[arg(long)]
     steps: Option<NonZero<usize>>,
-    /// Sequences per step; by default 12 of char-nano, 4 of pocket.
+    /// Sequences per step; by default 12 of char-nano and gpt2-small, 4 of pocket.
     #[arg(long)]
     batch: Option<NonZero<usize>>,
+    /// Tokens of a sequence; by default the model's context.
+    #[arg(long)]
+    seq_len: Option<NonZero<usize>>,
     /// Measure ours also computing each block's inside again for its gradients: less memory, more time.
     #[arg(long)]
     recompute: bool,
@@ -153,6 +172,8 @@ fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Comman
         &args.backend,
     ]);
     command.args(workload(args)).arg("--json");
+    command.arg("--utilization");
+    command.args(["--set", &format!("train.seq_len={}", seq_len(args))]);
     if recompute {
         command.arg("--recompute");
     }
@@ -163,11 +184,20 @@ fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command
     let mut command = Command::new(python);
     command.arg(metadata.workspace_root.join("xtask/peers/train.py"));
     command.arg(args.preset.names().1).args(workload(args));
+    command.args(["--seq", &seq_len(args).to_string()]);
+    if !["flex", "ndarray"].contains(&args.backend.as_str()) {
+        // As it is compared with: flash attention and fused kernels.
+        command.args(["--device", "cuda", "--compile"]);
+    }
     command
 }
 
+fn seq_len(args: &TrainArgs) -> usize {
+    args.seq_len.map_or(args.preset.seq_len(), NonZero::get)
+}
+
 /// Both programs are told the same sizes, so neither's own defaults count.
-fn workload(args: &TrainArgs) -> [String; 4] {
+fn workload(args: &TrainArgs) -> [String; 6] {
     let (steps, batch) = args.preset.defaults();
     let (steps, batch) = (
         args.steps.map_or(steps, NonZero::get),
@@ -178,6 +208,8 @@ fn workload(args: &TrainArgs) -> [String; 4] {
         steps.to_string(),
         "--batch".to_owned(),
         batch.to_string(),
+        "--precision".to_owned(),
+        args.precision.clone(),
     ]
 }
 
@@ -205,15 +237,27 @@ mod tests {
         let peer = workspace::shown(&peer_command(&args, &metadata, Path::new("python3")));
         assert!(
             ours.ends_with(
-                "bench-train --preset char-nano --backend flex --steps 7 --batch 12 --json"
+                "bench-train --preset char-nano --backend flex --steps 7 --batch 12 --precision f32 --json \
+                 --utilization --set train.seq_len=64"
             ),
             "{ours}"
         );
         assert_eq!(again, format!("{ours} --recompute"));
         assert!(
-            peer.ends_with("train.py char --steps 7 --batch 12"),
+            peer.ends_with("train.py char --steps 7 --batch 12 --precision f32 --seq 64"),
             "{peer}"
         );
+    }
+
+    #[test]
+    fn beside_a_gpu_the_peer_has_one_too() {
+        let typed = "train --preset gpt2-small --backend cuda --precision bf16";
+        let args =
+            Wrapper::try_parse_from(typed.split(' ')).unwrap_or_else(|error| panic!("{error}"));
+        let metadata = workspace::metadata().unwrap();
+        let peer = workspace::shown(&peer_command(&args.train, &metadata, Path::new("python3")));
+        let expected = "train.py gpt2-small --steps 20 --batch 12 --precision bf16 --seq 1024 --device cuda --compile";
+        assert!(peer.ends_with(expected), "{peer}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_generate::{GenerateError, GenerateOptions, Generator, SamplerConfig};
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::config::FeedForward;
 use emberlm_model::{DecoderConfig, WeightFormat, count};
 use emberlm_trainer::memory::peak_rss_mib;
@@ -190,7 +190,7 @@ impl Job for Bench {
             token: median(tokens),
             // Before what is taken for the bounds.
             peak_rss_mib: peak_rss_mib(),
-            product_flops: matrix_product::<B::InnerBackend>(&device),
+            product_flops: matrix_product::<B::InnerBackend>(Precision::F32, &device),
         })
     }
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure};
+use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
@@ -32,6 +33,9 @@ pub struct BenchTrainArgs {
     /// The factors of matrix products (train.precision)
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = values::precision_parser())]
     pub precision: Precision,
+    /// Measure the matrix product as well, and say how much of its speed the model's operations reach
+    #[arg(long)]
+    pub utilization: bool,
     /// Accepted for scripts: the result is JSON in any case
     #[arg(long)]
     pub json: bool,
@@ -63,10 +67,11 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
     }
     let model = DecoderConfig::try_from(model)?;
     let seq_len = train.sequence_tokens(model.seq_len)?;
-    let measured = backend.run(Bench {
+    let (measured, peak) = backend.run(Bench {
         model,
         train,
         steps: args.steps.max(1),
+        utilization: args.utilization,
     })??;
     let recomputing = if args.recompute { ", recomputing" } else { "" };
     let line = serde_json::json!({
@@ -81,6 +86,9 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         "tokens_per_second": (measured.tokens_per_second * 10.0).round() / 10.0,
         "seconds_per_step": (measured.seconds_per_step * 1e5).round() / 1e5,
         "peak_rss_mib": measured.peak_bytes.map(|bytes| bytes >> 20),
+        "device_mib": measured.device_bytes.map(|bytes| bytes >> 20),
+        "product_gflops": peak.map(|flops| (flops / 1e9).round()),
+        "utilization": peak.map(|flops| (measured.flops / flops * 1e4).round() / 1e4),
     });
     crate::output::print_json(&line)
 }
@@ -89,12 +97,15 @@ struct Bench {
     model: DecoderConfig,
     train: TrainConfig,
     steps: usize,
+    utilization: bool,
 }
 
 impl Job for Bench {
-    type Output = Result<Measured, TrainError>;
+    type Output = Result<(Measured, Option<f64>), TrainError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        measure::<B>(&self.model, &self.train, WARM_UP, self.steps, &device)
+        let measured = measure::<B>(&self.model, &self.train, WARM_UP, self.steps, &device)?;
+        let peak = || matrix_product::<B::InnerBackend>(self.train.precision, &device);
+        Ok((measured, self.utilization.then(peak)))
     }
 }
