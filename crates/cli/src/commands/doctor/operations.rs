@@ -2,10 +2,10 @@
 
 mod attention;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
-    Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, ops, reference,
+    Precision, RotaryLayout, TrainingBackend, ops, reference,
 };
 
 use super::case::{Case, Part, float, gradient_of, part, typed};
