@@ -23,7 +23,7 @@ const PRIME: i32 = 46_337;
 /// queries: without it their `v` would lie on a plane. Keys' numbers are the same for all heads and sequences, whose queries
 /// have their own.
 ///
-/// There are sums, products and remainders alone because Burn fuses those into one kernel, and shifts and exclusive ors not;
+/// There are sums, products and divisions alone because Burn fuses those into one kernel, and shifts and exclusive ors not;
 /// nothing wraps, so that integers of any width agree.
 #[derive(Clone, Debug)]
 pub struct DropoutDraws<B: Backend> {
@@ -56,12 +56,18 @@ impl<B: Backend> DropoutDraws<B> {
         let of_keys = of_keys.narrow(3, keys.start, keys.len());
         let [a, b, e] = [0, 1, 2].map(|n| of_queries.clone().narrow(3, n, 1));
         let [x, d] = [0, 1].map(|n| of_keys.clone().narrow(2, n, 1));
-        let u = (a * x + b).remainder_scalar(PRIME);
-        let square = (u.clone() * u.clone()).remainder_scalar(PRIME);
-        let cube = (square * u).remainder_scalar(PRIME);
-        let v = (cube * d + e).remainder_scalar(PRIME);
+        let u = remainder(a * x + b);
+        let square = remainder(u.clone() * u.clone());
+        let cube = remainder(square * u);
+        let v = remainder(cube * d + e);
         v.greater_equal_elem(bound(dropout))
     }
+}
+
+/// Of the division by the prime. Burn's own remainder is made of floats on Vulkan, for the sake of numbers below 0, and has not
+/// the digits; its division of integers is one of integers everywhere.
+fn remainder<B: Backend>(x: Tensor<B, 4, Int>) -> Tensor<B, 4, Int> {
+    x.clone() - x.div_scalar(PRIME) * PRIME
 }
 
 /// What the kept weights are multiplied by, so that their expectation is that of all: `p` over how many values of `v` keep,

@@ -41,8 +41,8 @@ fn mask<B: Backend>(dropout: f64) -> Vec<Vec<f64>> {
         None,
         options(dropout),
         Some(AttentionBlocks {
-            sequences: 3,
-            queries: 20,
+            sequences: 2,
+            queries: 32,
         }),
     );
     let output = host(typed::<B, 4>(output));

@@ -182,7 +182,7 @@ fn gradients<B: Backend>(
 ) -> [Vec<f32>; 3] {
     let factors = primitive(constant::<B, 4>(factors));
     let made =
-        reference::blocked_attention_backward::<B>(state, factors, case.options, cut([1, 20]));
+        reference::blocked_attention_backward::<B>(state, factors, case.options, cut([2, 40]));
     [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)))
 }
 
