@@ -1,12 +1,13 @@
 //! A GPU's runtime that fails in the middle of its work.
 //!
-//! Burn's runtimes work on threads of their own and tell of errors by panics there. The thread then goes on with what comes
-//! next, which lacks what failed, and so the program would panic without end, or wait for ever. It is ended at the first.
+//! Burn's runtimes work on threads of their own and tell of errors by panics there. Some are of no account: of the kernels that are tried
+//! for an operation one may panic, and another is taken. After any other the thread goes on with what comes next, which lacks
+//! what failed, and so the program would panic without end, or wait for ever: it is ended where that shows.
 
 use std::panic;
 use std::path::{Component, Path};
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
 
 use bytesize::ByteSize;
 use emberlm_trainer::dashboard;
@@ -14,8 +15,8 @@ use emberlm_trainer::dashboard;
 use super::{Placement, quiet};
 use crate::error::CliError;
 
-/// From now on the program ends with an error at the first panic of the runtime. Any other is told as before.
-pub fn end_at_the_first(placement: Placement) {
+/// From now on the program ends with an error where its runtime has failed. Panics of its own are told as before.
+pub fn end_where_it_fails(placement: Placement) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| watch(placement));
 }
@@ -27,21 +28,43 @@ fn watch(placement: Placement) {
         if !is_a_runtime(Path::new(from)) {
             return told(info);
         }
-        static FIRST: AtomicBool = AtomicBool::new(true);
-        if FIRST.swap(false, Ordering::SeqCst) {
-            dashboard::restore_terminal();
-            if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
-                told(info);
-            }
-            let reason = quiet::reason(info.payload());
-            let _ = failed(placement, &reason).report();
-            std::process::exit(1);
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+            told(info);
         }
-        // Others fail because the first has; the program ends any moment.
-        loop {
-            std::thread::park();
+        let reason = quiet::reason(info.payload());
+        // The newest that may have been of no account; held until the program has ended, so that one thread alone ends it.
+        static BEFORE: Mutex<Option<String>> = Mutex::new(None);
+        let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+        let on_its_own = thread::current().name().is_some_and(is_a_runtime_s);
+        if on_its_own && !is_the_end(&reason) {
+            *before = Some(reason);
+            return;
         }
+        // What is missing is missing because of what failed before.
+        let cause = match is_a_consequence(&reason) {
+            true => before.take().unwrap_or(reason),
+            false => reason,
+        };
+        dashboard::restore_terminal();
+        let _ = failed(placement, &cause).report();
+        std::process::exit(1);
     }));
+}
+
+/// Whether a thread's name is one of the device's threads of CubeCL.
+fn is_a_runtime_s(name: &str) -> bool {
+    name.starts_with("DS")
+}
+
+/// Whether there is no going on after a panic of one of the runtime's threads.
+fn is_the_end(reason: &str) -> bool {
+    too_big(reason).is_some() || is_full(reason) || is_a_consequence(reason)
+}
+
+/// Whether something is missing that an operation before should have made, or no kernel at all could be run.
+fn is_a_consequence(reason: &str) -> bool {
+    reason.starts_with("Should have handle for tensor")
+        || reason.starts_with("Can't execute the autotune plan")
 }
 
 /// Whether a source file is one of Burn, of CubeCL, or of what they call.
@@ -150,6 +173,16 @@ mod tests {
             "error: the vulkan backend failed: lost\n\
              hint: find out what it computes wrongly: emberlm doctor --backend vulkan"
         );
+    }
+
+    #[test]
+    fn a_kernel_that_was_only_tried_is_not_the_end() {
+        assert!(!is_the_end(
+            "index out of bounds: the len is 1 but the index is 1"
+        ));
+        assert!(is_the_end("Should have handle for tensor TensorId"));
+        assert!(is_the_end("can't allocate buffer of size: 154389504"));
+        assert!(is_a_runtime_s("DSD-4-0") && !is_a_runtime_s("main"));
     }
 
     #[test]

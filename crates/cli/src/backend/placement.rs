@@ -64,7 +64,7 @@ impl Placement {
             ($backend:ty, $device:expr, $start:expr) => {{
                 let device: Device<$backend> = $device;
                 start(self, || $start(&device))?;
-                failure::end_at_the_first(self);
+                failure::end_where_it_fails(self);
                 Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
             }};
         }
