@@ -117,3 +117,32 @@ fn a_step_with_nothing_to_learn_in_between() {
     let passed_over = text.matches("none of its targets").count();
     assert!(passed_over > 3 && found.len() > passed_over, "{found:?}");
 }
+
+/// Not to the bit: a kernel that chooses as well may round its update otherwise.
+#[cfg(feature = "vulkan")]
+#[test]
+fn runs_with_skipped_steps_on_vulkan() {
+    use burn::backend::Vulkan;
+
+    let place = Place::new(60);
+    let mut config = place.config();
+    config.train.steps = 14;
+    config.train.log_interval = 7;
+    let losses = |out: &str, reads| {
+        run::<Vulkan>(&place, &config, out, reads).unwrap();
+        let events = events::read(&place.path(out)).unwrap();
+        let losses = events.into_iter().filter_map(|event| match event {
+            Event::Step { loss, .. } | Event::Evaluation { loss, .. } => Some(loss),
+            _ => None,
+        });
+        (skipped(&place, out), losses.collect::<Vec<f64>>())
+    };
+    let (skipped, every) = losses("every", Reads::EveryStep);
+    let (frozen, due) = losses("due", Reads::WhenDue);
+    assert_eq!(skipped, frozen);
+    assert!((2..12).contains(&skipped.len()), "{skipped:?}");
+    assert_eq!(every.len(), due.len());
+    for (a, b) in every.iter().zip(&due) {
+        assert!((a - b).abs() < 1e-4, "{every:?}\n{due:?}");
+    }
+}
