@@ -32,6 +32,9 @@ pub struct BackendsArgs {
     /// Steps of each run.
     #[arg(long, default_value = "300")]
     steps: NonZero<usize>,
+    /// Sequences of a step; by default the preset's.
+    #[arg(long)]
+    batch: Option<NonZero<usize>>,
     /// Train with this binary in place of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -152,6 +155,9 @@ fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: 
         "train.eval_tokens=4096",
     ] {
         command.args(["--set", setting]);
+    }
+    if let Some(batch) = args.batch {
+        command.args(["--set", &format!("train.micro_batch={batch}")]);
     }
     command.stdout(std::process::Stdio::null());
     command

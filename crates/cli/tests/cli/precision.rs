@@ -89,5 +89,8 @@ fn an_unknown_precision_is_refused() {
     let sandbox = Sandbox::new();
     let ran = sandbox.words("train --precision f8");
     assert_eq!(ran.code, Some(2), "{ran}");
-    assert!(ran.stderr.contains("[possible values: f32, bf16, f16]"), "{ran}");
+    assert!(
+        ran.stderr.contains("[possible values: f32, bf16, f16]"),
+        "{ran}"
+    );
 }

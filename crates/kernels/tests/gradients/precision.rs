@@ -148,17 +148,14 @@ pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64)
 /// target's own gradient is what is left of 1, 2e-4. Each word's gradient is compared by itself.
 pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
     let (vocab, width) = (512, 8);
-    let gradients = |backend: fn(Precision, &[f32], &[f32]) -> [Vec<f32>; 2], precision| {
-        // Exact in either type, so that nothing but the gradients is rounded.
-        let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
-        let mut weight: Vec<f32> = (0..vocab * width)
-            .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
-            .collect();
-        weight[3 * width..4 * width].fill(1.25);
-        backend(precision, &hidden, &weight)
-    };
-    let found = gradients(head_of_one::<B>, precision);
-    let expected = gradients(head_of_one::<Flex>, Precision::F32);
+    // Exact in either type, so that nothing but the gradients is rounded.
+    let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
+    let mut weight: Vec<f32> = (0..vocab * width)
+        .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
+        .collect();
+    weight[3 * width..4 * width].fill(1.25);
+    let found = head_of_one::<B>(precision, &hidden, &weight);
+    let expected = head_of_one::<Flex>(Precision::F32, &hidden, &weight);
     let words = found[1].chunks(width).zip(expected[1].chunks(width));
     for (word, (found, expected)) in words.enumerate() {
         let off = error(found, expected) / unit;

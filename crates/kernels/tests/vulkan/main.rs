@@ -15,9 +15,11 @@ mod compare;
 #[path = "../gradients/precision.rs"]
 mod precision;
 
-use burn::backend::Vulkan;
 use burn::tensor::Tensor;
 use emberlm_kernels::{AttentionState, Backend, Precision};
+
+/// With its default types, which are not those of WebGPU.
+type Vulkan = burn::backend::Vulkan;
 
 /// The properties are for the processor's backends.
 macro_rules! on_backends {

@@ -72,8 +72,9 @@ impl<B: TrainingBackend> Training<'_, B> {
         let (mut tokens, mut frozen) = (0, false);
         let scaled = self.progressed.state.loss_scale.is_some();
         for (at, (step, (loss, norm))) in steps.into_iter().zip(figures).enumerate() {
+            let finite = loss.is_finite() && norm.is_finite();
             // After a skipped step the scale may be another.
-            let stands = !scaled && !(loss.is_finite() && norm.is_finite());
+            let stands = !(finite || scaled);
             if !again.is_empty() || (frozen && !stands) {
                 again.push(step.made.batches);
                 continue;
