@@ -220,3 +220,72 @@ fn what_cannot_be_fitted_is_refused() {
         "no way to make this step fits in 8.0 GiB: the smallest takes about",
     );
 }
+
+/// A line `  name  size unit …` of what is said, in KiB.
+fn part(said: &str, name: &str) -> f64 {
+    let line = said
+        .lines()
+        .find(|line| line.trim_start().starts_with(name));
+    let mut words = line
+        .unwrap_or_else(|| panic!("no {name} in {said}"))
+        .split_whitespace()
+        .skip(name.split(' ').count());
+    let size: f64 = words.next().unwrap().parse().unwrap();
+    match words.next().unwrap() {
+        "B" => size / 1024.0,
+        "KiB" => size,
+        "MiB" => size * 1024.0,
+        "GiB" => size * 1024.0 * 1024.0,
+        unit => panic!("{unit} in {said}"),
+    }
+}
+
+#[test]
+fn a_step_s_memory_is_told_part_by_part() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --steps 1 --out run --memory-report --recompute";
+    let said = sandbox.train(line).stderr;
+    assert!(said.starts_with("A step's memory, predicted"), "{said}");
+    let parts = [
+        "program",
+        "weights",
+        "optimizer",
+        "gradients",
+        "activations",
+        "temporaries",
+        "allocator",
+    ];
+    let sum: f64 = parts.iter().map(|name| part(&said, name)).sum();
+    let all = part(&said, "in all");
+    assert!((sum / all - 1.0).abs() < 0.02, "{said}");
+}
+
+/// Of 64-bit numbers nothing is held: weights are 4 bytes each, moments twice that, gradients as much.
+#[cfg(feature = "vulkan")]
+#[test]
+fn a_device_s_memory_is_measured_part_by_part_on_vulkan() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --steps 1 --out run --memory-report --backend vulkan \
+        --set model.d_model=128 --set model.feed_forward.width=512";
+    let ran = sandbox.train(line);
+    let said = &ran.stderr;
+    assert_eq!(ran.code, Some(0), "{said}");
+    assert!(said.contains("measured on random tokens"), "{said}");
+    let info: Value = sandbox.words("info run --json").json();
+    let parameters = info["parameters"]["total"].as_u64().unwrap() as f64;
+    let weights = parameters * 4.0 / 1024.0;
+    let close = |name: &str, expected: f64| {
+        let found = part(said, name);
+        assert!(
+            (found / expected - 1.0).abs() < 0.1,
+            "{name} of {weights}: {said}"
+        );
+    };
+    close("weights", weights);
+    close("optimizer", 2.0 * weights);
+    close("gradients", weights);
+    assert!(
+        part(said, "activations") > 0.0 && part(said, "taken") > 4.0 * weights,
+        "{said}"
+    );
+}
