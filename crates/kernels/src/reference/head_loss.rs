@@ -58,8 +58,8 @@ pub fn head_loss<B: Backend>(
 /// part of `ε/V` is no constant row any more and is made of `[rows, vocab_size]` with `p`.
 ///
 /// In the other precisions than f32 `y` is put into `g` before that is rounded: where the model is sure of a target, a rounded
-/// `p W` less a row of `W` as it is would be the roundings alone. In f16 `g` is raised above what that loses, by [`RAISED`] and
-/// [`raised_by`], and what comes out divided by it again.
+/// `p W` less a row of `W` as it is would be the roundings alone. In f16 `g` is raised above what that loses, by `RAISED` and
+/// `raised_by`, and what comes out divided by it again.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weight: FloatTensor<B>,
