@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use bytesize::ByteSize;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -91,6 +92,11 @@ pub fn operations(count: u64) -> String {
         "FLOP" => format!("{value} {unit}"),
         _ => format!("{value:.1} {unit}"),
     }
+}
+
+/// Bytes as `1.5 MiB`.
+pub fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
 }
 
 /// An argument as one would type it in a shell.

@@ -1,12 +1,16 @@
 //! The loss over a split, as a whole and by the position in the window.
 
+use burn::tensor::Tensor;
 use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Predictor;
 
 use crate::error::TrainError;
 use crate::loader::to_tensors;
-use crate::read::{host_number, host_read};
+use crate::read::host_read;
+
+/// Batches whose losses are read at once: reading waits for a device that works behind the host.
+const READ_TOGETHER: usize = 64;
 
 /// What an evaluation found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +35,7 @@ pub fn evaluate<'a, B: Backend>(
     evaluate_observed(decoder, windows, batch, max_tokens, |_| ())
 }
 
-/// As [`evaluate`], and shows every batch once its loss is known.
+/// As [`evaluate`], and shows every batch once it is computed, or handed to a device that works behind the host.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -46,16 +50,24 @@ pub fn evaluate_observed<'a, B: Backend>(
     let device = decoder.device();
     let batches = EvalBatches::new(windows, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
+    let mut unread = Vec::new();
+    let read = |losses: &mut Vec<Tensor<B, 1>>| {
+        let losses = std::mem::take(losses);
+        let data = (!losses.is_empty()).then(|| host_read(Tensor::cat(losses, 0)));
+        data.into_iter()
+            .flat_map(|data| data.iter::<f64>().collect::<Vec<_>>())
+    };
     for batch in batches {
         let batch = batch?;
         let tensors = to_tensors::<B>(&batch, &device);
         tokens += tensors.learnt as u64;
-        sum += B::run(|| {
-            let loss = decoder.loss_sum(tensors.tokens, tensors.targets);
-            host_number(loss)
-        });
+        unread.push(B::run(|| decoder.loss_sum(tensors.tokens, tensors.targets)));
+        if unread.len() == READ_TOGETHER {
+            sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
+        }
         observe(&batch);
     }
+    sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
     let loss = sum / tokens as f64;
     Ok(Evaluation { loss, tokens })
 }

@@ -53,6 +53,23 @@ fn memory(place: &Place, run: &str) -> Vec<(usize, u64, u64)> {
     lines.collect()
 }
 
+/// Asserts that the device holds no more after one step of the run than after another before it.
+#[track_caller]
+fn assert_as_much(place: &Place, early: usize, late: usize) {
+    let lines = memory(place, "run");
+    println!("{lines:?}");
+    let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
+    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(early), at(late));
+    assert!(
+        used_late <= used + used / 20,
+        "{used} in use, then {used_late}"
+    );
+    assert!(
+        reserved_late <= reserved,
+        "{reserved} reserved, then {reserved_late}"
+    );
+}
+
 #[test]
 fn memory_does_not_grow() {
     let place = Place::new(0);
@@ -62,18 +79,7 @@ fn memory_does_not_grow() {
     config.train.eval_interval = 300;
     config.train.checkpoint_interval = 300;
     train::<B>(&place, config, "run").unwrap();
-    let lines = memory(&place, "run");
-    println!("{lines:?}");
-    let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
-    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(50), at(300));
-    assert!(
-        used_late <= used + used / 20,
-        "{used} in use, then {used_late}"
-    );
-    assert!(
-        reserved_late <= reserved,
-        "{reserved} reserved, then {reserved_late}"
-    );
+    assert_as_much(&place, 50, 300);
 }
 
 #[test]
@@ -90,16 +96,5 @@ fn what_an_evaluation_takes_comes_back() {
     config.train.eval_batch = 64;
     config.train.eval_tokens = 0;
     train::<B>(&place, config, "run").unwrap();
-    let lines = memory(&place, "run");
-    println!("{lines:?}");
-    let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
-    let ((_, used, reserved), (_, used_late, reserved_late)) = (at(10), at(20));
-    assert!(
-        used_late <= used + used / 20,
-        "{used} in use, then {used_late}"
-    );
-    assert!(
-        reserved_late <= reserved,
-        "{reserved} reserved, then {reserved_late}"
-    );
+    assert_as_much(&place, 10, 20);
 }

@@ -9,11 +9,11 @@ use std::path::{Component, Path};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 
-use bytesize::ByteSize;
 use emberlm_trainer::dashboard;
 
 use super::{Placement, quiet};
 use crate::error::CliError;
+use crate::output::size;
 
 /// From now on the program ends with an error where its runtime has failed. Panics of its own are told as before.
 pub fn end_where_it_fails(placement: Placement) {
@@ -87,7 +87,7 @@ fn failed(placement: Placement, reason: &str) -> CliError {
     if let Some(bytes) = too_big(reason) {
         return CliError::new(format!(
             "the {placement} backend's device takes no buffer of {}",
-            ByteSize(bytes).display().iec()
+            size(bytes)
         ))
         .hint("how large one may be, and what other devices there are: emberlm devices")
         .hint("the largest is the table of tokens, vocabulary by width, or an activation: --set train.micro_batch=1")

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
-use crate::output::{Align, Table, print, print_json, shell_word};
+use crate::output::{Align, Table, print, print_json, shell_word, size};
 use crate::{presets, run_config, values};
 
 /// Arguments of `fit`.
@@ -293,20 +293,8 @@ impl Fit {
         let mut text = format!("{}\n", described(self.asked.plan));
         let predicted = &self.asked.predicted;
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
-        for (name, bytes, about) in [
-            ("program", predicted.program, ""),
-            ("weights", predicted.weights, ""),
-            ("optimizer", predicted.optimizer, ""),
-            ("gradients", predicted.gradients, ""),
-            ("activations", predicted.activations, ""),
-            ("temporaries", predicted.temporaries, phase(predicted.phase)),
-            (
-                "allocator",
-                predicted.allocator,
-                "given back, not yet used again",
-            ),
-            ("predicted", predicted.total, ""),
-        ] {
+        let all = ("predicted", predicted.total, "");
+        for (name, bytes, about) in parts(predicted).into_iter().chain([all]) {
             table.row([name, &size(bytes), about]);
         }
         let measured = match self.asked.measured {
@@ -350,6 +338,23 @@ fn described(plan: Plan) -> String {
     format!("{times} x {sequences} sequences a step{recompute}")
 }
 
+/// A prediction's parts: name, bytes and what they are.
+pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
+    [
+        ("program", predicted.program, ""),
+        ("weights", predicted.weights, ""),
+        ("optimizer", predicted.optimizer, ""),
+        ("gradients", predicted.gradients, ""),
+        ("activations", predicted.activations, ""),
+        ("temporaries", predicted.temporaries, phase(predicted.phase)),
+        (
+            "allocator",
+            predicted.allocator,
+            "given back, not yet used again",
+        ),
+    ]
+}
+
 /// What is made at the peak.
 fn phase(phase: Phase) -> &'static str {
     match phase {
@@ -364,10 +369,6 @@ fn off(predicted: u64, measured: u64) -> String {
     let off = 100.0 * (predicted as f64 / measured as f64 - 1.0);
     let side = if off < 0.0 { "below" } else { "above" };
     format!("the prediction is {:.1}% {side}", off.abs())
-}
-
-fn size(bytes: u64) -> String {
-    ByteSize(bytes).display().iec().to_string()
 }
 
 /// A size that is enough, as one would type it.

@@ -1,10 +1,10 @@
 //! `--memory-report`: what a step holds, part by part, before the run begins.
 
-use bytesize::ByteSize;
 use emberlm_trainer::fit::Prediction;
 use emberlm_trainer::memory_report::MemoryReport;
 
-use crate::output::{Align, Table};
+use crate::commands::fit;
+use crate::output::{Align, Table, size};
 
 /// What was measured on a device with memory of its own.
 pub fn measured(report: &MemoryReport) -> String {
@@ -28,34 +28,18 @@ pub fn measured(report: &MemoryReport) -> String {
 
 /// What is predicted on the processor.
 pub fn predicted(prediction: &Prediction) -> String {
+    let all = ("in all", prediction.total, "");
+    let rows: Vec<_> = fit::parts(prediction).into_iter().chain([all]).collect();
     table(
         "A step's memory, predicted (emberlm fit measures it too)",
-        &[
-            ("program", prediction.program, ""),
-            ("weights", prediction.weights, ""),
-            ("optimizer", prediction.optimizer, ""),
-            ("gradients", prediction.gradients, ""),
-            (
-                "activations",
-                prediction.activations,
-                "kept for the gradients",
-            ),
-            ("temporaries", prediction.temporaries, "at the peak"),
-            (
-                "allocator",
-                prediction.allocator,
-                "given back, not yet used again",
-            ),
-            ("in all", prediction.total, ""),
-        ],
+        &rows,
     )
 }
 
 fn table(title: &str, rows: &[(&str, u64, &str)]) -> String {
     let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
     for &(name, bytes, about) in rows {
-        let size = ByteSize(bytes).display().iec().to_string();
-        table.row([name, &size, about]);
+        table.row([name, &size(bytes), about]);
     }
     format!("{title}\n{}", table.render())
 }
