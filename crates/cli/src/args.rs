@@ -27,6 +27,7 @@ use crate::commands::runs::RunsArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
+use crate::commands::watch::WatchArgs;
 use crate::values;
 
 /// Train, evaluate and sample GPT-class language models
@@ -55,6 +56,8 @@ pub enum Command {
     Plot(PlotArgs),
     /// List runs
     Runs(RunsArgs),
+    /// Show runs on a live page
+    Watch(WatchArgs),
     /// Predict and measure training's memory, and propose a step that fits
     Fit(FitArgs),
     /// List what this machine can compute on

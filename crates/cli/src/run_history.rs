@@ -1,6 +1,7 @@
 //! A run's events as curves and figures, for whatever shows or compares runs.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use emberlm_trainer::RunFolder;
@@ -82,6 +83,27 @@ pub enum Status {
 }
 
 impl Status {
+    /// Where the run in a folder stands, by the end of its events alone.
+    pub fn of(run: &Path) -> Self {
+        let ended =
+            last_line(&run.join(EVENTS_FILE)).and_then(|line| serde_json::from_str(&line).ok());
+        let ended = match ended {
+            Some(Event::Ended { how, .. }) => Some(how),
+            _ => None,
+        };
+        Self::new(run, ended)
+    }
+
+    fn new(run: &Path, ended: Option<Ending>) -> Self {
+        match ended {
+            _ if RunFolder::is_held(run) => Self::Running,
+            Some(Ending::Finished) => Self::Finished,
+            Some(Ending::Interrupted) => Self::Interrupted,
+            Some(Ending::Failed) => Self::Failed,
+            None => Self::Stopped,
+        }
+    }
+
     /// As it is shown.
     pub fn name(self) -> &'static str {
         match self {
@@ -218,14 +240,21 @@ impl History {
 
     /// Where the run in a folder stands.
     pub fn status(&self, run: &Path) -> Status {
-        match self.ended {
-            _ if RunFolder::is_held(run) => Status::Running,
-            Some(Ending::Finished) => Status::Finished,
-            Some(Ending::Interrupted) => Status::Interrupted,
-            Some(Ending::Failed) => Status::Failed,
-            None => Status::Stopped,
-        }
+        Status::new(run, self.ended)
     }
+}
+
+/// The last line that was written whole, of a file whose lines are no longer than 64 KiB.
+fn last_line(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))
+        .ok()?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end).ok()?;
+    let whole = end.iter().rposition(|&byte| byte == b'\n')?;
+    let line = end[..whole].rsplit(|&byte| byte == b'\n').next()?;
+    String::from_utf8(line.to_vec()).ok()
 }
 
 /// Whether a folder is a run's.
@@ -241,6 +270,40 @@ pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut runs = subfolders(folder)?;
     runs.retain(|path| is_run(path));
     Ok(runs)
+}
+
+/// The runs within a folder, and within the folders in it, as a sweep's are.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn runs_below(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut found = Vec::new();
+    for folder in subfolders(dir)? {
+        if is_run(&folder) {
+            found.push(folder);
+        } else {
+            // What may not be read is not ours.
+            found.extend(runs_in(&folder).unwrap_or_default());
+        }
+    }
+    Ok(found)
+}
+
+/// What runs are called: their folders' names, or the whole paths where those would be the same.
+pub fn names(runs: &[PathBuf]) -> Vec<String> {
+    let name = |run: &PathBuf| {
+        let whole = run.canonicalize().ok();
+        let name = whole.as_deref().and_then(Path::file_name);
+        name.map(|name| name.to_string_lossy().into_owned())
+    };
+    let short: Vec<_> = runs.iter().map(name).collect();
+    let shown = runs.iter().zip(&short).map(|(run, name)| {
+        let unique = name.is_some() && short.iter().filter(|other| *other == name).count() == 1;
+        name.clone()
+            .filter(|_| unique)
+            .unwrap_or_else(|| run.display().to_string())
+    });
+    shown.collect()
 }
 
 /// The folders in a folder, by their names.
@@ -274,8 +337,6 @@ fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f6
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use emberlm_trainer::folder::LOCK_FILE;
 
     use super::*;

@@ -25,6 +25,7 @@ pub mod runs;
 pub mod sweep;
 pub mod tokenizer;
 pub mod train;
+pub mod watch;
 
 use crate::args::{Cli, Command};
 use crate::error::CliError;
@@ -39,6 +40,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Sweep(args) => sweep::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),

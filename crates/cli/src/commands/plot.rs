@@ -9,7 +9,7 @@ use indicatif::HumanDuration;
 
 use crate::error::CliError;
 use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
-use crate::run_history::{History, is_run, runs_in};
+use crate::run_history::{History, is_run, names, runs_in};
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
@@ -84,23 +84,6 @@ fn read(run: &Path, name: String) -> Result<Named, CliError> {
             .hint("wait for its first line, or lower train.log_interval next time"));
     }
     Ok(Named { name, history })
-}
-
-/// What runs are called: their folders' names, or the whole paths where those would be the same.
-fn names(runs: &[PathBuf]) -> Vec<String> {
-    let name = |run: &PathBuf| {
-        let whole = run.canonicalize().ok();
-        let name = whole.as_deref().and_then(Path::file_name);
-        name.map(|name| name.to_string_lossy().into_owned())
-    };
-    let short: Vec<_> = runs.iter().map(name).collect();
-    let shown = runs.iter().zip(&short).map(|(run, name)| {
-        let unique = name.is_some() && short.iter().filter(|other| *other == name).count() == 1;
-        name.clone()
-            .filter(|_| unique)
-            .unwrap_or_else(|| run.display().to_string())
-    });
-    shown.collect()
 }
 
 fn page(figure: &Figure, runs: &[Named]) -> Result<String, CliError> {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
-use crate::run_history::{History, Status, is_run, runs_in, subfolders};
+use crate::run_history::{History, Status, runs_below};
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         return Err(CliError::new(format!("there is no {}", dir.display()))
             .hint("runs are made by `emberlm train`, in the folder runs where nothing is said"));
     }
-    let mut runs: Vec<Listed> = folders(dir)?
+    let mut runs: Vec<Listed> = runs_below(dir)?
         .into_iter()
         .map(|path| listed(dir, path))
         .collect();
@@ -71,20 +71,6 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         return Ok(());
     }
     print(&table(&runs, events::now(), columns()))
-}
-
-/// The runs within a folder, and within the folders in it, as a sweep's are.
-fn folders(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut found = Vec::new();
-    for folder in subfolders(dir)? {
-        if is_run(&folder) {
-            found.push(folder);
-        } else {
-            // What may not be read is not ours.
-            found.extend(runs_in(&folder).unwrap_or_default());
-        }
-    }
-    Ok(found)
 }
 
 fn listed(dir: &Path, path: PathBuf) -> Listed {

@@ -33,3 +33,4 @@ mod sweep;
 mod tokenizer;
 mod train;
 mod train_errors;
+mod watch;

@@ -1,6 +1,7 @@
 //! What the tests share: a folder of their own in which the binary runs, and models made without training.
 
 pub mod model;
+pub mod server;
 pub mod train;
 
 use std::ffi::OsStr;

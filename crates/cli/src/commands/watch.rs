@@ -1,0 +1,79 @@
+//! `emberlm watch`: a live page of runs.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use clap::Args;
+use emberlm_serve::watch::{WatchedRun, router};
+use emberlm_serve::{Server, ServerError};
+use emberlm_trainer::events::EVENTS_FILE;
+use tokio::sync::oneshot;
+
+use crate::error::CliError;
+use crate::output::print;
+use crate::run_history::{Status, is_run, names, runs_below};
+
+/// Arguments of `watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Runs, or folders of runs and sweeps
+    #[arg(value_name = "RUN", default_value = "runs")]
+    pub runs: Vec<PathBuf>,
+    /// Where to listen; 0 for any port that is free
+    #[arg(long, default_value_t = 8081)]
+    pub port: u16,
+    /// The address to listen on: by default only this machine can see the page
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub host: IpAddr,
+}
+
+/// Shows the page until the program is told to stop.
+pub fn run(args: WatchArgs) -> Result<(), CliError> {
+    for path in &args.runs {
+        if !path.is_dir() {
+            return Err(
+                CliError::new(format!("there is no folder {}", path.display())).hint(
+                    "runs are made by `emberlm train`, in the folder runs where nothing is said",
+                ),
+            );
+        }
+    }
+    let server = Server::bind(args.host, args.port).map_err(|error| cannot_listen(&error))?;
+    let (sender, stop) = oneshot::channel::<()>();
+    let mut sender = Some(sender);
+    ctrlc::set_handler(move || drop(sender.take()))
+        .map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))?;
+    print(&format!("http://{}\n", server.address()))?;
+    eprintln!("Ctrl-C ends it");
+    let folders = args.runs;
+    let router = router(Box::new(move || watched(&folders)));
+    server
+        .run(router, stop)
+        .map_err(|error| CliError::new(error.to_string()))
+}
+
+fn cannot_listen(error: &ServerError) -> CliError {
+    CliError::new(error.to_string()).hint("choose another port: --port 0 takes any that is free")
+}
+
+/// The runs in the folders, as they are now.
+fn watched(folders: &[PathBuf]) -> Vec<WatchedRun> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        let inner = match is_run(folder) {
+            true => vec![folder.clone()],
+            // What may not be read any more is shown no more.
+            false => runs_below(folder).unwrap_or_default(),
+        };
+        let new = |run: &PathBuf| !found.contains(run);
+        let inner: Vec<PathBuf> = inner.into_iter().filter(new).collect();
+        found.extend(inner);
+    }
+    let names = names(&found);
+    let watched = |(run, name): (&PathBuf, String)| WatchedRun {
+        name,
+        status: Status::of(run).name().to_owned(),
+        events: run.join(EVENTS_FILE),
+    };
+    found.iter().zip(names).map(watched).collect()
+}

@@ -1,0 +1,157 @@
+//! `emberlm watch`, asked as its page asks it.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::support::Sandbox;
+use super::support::server::Server;
+use super::support::train::trained;
+
+fn step(step: usize, loss: f64) -> String {
+    let event = json!({ "event": "step", "step": step, "tokens": 10 * step, "loss": loss, "perplexity": 1.0,
+        "gradient_norm": 1.0, "learning_rate": 0.1 });
+    format!("{event}\n")
+}
+
+fn events(server: &Server, run: &str, from: Option<&Value>) -> Value {
+    let place = from.map_or(String::new(), |from| {
+        let file = from["file"].as_str().unwrap();
+        format!("&file={file}&offset={}", from["offset"])
+    });
+    server.json(&format!("/api/events?run={run}{place}"))
+}
+
+fn losses(answer: &Value) -> Vec<f64> {
+    let events = answer["events"].as_array().unwrap().iter();
+    events.filter_map(|event| event["loss"].as_f64()).collect()
+}
+
+#[test]
+fn a_run_is_followed_as_it_is_written() {
+    let sandbox = Sandbox::new();
+    sandbox.write("runs/a/config.toml", "");
+    sandbox.write("runs/a/events.jsonl", step(1, 4.0) + &step(2, 3.5));
+    sandbox.write("runs/sweep/b/config.toml", "");
+    let server = sandbox.serve("watch");
+    let listed = server.json("/api/runs");
+    assert_eq!(
+        listed["runs"],
+        json!([{ "name": "a", "status": "stopped" }, { "name": "b", "status": "stopped" }])
+    );
+    assert!(listed["machine"]["memory"].as_u64().unwrap() > 1 << 27);
+
+    let first = events(&server, "a", None);
+    assert_eq!(losses(&first), [4.0, 3.5]);
+    assert_eq!(losses(&events(&server, "b", None)), [0.0; 0]);
+    let path = sandbox.path("runs/a/events.jsonl");
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let line = step(3, 3.0);
+    let (begun, rest) = line.split_at(20);
+    file.write_all(begun.as_bytes()).unwrap();
+    assert_eq!(losses(&events(&server, "a", Some(&first))), [0.0; 0]);
+    file.write_all(rest.as_bytes()).unwrap();
+    let second = events(&server, "a", Some(&first));
+    assert_eq!(losses(&second), [3.0]);
+    // As it is resumed.
+    sandbox.write("other", step(1, 4.0) + &step(2, 2.5));
+    fs::rename(sandbox.path("other"), &path).unwrap();
+    let third = events(&server, "a", Some(&second));
+    assert_eq!(losses(&third), [4.0, 2.5]);
+    assert_ne!(third["file"], second["file"]);
+    // A run of a sweep that goes on.
+    sandbox.write("runs/sweep/c/config.toml", "");
+    let names = server.json("/api/runs");
+    assert_eq!(names["runs"][2]["name"], "c");
+}
+
+#[test]
+fn what_a_run_wrote_is_what_is_shown() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --steps 3"));
+    let server = sandbox.serve("watch run");
+    assert_eq!(
+        server.json("/api/runs")["runs"],
+        json!([{ "name": "run", "status": "finished" }])
+    );
+    let shown = events(&server, "run", None)["events"].clone();
+    let text = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap();
+    let written: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(shown, Value::from(written));
+}
+
+#[test]
+fn the_page_is_whole_and_may_run_its_own_code_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.write("runs/a/config.toml", "");
+    let server = sandbox.serve("watch");
+    let page = server.get("/");
+    assert!(page.headers.contains("content-type: text/html"));
+    let policy = "content-security-policy: default-src 'none'; script-src 'self';";
+    assert!(page.headers.contains(policy), "{}", page.headers);
+    for name in ["watch.css", "watch.js", "chart.js", "runs.js"] {
+        assert_eq!(server.get(&format!("/{name}")).status, 200, "{name}");
+    }
+    for name in page.body.split("src=\"").skip(1) {
+        let name = name.split('"').next().unwrap();
+        assert_eq!(server.get(&format!("/{name}")).status, 200, "{name}");
+    }
+}
+
+#[test]
+fn nothing_but_the_runs_can_be_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("runs/a/config.toml", "");
+    sandbox.write("secret/events.jsonl", step(1, 4.0));
+    let server = sandbox.serve("watch");
+    for run in ["..%2Fsecret", "../secret", "secret", "", "%00", "a/.."] {
+        let answer = server.get(&format!("/api/events?run={run}"));
+        assert_eq!(answer.status, 404, "{run}: {}", answer.body);
+    }
+    let without = server.get("/api/events");
+    assert_eq!(without.status, 400, "{}", without.body);
+    let offset = server.get("/api/events?run=a&offset=-1");
+    assert_eq!(offset.status, 400, "{}", offset.body);
+    assert_eq!(server.get("/etc/passwd").status, 404);
+    assert_eq!(server.get("/../runs/a/config.toml").status, 404);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("runs/a/config.toml", "");
+    for signal in ["-INT", "-TERM"] {
+        let server = sandbox.serve("watch runs/a");
+        let id = server.id().to_string();
+        Command::new("kill").args([signal, &id]).status().unwrap();
+        assert_eq!(server.ended(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let sandbox = Sandbox::new();
+    insta::assert_snapshot!(sandbox.words("watch"), @r"
+    exit code: 1
+    --- stderr
+    error: there is no folder runs
+    hint: runs are made by `emberlm train`, in the folder runs where nothing is said
+    ");
+    sandbox.write("runs/a/config.toml", "");
+    let first = sandbox.serve("watch runs");
+    let port = first.port();
+    let ran = sandbox.words(&format!("watch runs --port {port}"));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let expected = format!("error: cannot listen on 127.0.0.1:{port}: Address already in use");
+    assert!(ran.stderr.starts_with(&expected), "{ran}");
+    assert!(
+        ran.stderr.contains("hint: choose another port: --port 0"),
+        "{ran}"
+    );
+}

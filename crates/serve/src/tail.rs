@@ -1,0 +1,157 @@
+//! What was added to a file of lines since it was last looked at.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use serde_json::Value;
+
+/// How much of a file is read at once.
+pub const LIMIT: u64 = 1 << 20;
+
+/// Which file it was, and how far it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file's identity: a file of the same name may take its place. Nothing for none yet.
+    pub file: String,
+    /// Bytes.
+    pub offset: u64,
+}
+
+/// What came after a place.
+#[derive(Clone, Debug)]
+pub struct Tail {
+    /// To go on from.
+    pub place: Place,
+    /// The lines that are JSON. Where [`Place::file`] has changed they begin with the file's first.
+    pub lines: Vec<Value>,
+    /// Whether there is more than was read.
+    pub more: bool,
+}
+
+/// Reads the whole lines after `from`, [`LIMIT`] bytes at most; from the beginning where the file is another one, or
+/// shorter than it was. A last line without an end is left for later; a line that is no JSON is left out.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read(path: &Path, from: &Place) -> io::Result<Tail> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let identity = identity(&metadata);
+    let goes_on = from.file == identity && from.offset <= metadata.len();
+    let start = if goes_on { from.offset } else { 0 };
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(LIMIT).read_to_end(&mut bytes)?;
+    let full = bytes.len() as u64 == LIMIT;
+    let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
+        Some(end) => end + 1,
+        // A line longer than the limit is no event of ours: it is gone past.
+        None if full => bytes.len(),
+        None => 0,
+    };
+    let lines = bytes[..whole]
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    Ok(Tail {
+        place: Place {
+            file: identity,
+            offset: start + whole as u64,
+        },
+        lines,
+        more: full,
+    })
+}
+
+/// What tells a file from the one that had its name before: a run that is resumed writes its events anew.
+fn identity(metadata: &Metadata) -> String {
+    let made = metadata.created().ok();
+    let made = made.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let made = made.map_or(0, |since| since.as_nanos());
+    format!("{:x}-{made:x}", number(metadata))
+}
+
+#[cfg(unix)]
+fn number(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn number(_metadata: &Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    fn texts(tail: &Tail) -> Vec<String> {
+        tail.lines.iter().map(Value::to_string).collect()
+    }
+
+    #[test]
+    fn lines_come_once_and_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"{\"a\":1}\n{\"b\":2}\n{\"c\"").unwrap();
+        let first = read(&path, &Place::default()).unwrap();
+        assert_eq!(texts(&first), ["{\"a\":1}", "{\"b\":2}"]);
+        let again = read(&path, &first.place).unwrap();
+        assert_eq!((texts(&again), &again.place), (vec![], &first.place));
+        file.write_all(b":3}\n").unwrap();
+        let rest = read(&path, &first.place).unwrap();
+        assert_eq!(texts(&rest), ["{\"c\":3}"]);
+    }
+
+    #[test]
+    fn a_file_that_took_its_place_is_read_from_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        fs::write(&path, "{\"a\":1}\n{\"a\":2}\n").unwrap();
+        let first = read(&path, &Place::default()).unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n").unwrap();
+        fs::rename(&other, &path).unwrap();
+        let second = read(&path, &first.place).unwrap();
+        assert_eq!(second.lines.len(), 3);
+        assert_ne!(second.place.file, first.place.file);
+        // As a run does that wrote more before it was stopped than it kept.
+        fs::write(&path, "{\"a\":1}\n").unwrap();
+        assert_eq!(read(&path, &second.place).unwrap().lines.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_json_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        fs::write(&path, b"\0\0\0\n{\"a\":1}\n{\n\n\xff\n[2]\n").unwrap();
+        let tail = read(&path, &Place::default()).unwrap();
+        assert_eq!(texts(&tail), ["{\"a\":1}", "[2]"]);
+    }
+
+    #[test]
+    fn a_long_file_comes_in_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let line = format!("\"{}\"\n", "x".repeat(997));
+        let count = 2 * LIMIT as usize / line.len() + 3;
+        fs::write(&path, line.repeat(count)).unwrap();
+        let (mut place, mut found, mut pieces) = (Place::default(), 0, 0);
+        loop {
+            let tail = read(&path, &place).unwrap();
+            found += tail.lines.len();
+            pieces += 1;
+            place = tail.place;
+            if !tail.more {
+                break;
+            }
+        }
+        assert_eq!((found, pieces), (count, 3));
+    }
+}

@@ -1,0 +1,312 @@
+// A picture of curves that share their horizontal axis with all others.
+
+const MARGIN = { left: 62, right: 14, top: 10, bottom: 26 };
+
+/** The horizontal range that all charts show; null for all there is. */
+export const view = { range: null, changed: () => {} };
+
+export function show(range) {
+  view.range = range;
+  view.changed();
+}
+
+/** A number as it is read: four digits at most, and powers where they are many. */
+export function short(x) {
+  if (x === null || x === undefined || !Number.isFinite(x)) return "–";
+  const size = Math.abs(x);
+  if (size >= 1e9) return `${+(x / 1e9).toPrecision(3)}G`;
+  if (size >= 1e6) return `${+(x / 1e6).toPrecision(3)}M`;
+  if (size >= 1e4) return `${+(x / 1e3).toPrecision(3)}k`;
+  if (size !== 0 && size < 1e-3) return x.toExponential(1);
+  return `${+x.toPrecision(4)}`;
+}
+
+export class Chart {
+  /** `curves()` gives [{ name, colour, dashed, points: [[x, y]…] }]. */
+  constructor(parent, title, unit, wide, curves) {
+    this.title = title;
+    this.curves = curves;
+    this.figure = document.createElement("figure");
+    this.figure.classList.toggle("wide", wide);
+    const caption = document.createElement("figcaption");
+    caption.append(title);
+    if (unit) {
+      const span = document.createElement("span");
+      span.textContent = ` ${unit}`;
+      caption.append(span);
+    }
+    this.canvas = document.createElement("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.tip = document.createElement("div");
+    this.tip.className = "tip";
+    this.tip.hidden = true;
+    this.figure.append(caption, this.canvas, this.tip);
+    parent.append(this.figure);
+    this.drag = null;
+    this.hover = null;
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  draw(options = this.options) {
+    this.options = options;
+    if (!options) return;
+    const drawn = this.curves().filter((curve) => curve.points.length > 0);
+    this.figure.hidden = drawn.length === 0;
+    if (this.figure.hidden) return;
+    const ratio = window.devicePixelRatio || 1;
+    const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
+    if (width === 0) return;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    const context = this.canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    this.box = { x: MARGIN.left, y: MARGIN.top, w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
+    const whole = extent(drawn.flatMap((curve) => [curve.points[0][0], curve.points.at(-1)[0]]));
+    this.whole = whole;
+    this.range = view.range ?? whole;
+    this.drawn = drawn.map((curve) => ({ ...curve, points: smoothed(curve.smooth ? options.smoothing : 0, curve.points) }));
+    this.vertical = this.extentOfShown(options.log);
+    this.axes(context);
+    context.save();
+    context.beginPath();
+    context.rect(this.box.x, this.box.y - 2, this.box.w, this.box.h + 4);
+    context.clip();
+    this.drawn.forEach((curve) => this.line(context, curve));
+    context.restore();
+    this.overlay(context);
+    const last = (curve) => `${curve.name} ${short(curve.points.at(-1)[1])}`;
+    this.canvas.setAttribute("aria-label", `${this.title}: ${drawn.map(last).join(", ")}`);
+  }
+
+  extentOfShown(log) {
+    const [from, to] = this.range;
+    const values = [];
+    for (const curve of this.drawn) {
+      for (const [x, y] of curve.points) {
+        if (x >= from && x <= to && y !== null && (!log || y > 0)) values.push(y);
+      }
+    }
+    let [low, high] = extent(values.length ? values : [0, 1]);
+    if (log) [low, high] = [Math.log10(Math.max(low, 1e-30)), Math.log10(Math.max(high, 1e-30))];
+    const room = (high - low || Math.abs(high) || 1) * 0.06;
+    return { low: low - room, high: high + room, log };
+  }
+
+  toX(x) { return this.box.x + ((x - this.range[0]) / (this.range[1] - this.range[0])) * this.box.w; }
+
+  fromX(pixel) { return this.range[0] + ((pixel - this.box.x) / this.box.w) * (this.range[1] - this.range[0]); }
+
+  toY(y) {
+    const { low, high, log } = this.vertical;
+    const value = log ? Math.log10(Math.max(y, 1e-30)) : y;
+    return this.box.y + (1 - (value - low) / (high - low)) * this.box.h;
+  }
+
+  axes(context) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    context.font = "12px system-ui, sans-serif";
+    context.lineWidth = 1;
+    context.strokeStyle = colour("--line");
+    context.fillStyle = colour("--faint");
+    this.ink = colour("--faint");
+    const { box, vertical } = this;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (const tick of ticks(vertical.low, vertical.high, 6)) {
+      const y = box.y + (1 - (tick - vertical.low) / (vertical.high - vertical.low)) * box.h;
+      stroke(context, [[box.x, y], [box.x + box.w, y]]);
+      context.fillText(short(vertical.log ? 10 ** tick : tick), box.x - 6, y);
+    }
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    for (const tick of ticks(...this.range, Math.max(box.w / 90, 2))) {
+      const x = this.toX(tick);
+      stroke(context, [[x, box.y], [x, box.y + box.h]]);
+      context.fillText(this.options.x === "seconds" ? duration(tick) : short(tick), x, box.y + box.h + 6);
+    }
+  }
+
+  /** At most two points for a column of pixels: its lowest and its highest. */
+  line(context, curve) {
+    context.strokeStyle = context.fillStyle = curve.colour;
+    context.lineWidth = curve.dashed ? 1.5 : 1.75;
+    context.setLineDash(curve.dashed ? [5, 3] : []);
+    context.beginPath();
+    let column = null;
+    const flush = () => {
+      if (!column) return;
+      context.lineTo(column.x, column.first);
+      if (column.low !== column.high) {
+        context.lineTo(column.x, column.low);
+        context.lineTo(column.x, column.high);
+        context.lineTo(column.x, column.last);
+      }
+    };
+    for (const [x, y] of curve.points) {
+      if (y === null || (this.vertical.log && y <= 0)) continue;
+      const [at, level] = [this.toX(x), this.toY(y)];
+      if (column && Math.round(at) === Math.round(column.x)) {
+        column.low = Math.min(column.low, level);
+        column.high = Math.max(column.high, level);
+        column.last = level;
+        continue;
+      }
+      flush();
+      column = { x: at, first: level, low: level, high: level, last: level };
+    }
+    flush();
+    context.stroke();
+    context.setLineDash([]);
+    if (curve.dashed || curve.points.length === 1) {
+      for (const [x, y] of curve.points) {
+        if (y === null) continue;
+        context.beginPath();
+        context.arc(this.toX(x), this.toY(y), 2.5, 0, 7);
+        context.fill();
+      }
+    }
+  }
+
+  overlay(context) {
+    const { box } = this;
+    if (this.drag) {
+      const [from, to] = [this.drag.from, this.drag.to].sort((a, b) => a - b);
+      context.fillStyle = "rgba(128, 128, 140, .25)";
+      context.fillRect(from, box.y, to - from, box.h);
+    }
+    this.tip.hidden = this.hover === null || this.drag !== null;
+    if (this.tip.hidden) return;
+    const x = this.fromX(this.hover);
+    context.strokeStyle = this.ink;
+    stroke(context, [[this.hover, box.y], [this.hover, box.y + box.h]]);
+    const rows = this.drawn.flatMap((curve) => {
+      const near = nearest(curve.points, x);
+      return near && near[1] !== null ? [[curve, near]] : [];
+    });
+    const at = rows.length ? rows[0][1][0] : x;
+    this.tip.replaceChildren({ step: `step ${short(at)}`, tokens: `${short(at)} tokens`, seconds: duration(at) }[this.options.x]);
+    for (const [curve, [, y]] of rows) {
+      const row = document.createElement("div");
+      const swatch = document.createElement("span");
+      swatch.className = "swatch";
+      swatch.style.background = curve.colour;
+      row.append(swatch, `${curve.name} ${short(y)}`);
+      this.tip.append(row);
+    }
+    const right = this.hover > box.x + box.w / 2;
+    this.tip.style.left = right ? "auto" : `${this.hover + 24}px`;
+    this.tip.style.right = right ? `${this.canvas.clientWidth - this.hover + 24}px` : "auto";
+    this.tip.style.top = "2.6rem";
+  }
+
+  listen() {
+    const canvas = this.canvas;
+    const within = (event) => {
+      const at = event.clientX - canvas.getBoundingClientRect().left;
+      return this.box && Math.min(Math.max(at, this.box.x), this.box.x + this.box.w);
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "touch" || event.button !== 0 || !this.box) return;
+      canvas.setPointerCapture(event.pointerId);
+      this.drag = { from: within(event), to: within(event) };
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      this.hover = within(event);
+      if (this.drag) this.drag.to = this.hover;
+      this.draw();
+    });
+    canvas.addEventListener("pointerup", () => {
+      const drag = this.drag;
+      this.drag = null;
+      if (drag && Math.abs(drag.to - drag.from) > 6) {
+        show([this.fromX(Math.min(drag.from, drag.to)), this.fromX(Math.max(drag.from, drag.to))]);
+      } else {
+        this.draw();
+      }
+    });
+    canvas.addEventListener("pointerleave", () => {
+      this.hover = null;
+      this.draw();
+    });
+    canvas.addEventListener("dblclick", () => show(null));
+    canvas.addEventListener("keydown", (event) => {
+      const [from, to] = this.range ?? [0, 1];
+      const [middle, half] = [(from + to) / 2, (to - from) / 2];
+      const moved = {
+        ArrowLeft: [from - half / 4, to - half / 4], ArrowRight: [from + half / 4, to + half / 4],
+        "+": [middle - half / 1.5, middle + half / 1.5], "=": [middle - half / 1.5, middle + half / 1.5],
+        "-": [middle - half * 1.5, middle + half * 1.5], 0: null, Escape: null,
+      };
+      if (!(event.key in moved) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      show(within_whole(moved[event.key], this.whole));
+    });
+  }
+}
+
+/** A range cut to what there is; null for all of it. */
+function within_whole(range, whole) {
+  if (!range) return null;
+  const width = Math.min(range[1] - range[0], whole[1] - whole[0]);
+  const from = Math.min(Math.max(range[0], whole[0]), whole[1] - width);
+  return width >= whole[1] - whole[0] ? null : [from, from + width];
+}
+
+function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low === high ? [low - 0.5, high + 0.5] : [low, high];
+}
+
+/** Round numbers in a range, about `count` of them. */
+function ticks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough) ?? rough;
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
+  return found;
+}
+
+/** An exponential mean that weighs its beginning rightly. */
+function smoothed(share, points) {
+  if (share === 0) return points;
+  let [sum, weight] = [0, 0];
+  return points.map(([x, y]) => {
+    if (y === null) return [x, y];
+    sum = share * sum + (1 - share) * y;
+    weight = share * weight + (1 - share);
+    return [x, sum / weight];
+  });
+}
+
+function nearest(points, x) {
+  let [low, high] = [0, points.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle][0] < x) low = middle + 1; else high = middle;
+  }
+  const before = points[low - 1];
+  return before && x - before[0] < points[low][0] - x ? before : points[low];
+}
+
+function stroke(context, points) {
+  context.beginPath();
+  points.forEach(([x, y]) => context.lineTo(x, y));
+  context.stroke();
+}
+
+/** Seconds as they are read. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
+  const whole = Math.max(Math.round(seconds), 0);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  if (hours) return `${hours} h ${minutes} m`;
+  return minutes ? `${minutes} m ${whole % 60} s` : `${whole} s`;
+}

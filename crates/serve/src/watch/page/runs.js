@@ -1,0 +1,93 @@
+// What the runs' events say, kept up to date.
+
+/** One run: its points by quantity, as they come. */
+export class Run {
+  constructor(name) {
+    this.name = name;
+    this.status = null;
+    this.file = "";
+    this.offset = 0;
+    this.clear();
+  }
+
+  clear() {
+    this.steps = [];
+    this.evaluations = [];
+    this.paces = [];
+    this.samples = [];
+    this.skipped = 0;
+    this.planned = null;
+    this.floor = null;
+    this.backend = null;
+    this.clock = null;
+    this.seconds = 0;
+  }
+
+  take(event) {
+    switch (event.event) {
+      case "begun":
+        this.planned = event.steps;
+        this.floor = event.floor ?? this.floor;
+        this.backend = event.backend;
+        this.clock = event.time;
+        this.seconds = this.paces.at(-1)?.seconds ?? 0;
+        break;
+      case "step": this.steps.push(event); break;
+      case "skipped": this.skipped += 1; break;
+      case "evaluation": this.evaluations.push(event); break;
+      case "sample": this.samples.push(event); break;
+      case "pace":
+        if (this.clock !== null) this.seconds += Math.max(event.time - this.clock, 0);
+        this.clock = event.time;
+        this.paces.push({ ...event, seconds: this.seconds });
+        break;
+    }
+  }
+
+  get step() {
+    return Math.max(this.steps.at(-1)?.step ?? 0, this.evaluations.at(-1)?.step ?? 0);
+  }
+
+  get best() {
+    return this.evaluations.reduce((best, e) => (e.loss !== null && (best === null || e.loss < best) ? e.loss : best), null);
+  }
+
+  /** Where a step lies along the axis; null where that is not known. */
+  place(step, along) {
+    if (along === "step") return step;
+    const [known, key] = along === "tokens" ? [this.steps, "tokens"] : [this.paces, "seconds"];
+    let [low, high] = [0, known.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (known[middle].step < step) low = middle + 1; else high = middle;
+    }
+    if (low === known.length) return known.at(-1)?.[key] ?? null;
+    const [from, start] = low ? [known[low - 1].step, known[low - 1][key]] : [0, 0];
+    const share = (step - from) / Math.max(known[low].step - from, 1);
+    return start + share * (known[low][key] - start);
+  }
+
+  /** Reads what was written since. Gives whether there was anything. */
+  async follow() {
+    let news = false;
+    for (let more = true; more;) {
+      const query = new URLSearchParams({ run: this.name, file: this.file, offset: this.offset });
+      const answer = await get(`api/events?${query}`);
+      if (answer.file !== this.file) {
+        this.clear();
+        news = true;
+      }
+      answer.events.forEach((event) => this.take(event));
+      news ||= answer.events.length > 0;
+      [this.file, this.offset, more] = [answer.file, answer.offset, answer.more];
+    }
+    return news;
+  }
+}
+
+/** A JSON answer of this page's server. */
+export async function get(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
