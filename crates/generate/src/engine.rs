@@ -16,22 +16,22 @@
 //! of what they hold is wanted, else not.
 //!
 //! Map: `config` is how large an engine is, `request` what is asked of it, `event` what it tells; `slot` has the caches and
-//! finds beginnings in them, `choosing` is where a token is chosen.
+//! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder, `choosing` is where a token
+//! is chosen.
 
+mod admission;
 mod choosing;
 mod config;
 mod event;
+mod passes;
 mod request;
 mod slot;
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 
-use burn::tensor::{Tensor, TensorData};
-
 use emberlm_kernels::Backend;
-use emberlm_model::{InferenceDecoder, Piece, Predictor, Wanted};
+use emberlm_model::{InferenceDecoder, Predictor};
 
 pub use choosing::seed_of_sample;
 pub use config::EngineConfig;
@@ -40,9 +40,8 @@ pub use request::{Overflow, Request, RequestId};
 
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
-use crate::plain::Finish;
 use request::Waiting;
-use slot::{Sequence, Slot, State, oldest_free, take};
+use slot::Slot;
 
 /// Runs requests; whoever owns it calls [`Engine::step`] until it [`Engine::is_idle`].
 #[derive(Debug)]
@@ -187,284 +186,9 @@ impl<B: Backend> Engine<B> {
         self.slots = (0..self.config.slots).map(slot).collect();
     }
 
-    /// Puts the next decoder in place; nothing runs.
-    fn install(&mut self, on: &mut impl FnMut(Event)) {
-        let Some(next) = self.next_decoder.take() else {
-            return;
-        };
-        let before = mem::replace(&mut self.decoder, next);
-        let model = Predictor::from(&*self.decoder).config();
-        if Predictor::from(&*before).config() == model {
-            self.slots.iter_mut().for_each(Slot::forget);
-        } else {
-            // What is let go of makes room for what is allocated.
-            self.slots.clear();
-            self.allocate();
-        }
-        let model = Predictor::from(&*self.decoder).config();
-        self.waiting.retain(|waiting| match waiting.check(model) {
-            Ok(()) => true,
-            Err(error) => {
-                for voice in &waiting.voices {
-                    on(Event {
-                        request: waiting.id,
-                        sample: voice.sample,
-                        kind: EventKind::Failed(error.clone()),
-                    });
-                }
-                false
-            }
-        });
-    }
-
-    /// Gives slots to what waits, in order.
-    fn admit(&mut self, on: &mut impl FnMut(Event)) {
-        if self.next_decoder.is_some() {
-            if !self.runs_nothing() {
-                return;
-            }
-            self.install(on);
-        }
-        while let Some(first) = self.waiting.front() {
-            let free = self.slots.iter().filter(|slot| slot.is_free()).count();
-            if first.max_new_tokens > 0 && first.voices.len() > free {
-                return;
-            }
-            let Some(first) = self.waiting.pop_front() else {
-                return;
-            };
-            if first.max_new_tokens > 0 {
-                self.place(first);
-                continue;
-            }
-            for voice in first.voices {
-                let ended = Ended {
-                    finish: Finish::Length,
-                    truncated_prompt: first.truncated_prompt,
-                    reused_prompt: 0,
-                    slides: 0,
-                };
-                on(Event {
-                    request: first.id,
-                    sample: voice.sample,
-                    kind: EventKind::Finished(ended),
-                });
-            }
-        }
-    }
-
-    /// Gives a request its slots, of which enough are free: the prompt is read in the first.
-    fn place(&mut self, waiting: Waiting) {
-        let mut voices = waiting.voices.into_iter();
-        let Some(voice) = voices.next() else {
-            return;
-        };
-        let Some((slot, reused_prompt)) = take(&mut self.slots, &waiting.prompt) else {
-            return;
-        };
-        self.slots[slot].state = State::Reserved;
-        let mut siblings = Vec::with_capacity(voices.len());
-        for voice in voices {
-            if let Some(other) = oldest_free(&self.slots) {
-                self.slots[other].state = State::Reserved;
-                siblings.push((other, voice));
-            }
-        }
-        self.placed += 1;
-        self.done.reused_tokens += reused_prompt as u64;
-        self.slots[slot].state = State::Running(Box::new(Sequence {
-            request: waiting.id,
-            voice,
-            siblings,
-            order: self.placed,
-            left: waiting.max_new_tokens,
-            stop_tokens: waiting.stop_tokens,
-            reading: true,
-            truncated_prompt: waiting.truncated_prompt,
-            reused_prompt,
-            slides: 0,
-        }));
-    }
-
-    /// How many tokens each slot gives the next pass: one where one is left, of longer ones what the step allows, those
-    /// first that have been there the longest.
-    fn takes(&mut self) -> Vec<usize> {
-        let mut takes = vec![0; self.slots.len()];
-        let mut long = Vec::new();
-        for (at, slot) in self.slots.iter_mut().enumerate() {
-            let State::Running(sequence) = &mut slot.state else {
-                continue;
-            };
-            if slot.tokens.len() > slot.cache.capacity() {
-                sequence.slides += 1;
-                sequence.reading = true;
-                slot.slide();
-            }
-            if let State::Running(sequence) = &slot.state {
-                match slot.unseen() {
-                    1 => takes[at] = 1,
-                    unseen => long.push((sequence.order, at, unseen)),
-                }
-            }
-        }
-        long.sort_unstable();
-        let mut left = self.config.prefill_tokens;
-        for (_, at, unseen) in long {
-            takes[at] = unseen.min(left);
-            left -= takes[at];
-        }
-        for (slot, &taken) in self.slots.iter().zip(&takes) {
-            if let State::Running(sequence) = &slot.state {
-                let count = match sequence.reading {
-                    true => &mut self.done.prefilled_tokens,
-                    false => &mut self.done.decoded_tokens,
-                };
-                *count += taken as u64;
-            }
-        }
-        takes
-    }
-
-    /// The pass; the slots whose next token can be chosen now, and their logits `[slots, vocab_size]`. None where there are
-    /// no such.
-    fn pass(&mut self, takes: &[usize]) -> Option<(Vec<usize>, TensorData)> {
-        let predictor = Predictor::from(&*self.decoder);
-        let (mut pieces, mut asked) = (Vec::new(), Vec::new());
-        for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
-            if taken == 0 {
-                continue;
-            }
-            let seen = slot.cache.len();
-            let logits = match slot.unseen() == taken {
-                true => Wanted::Last,
-                false => Wanted::None,
-            };
-            if logits == Wanted::Last {
-                asked.push(at);
-            }
-            pieces.push(Piece {
-                tokens: &slot.tokens[seen..seen + taken],
-                cache: &mut slot.cache,
-                logits,
-            });
-        }
-        if pieces.is_empty() {
-            return None;
-        }
-        self.done.passes += 1;
-        let logits = B::run(|| predictor.ragged(&mut pieces).map(Tensor::into_data));
-        logits.map(|logits| (asked, logits))
-    }
-
-    /// Goes on with a slot's sequence from the logits after its last token, and with those that waited for the prompt to be
-    /// read.
-    fn advance(&mut self, slot: usize, logits: &[f32], on: &mut impl FnMut(Event)) {
-        let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
-        let State::Running(mut sequence) = state else {
-            self.slots[slot].state = state;
-            return;
-        };
-        let mut siblings = Vec::new();
-        for (other, voice) in mem::take(&mut sequence.siblings) {
-            if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
-                kept.cache.copy_from(&read.cache, read.cache.len());
-                kept.tokens.clone_from(&read.tokens);
-            }
-            siblings.push((other, Box::new(sequence.sibling(voice))));
-        }
-        self.go_on(slot, sequence, logits, on);
-        for (other, sibling) in siblings {
-            self.go_on(other, sibling, logits, on);
-        }
-    }
-
-    /// Chooses a sequence's next token; it keeps its slot unless it ends.
-    fn go_on(
-        &mut self,
-        slot: usize,
-        mut sequence: Box<Sequence>,
-        logits: &[f32],
-        on: &mut impl FnMut(Event),
-    ) {
-        let (request, sample) = (sequence.request, sequence.voice.sample);
-        let mut tell = |kind| {
-            on(Event {
-                request,
-                sample,
-                kind,
-            });
-        };
-        let finish = match sequence.voice.choosing.choose(logits) {
-            Ok(id) if sequence.stop_tokens.contains(&id) => Finish::Stop(id),
-            Ok(id) => {
-                tell(EventKind::Token { id });
-                sequence.left -= 1;
-                sequence.reading = false;
-                if sequence.left > 0 {
-                    self.slots[slot].tokens.push(id);
-                    self.slots[slot].state = State::Running(sequence);
-                    return;
-                }
-                Finish::Length
-            }
-            Err(error) => {
-                tell(EventKind::Failed(error));
-                // What gave such logits is not for others to go on from.
-                self.slots[slot].forget();
-                self.free(slot);
-                return;
-            }
-        };
-        tell(EventKind::Finished(sequence.ended(finish)));
-        self.free(slot);
-    }
-
+    /// Lets go of a slot.
     fn free(&mut self, slot: usize) {
         self.freed += 1;
         self.slots[slot].free(self.freed);
-    }
-
-    /// Ends those samples of a request; whether there were any.
-    fn end(&mut self, request: RequestId, unwanted: impl Fn(usize) -> bool) -> bool {
-        let mut found = false;
-        self.waiting.retain_mut(|waiting| {
-            if waiting.id != request {
-                return true;
-            }
-            let before = waiting.voices.len();
-            waiting.voices.retain(|voice| !unwanted(voice.sample));
-            found |= waiting.voices.len() < before;
-            !waiting.voices.is_empty()
-        });
-        for at in 0..self.slots.len() {
-            let State::Running(sequence) = &mut self.slots[at].state else {
-                continue;
-            };
-            if sequence.request != request {
-                continue;
-            }
-            let is_unwanted = |(_, voice): &mut (usize, _)| {
-                let voice: &request::Voice = voice;
-                unwanted(voice.sample)
-            };
-            let mut freed: Vec<usize> = sequence
-                .siblings
-                .extract_if(.., is_unwanted)
-                .map(|(other, _)| other)
-                .collect();
-            if unwanted(sequence.voice.sample) {
-                // Another sample reads the prompt on in its place.
-                freed.push(match sequence.siblings.pop() {
-                    Some((other, voice)) => {
-                        sequence.voice = voice;
-                        other
-                    }
-                    None => at,
-                });
-            }
-            found |= !freed.is_empty();
-            freed.into_iter().for_each(|slot| self.free(slot));
-        }
-        found
     }
 }
