@@ -150,7 +150,8 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     for id in [ids[0], ids[2]] {
         assert_eq!(ears.of(id, 0).tokens, expected.tokens);
     }
-    // What it left in its slots is not taken for a beginning.
+    // What it left in its slots is not taken for a beginning, unlike the two good tokens of others.
+    let reused = engine.counts().reused_tokens;
     let after = run(
         &mut engine,
         &Request {
@@ -159,6 +160,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
         },
     );
     assert!(after.end.unwrap().is_err());
+    assert_eq!(engine.counts().reused_tokens - reused, 2);
     assert_eq!(run(&mut engine, &good).tokens, expected.tokens);
 }
 
