@@ -1,262 +1,194 @@
-//! The decode engine: one pass over the prompt, then one position per token, over a key-value cache.
+//! Many requests at once over one decoder: continuous batching.
 //!
-//! **The context's end.** A prompt longer than the model's `seq_len` keeps its newest `seq_len` tokens, and the result
-//! says how many were left out. When the cache is full, it slides: the newest half of the context (`seq_len / 2`
-//! tokens, at least one) is read again from position 0, and generation goes on. A slide costs one pass over half the
-//! context every half context; positions stay within what the model was trained on.
+//! An engine has slots, each with a key-value cache that is allocated once. In a step, one pass over the weights
+//! ([`emberlm_model::ragged`]) takes the last token of every sample that runs, and of prompts that are yet to be read as
+//! many tokens as [`EngineConfig::prefill_tokens`] allows; then a token is chosen for every sample whose logits are there.
+//! Samples join as slots are free, requests in the order in which they came, and leave when they end.
+//!
+//! **Same tokens.** A sample's tokens are those of [`crate::generate`] with the same prompt and settings, its seed that
+//! of [`seed_of_sample`], and a context of [`EngineConfig::capacity`], whatever runs beside it, in whatever pieces its
+//! prompt is read, and whether its beginning was in a cache. Sums of products are rounded otherwise in another company,
+//! though: where two tokens' logits are as near as that, or a draw falls as near to the bound between two, the other may
+//! be taken.
+//!
+//! **Reuse.** A slot keeps what its cache holds when its sample ends. A request that begins as some slot's tokens begin
+//! takes those from there and reads only the rest. Linear attention's sums cannot forget a token: they are taken where all
+//! of what they hold is wanted, else not.
+//!
+//! Map: `config` is how large an engine is, `request` what is asked of it, `event` what it tells; `slot` has the caches and
+//! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder, `choosing` is where a token
+//! is chosen.
 
-use std::borrow::Cow;
+mod admission;
+mod choosing;
+mod config;
+mod event;
+mod passes;
+mod request;
+mod slot;
+
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
-
-use burn::tensor::{Int, Tensor, TensorData};
+use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-use emberlm_model::{DecoderConfig, InputError, KvCache, Predictor};
+use emberlm_model::{InferenceDecoder, Predictor};
+
+pub use choosing::seed_of_sample;
+pub use config::EngineConfig;
+pub use event::{Counts, Ended, Event, EventKind};
+pub use request::{Overflow, Request, RequestId};
 
 use crate::error::{GenerateError, SettingError};
-use crate::sampler::{Sampler, SamplerConfig};
+use crate::logits::floats;
+use request::Waiting;
+use slot::Slot;
 
-/// What to generate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GenerateOptions {
-    /// At most so many tokens.
-    pub max_new_tokens: usize,
-    /// Ends when one of these is chosen; it is not among the result's tokens.
-    pub stop_tokens: Vec<u32>,
-    /// How a token is chosen.
-    pub sampler: SamplerConfig,
-}
-
-impl Default for GenerateOptions {
-    /// 256 tokens of the model's own distribution, without stop tokens.
-    fn default() -> Self {
-        Self {
-            max_new_tokens: 256,
-            stop_tokens: Vec::new(),
-            sampler: SamplerConfig::default(),
-        }
-    }
-}
-
-/// Why generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// `max_new_tokens` were made.
-    Length,
-    /// This stop token was chosen.
-    Stop(u32),
-    /// The caller broke off.
-    Caller,
-}
-
-/// What was generated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generation {
-    /// The new tokens, without the prompt and without the stop token.
-    pub tokens: Vec<u32>,
-    /// Why there are no more.
-    pub finish: Finish,
-    /// Tokens at the prompt's beginning that the context had no room for.
-    pub truncated_prompt: usize,
-    /// How often the context was full and went on from its newest half.
-    pub slides: usize,
-}
-
-/// Generates after `prompt`, giving each token to `on_token` as it is made; `Break` from it ends generation, that token
-/// counted.
-///
-/// # Errors
-/// A setting out of its range, an empty prompt, an id outside of the vocabulary, logits that are not finite.
-pub fn generate<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
-    prompt: &[u32],
-    options: &GenerateOptions,
-    mut on_token: impl FnMut(u32) -> ControlFlow<()>,
-) -> Result<Generation, GenerateError> {
-    let mut generator = Generator::new(decoder, prompt, options)?;
-    let mut tokens = Vec::new();
-    let mut broken_off = false;
-    while !broken_off && let Some(token) = generator.next().transpose()? {
-        tokens.push(token);
-        broken_off = on_token(token).is_break();
-    }
-    let finish = match generator.finish() {
-        Some(finish) if !broken_off => finish,
-        _ => Finish::Caller,
-    };
-    Ok(Generation {
-        tokens,
-        finish,
-        truncated_prompt: generator.truncated_prompt(),
-        slides: generator.slides(),
-    })
-}
-
-/// Generation as an iterator over the new tokens; the work for a token is done when it is asked for. After an error
-/// it has ended.
+/// Runs requests; whoever owns it calls [`Engine::step`] until it [`Engine::is_idle`].
 #[derive(Debug)]
-pub struct Generator<'a, B: Backend> {
-    decoder: Predictor<'a, B>,
-    sampler: Sampler,
-    stop_tokens: Vec<u32>,
-    left: usize,
-    cache: KvCache<B>,
-    /// The newest tokens, at most `seq_len`: what a slide reads again.
-    context: VecDeque<u32>,
-    /// How many at the context's end the cache has not seen.
-    unseen: usize,
-    finish: Option<Finish>,
-    failed: bool,
-    truncated_prompt: usize,
-    slides: usize,
+pub struct Engine<B: Backend> {
+    decoder: Arc<InferenceDecoder<B>>,
+    /// What takes its place once nothing runs.
+    next_decoder: Option<Arc<InferenceDecoder<B>>>,
+    config: EngineConfig,
+    slots: Vec<Slot<B>>,
+    waiting: VecDeque<Waiting>,
+    /// Requests that were submitted.
+    submitted: u64,
+    /// Requests that were given slots.
+    placed: u64,
+    /// Slots that were let go of.
+    freed: u64,
+    /// The sums of what was done; the rest is counted when asked for.
+    done: Counts,
 }
 
-impl<'a, B: Backend> Generator<'a, B> {
-    /// Checks settings and prompt; nothing is computed yet.
+impl<B: Backend> Engine<B> {
+    /// An engine at rest. The caches are allocated now: [`Engine::cache_bytes`].
     ///
     /// # Errors
-    /// A setting out of its range, an empty prompt, an id outside of the vocabulary.
+    /// A setting out of its range.
     pub fn new(
-        decoder: impl Into<Predictor<'a, B>>,
-        prompt: &[u32],
-        options: &GenerateOptions,
-    ) -> Result<Self, GenerateError> {
-        let decoder = decoder.into();
-        let config = decoder.config();
-        let sampler = Sampler::new(options.sampler)?;
-        check_stop_tokens(config, &options.stop_tokens)?;
-        check_prompt(config, prompt)?;
-        let truncated_prompt = prompt.len().saturating_sub(config.seq_len);
-        let kept = &prompt[truncated_prompt..];
-        let needed = kept.len().saturating_add(options.max_new_tokens);
-        let capacity = needed.min(config.seq_len);
-        Ok(Self {
+        decoder: Arc<InferenceDecoder<B>>,
+        config: EngineConfig,
+    ) -> Result<Self, SettingError> {
+        config.check(Predictor::from(&*decoder).config())?;
+        let mut engine = Self {
             decoder,
-            sampler,
-            stop_tokens: options.stop_tokens.clone(),
-            left: options.max_new_tokens,
-            cache: KvCache::new(config, 1, capacity, &decoder.device()),
-            context: kept.iter().copied().collect(),
-            unseen: kept.len(),
-            finish: None,
-            failed: false,
-            truncated_prompt,
-            slides: 0,
-        })
-    }
-
-    /// Why it ended; none before it has.
-    pub fn finish(&self) -> Option<Finish> {
-        self.finish
-    }
-
-    /// Tokens at the prompt's beginning that the context had no room for.
-    pub fn truncated_prompt(&self) -> usize {
-        self.truncated_prompt
-    }
-
-    /// How often the context was full and went on from its newest half.
-    pub fn slides(&self) -> usize {
-        self.slides
-    }
-
-    fn step(&mut self) -> Result<u32, GenerateError> {
-        if self.cache.len() + self.unseen > self.decoder.config().seq_len {
-            self.slide();
-        }
-        let start = self.context.len() - self.unseen;
-        let ids: Vec<i64> = self
-            .context
-            .range(start..)
-            .map(|&id| i64::from(id))
-            .collect();
-        let shape = [1, ids.len()];
-        let device = self.decoder.device();
-        let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device); // [1, unseen]
-        self.unseen = 0;
-        let (decoder, cache) = (self.decoder, &mut self.cache);
-        // [1, vocab_size]
-        let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
-        let logits: Cow<'_, [f32]> = match logits.as_slice() {
-            Ok(logits) => logits.into(),
-            Err(_) => logits.iter::<f32>().collect(),
+            next_decoder: None,
+            config,
+            slots: Vec::new(),
+            waiting: VecDeque::new(),
+            submitted: 0,
+            placed: 0,
+            freed: 0,
+            done: Counts::default(),
         };
-        Ok(self.sampler.sample(&logits)?)
+        engine.allocate();
+        Ok(engine)
     }
 
-    /// Forgets all but the newest half of the context, which is then read again.
-    fn slide(&mut self) {
-        let kept = (self.decoder.config().seq_len / 2).max(1);
-        self.context
-            .drain(..self.context.len().saturating_sub(kept));
-        self.cache.clear();
-        self.unseen = self.context.len();
-        self.slides += 1;
+    /// What it was made with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
     }
 
-    fn accept(&mut self, token: u32) {
-        self.context.push_back(token);
-        self.unseen += 1;
-        self.left -= 1;
+    /// The decoder that runs; one that is to replace it waits until nothing does.
+    pub fn decoder(&self) -> &Arc<InferenceDecoder<B>> {
+        &self.decoder
     }
-}
 
-impl<B: Backend> Iterator for Generator<'_, B> {
-    type Item = Result<u32, GenerateError>;
+    /// Takes a request, which waits for as many free slots as it has samples behind those that came before.
+    ///
+    /// # Errors
+    /// A setting out of its range, an empty prompt, an id outside of the vocabulary, more tokens than the context holds
+    /// where it is not to slide. The engine is as before then.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
+        let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
+        let model = Predictor::from(&**decoder).config();
+        let id = RequestId(self.submitted);
+        let waiting = Waiting::new(id, request, &self.config, model)?;
+        self.submitted += 1;
+        self.waiting.push_back(waiting);
+        Ok(id)
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.finish.is_some() {
-            return None;
-        }
-        if self.left == 0 {
-            self.finish = Some(Finish::Length);
-            return None;
-        }
-        match self.step() {
-            Ok(token) if self.stop_tokens.contains(&token) => {
-                self.finish = Some(Finish::Stop(token));
-                None
-            }
-            Ok(token) => {
-                self.accept(token);
-                Some(Ok(token))
-            }
-            Err(error) => {
-                self.failed = true;
-                Some(Err(error))
-            }
+    /// One pass over the weights for all that runs, and a token for each sample that is not reading its prompt. `on` hears
+    /// of tokens and ends.
+    pub fn step(&mut self, on: &mut impl FnMut(Event)) {
+        self.admit(on);
+        let takes = self.takes();
+        let Some((slots, logits)) = self.pass(&takes) else {
+            return;
+        };
+        let logits = floats(&logits);
+        let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
+        for (slot, row) in slots.into_iter().zip(rows) {
+            self.advance(slot, row, on);
         }
     }
-}
 
-fn check_stop_tokens(config: &DecoderConfig, stop_tokens: &[u32]) -> Result<(), SettingError> {
-    let unknown = |id: &&u32| **id as usize >= config.vocab_size;
-    match stop_tokens.iter().find(unknown) {
-        Some(id) => {
-            let rule = format!(
-                "must be below the vocabulary's size of {}",
-                config.vocab_size
-            );
-            Err(SettingError::new("stop_tokens", id, rule))
+    /// Whether nothing runs and nothing waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.runs_nothing()
+    }
+
+    /// Ends a request at once: its slots are free, and no event of it follows. Whether there was anything to end.
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        self.end(request, |_| true)
+    }
+
+    /// Ends one sample of a request at once, as [`Engine::cancel`] does the request.
+    pub fn cancel_sample(&mut self, request: RequestId, sample: usize) -> bool {
+        self.end(request, |of| of == sample)
+    }
+
+    /// Takes another decoder: what runs goes on with the one that it began with, what waits runs on the new one, once
+    /// nothing else runs. A request that waits and that the new one cannot take fails. What the caches hold is forgotten.
+    ///
+    /// # Errors
+    /// The slots' capacity is beyond its context. The engine is as before then.
+    pub fn replace_decoder(
+        &mut self,
+        decoder: Arc<InferenceDecoder<B>>,
+    ) -> Result<(), SettingError> {
+        self.config.check(Predictor::from(&*decoder).config())?;
+        self.next_decoder = Some(decoder);
+        if self.is_idle() {
+            self.install(&mut |_| {});
         }
-        None => Ok(()),
+        Ok(())
     }
-}
 
-/// As [`DecoderConfig::check_tokens`], but of any length.
-fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(), InputError> {
-    if prompt.is_empty() {
-        return Err(InputError::Empty);
+    /// What it is doing and has done.
+    pub fn counts(&self) -> Counts {
+        let free_slots = self.slots.iter().filter(|slot| slot.is_free()).count();
+        Counts {
+            running: self.slots.len() - free_slots,
+            waiting: self.waiting.len(),
+            free_slots,
+            ..self.done
+        }
     }
-    let vocab_size = config.vocab_size;
-    let unknown = |&id: &u32| id as usize >= vocab_size;
-    match prompt.iter().position(unknown) {
-        Some(position) => Err(InputError::UnknownToken {
-            id: prompt[position],
-            position,
-            vocab_size,
-        }),
-        None => Ok(()),
+
+    /// The bytes of all slots' caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.slots.iter().map(|slot| slot.cache.bytes()).sum()
+    }
+
+    fn runs_nothing(&self) -> bool {
+        self.slots.iter().all(Slot::is_free)
+    }
+
+    fn allocate(&mut self) {
+        let predictor = Predictor::from(&*self.decoder);
+        let (model, device) = (predictor.config(), predictor.device());
+        let slot = |_| Slot::new(model, self.config.capacity, &device);
+        self.slots = (0..self.config.slots).map(slot).collect();
+    }
+
+    /// Lets go of a slot.
+    fn free(&mut self, slot: usize) {
+        self.freed += 1;
+        self.slots[slot].free(self.freed);
     }
 }

@@ -52,6 +52,18 @@ pub enum GenerateError {
     /// A prompt that the model cannot take.
     #[error(transparent)]
     Prompt(#[from] InputError),
+    /// More tokens than the context holds, where it is not to slide.
+    #[error(
+        "a prompt of {prompt} tokens and {max_new_tokens} new ones are more than the context of {context}"
+    )]
+    Overflow {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// At most so many were to follow.
+        max_new_tokens: usize,
+        /// Tokens that fit.
+        context: usize,
+    },
     /// Logits that no token can be chosen from.
     #[error(transparent)]
     Logits(#[from] LogitsError),

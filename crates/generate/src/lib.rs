@@ -1,7 +1,8 @@
 //! From a prompt's token ids to new ones.
 //!
-//! Map: [`sampler`] chooses one token from logits on the host; [`engine`] runs the decoder over its key-value cache and
-//! asks the sampler for each next token; [`error`] is what can be wrong. Token ids in, token ids out: text is the
+//! Map: [`sampler`] chooses one token from logits on the host; [`plain`] runs the decoder over a key-value cache and
+//! asks the sampler for each next token; [`engine`] does so for many requests at once, which share each pass over the
+//! weights; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's.
 //!
 //! ```no_run
@@ -22,10 +23,17 @@
 
 #![recursion_limit = "256"]
 
+mod check;
 pub mod engine;
 pub mod error;
+mod logits;
+pub mod plain;
 pub mod sampler;
 
-pub use engine::{Finish, GenerateOptions, Generation, Generator, generate};
+pub use engine::{
+    Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
+    seed_of_sample,
+};
 pub use error::{GenerateError, LogitsError, SettingError};
+pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};

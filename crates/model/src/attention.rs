@@ -14,6 +14,7 @@ use crate::kv_cache::LayerCache;
 use crate::linear::Linear;
 use crate::norm::NormLayer;
 use crate::position::RotaryTable;
+use crate::ragged::Piece;
 
 /// `out(softmax(q kᵀ / √head_dim) v)`, or linear attention's estimate of it, with queries, keys and values of one
 /// fused map.
@@ -99,12 +100,47 @@ impl<B: Backend> Attention<B> {
             ops::self_attention(qkv, angles, documents.cloned(), self.how())
         } else {
             let offset = cache.as_ref().map_or(0, |cache| cache.len());
-            let (q, k, v) = self.project(x, rotary, offset);
+            let angles = rotary.map(|table| table.angles(offset, seq));
+            let (q, k, v) = self.project(x, angles.as_ref());
             let mixed = self.mix(q, k, v, documents, cache); // [batch, heads, seq, head_dim]
             mixed
                 .swap_dims(1, 2)
                 .reshape([batch, seq, self.heads * self.head_dim])
         };
+        self.out.forward(mixed, residual)
+    }
+
+    /// The rows of several sequences, `[1, rows, d_model]`, to the same, added to `residual` where there is one: the maps
+    /// take all rows at once, and each of `pieces` attends, in block `layer` of its own cache, to its own sequence.
+    /// `angles` are the rows'.
+    pub(crate) fn ragged(
+        &self,
+        x: Tensor<B, 3>,
+        angles: Option<&ops::Angles<B>>,
+        layer: usize,
+        pieces: &mut [Piece<'_, B>],
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let width = self.heads * self.head_dim;
+        let (q, k, v) = self.project(x, angles);
+        let mut first = 0;
+        let of_any = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());
+        let mixed = of_any.map(|piece| {
+            let seq = piece.tokens.len();
+            let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
+            let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+            first += seq;
+            let mixed = self.mix(q, k, v, None, piece.cache.layer(layer)); // [1, heads, seq, head_dim]
+            mixed.swap_dims(1, 2).reshape([1, seq, width])
+        });
+        let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
+        let mixed = match (mixed.len(), mixed.pop()) {
+            (1, Some(alone)) => alone,
+            (_, last) => {
+                mixed.extend(last);
+                Tensor::cat(mixed, 1)
+            }
+        }; // [1, rows, heads · head_dim]
         self.out.forward(mixed, residual)
     }
 
@@ -124,20 +160,20 @@ impl<B: Backend> Attention<B> {
 
     /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
     pub fn weights(&self, x: Tensor<B, 3>, rotary: Option<&RotaryTable<B>>) -> Tensor<B, 4> {
-        let (q, k, _) = self.project(x, rotary, 0);
+        let angles = rotary.map(|table| table.angles(0, x.dims()[1]));
+        let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
             None => ops::attention_weights(q, k, self.options),
         }
     }
 
-    /// Queries `[batch, heads, seq, head_dim]`, keys and values `[batch, kv_heads, seq, head_dim]` of tokens whose
-    /// first stands at `offset`.
+    /// Queries `[batch, heads, seq, head_dim]`, keys and values `[batch, kv_heads, seq, head_dim]`, turned by the tokens'
+    /// `angles`.
     fn project(
         &self,
         x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        offset: usize,
+        angles: Option<&ops::Angles<B>>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let qkv = self.qkv.forward(x, None);
         let q = self.take_heads(&qkv, 0, self.heads);
@@ -146,8 +182,8 @@ impl<B: Backend> Attention<B> {
 
         let q = normed(&self.q_norm, q);
         let k = normed(&self.k_norm, k);
-        match rotary {
-            Some(table) => (table.turn(q, offset), table.turn(k, offset), v),
+        match angles {
+            Some(angles) => (turned(q, angles), turned(k, angles), v),
             None => (q, k, v),
         }
     }
@@ -192,6 +228,12 @@ impl<B: Backend> Attention<B> {
             .reshape([batch, seq, count, self.head_dim])
             .swap_dims(1, 2)
     }
+}
+
+/// `x` `[batch, heads, seq, head_dim]` turned by the angles of its tokens.
+fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
+    let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
+    ops::rotary(angles.layout, x, cos, sin)
 }
 
 fn normed<B: Backend>(norm: &Option<NormLayer<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {

@@ -18,7 +18,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, ops};
 
 use crate::attention::Attention;
 use crate::checked::DecoderConfig;
@@ -29,6 +29,7 @@ use crate::init::Initializer;
 use crate::kv_cache::LayerCache;
 use crate::norm::NormLayer;
 use crate::position::RotaryTable;
+use crate::ragged::Piece;
 
 /// One block of the decoder.
 #[derive(Module, Debug)]
@@ -70,21 +71,47 @@ impl<B: Backend> Block<B> {
         documents: Option<&Tensor<B, 2, Int>>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 3> {
+        self.wired(x, |x, residual| {
+            self.attention
+                .forward(x, rotary, documents, cache, residual)
+        })
+    }
+
+    /// The rows of several sequences, `[1, rows, d_model]` to the same: see [`Attention::ragged`].
+    pub(crate) fn ragged(
+        &self,
+        x: Tensor<B, 3>,
+        angles: Option<&ops::Angles<B>>,
+        layer: usize,
+        pieces: &mut [Piece<'_, B>],
+    ) -> Tensor<B, 3> {
+        self.wired(x, |x, residual| {
+            self.attention.ragged(x, angles, layer, pieces, residual)
+        })
+    }
+
+    /// The block around its attention: `attend` takes what is attended to, and what that is added to where nothing comes
+    /// between.
+    fn wired(
+        &self,
+        x: Tensor<B, 3>,
+        attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
         match self.wiring {
             Wiring::PreNorm => {
                 let normed = self.norm1.forward(x.clone());
-                let x = self.attend(normed, rotary, documents, cache, x);
+                let x = self.added(x, |residual| attend(normed, residual));
                 self.feed(self.second_norm(x.clone()), x)
             }
             Wiring::PostNorm => {
-                let attended = self.attend(x.clone(), rotary, documents, cache, x);
+                let attended = self.added(x.clone(), |residual| attend(x, residual));
                 let x = self.norm1.forward(attended);
                 self.second_norm(self.feed(x.clone(), x))
             }
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
                 let fed = self.second_norm(x.clone());
-                let x = self.attend(normed, rotary, documents, cache, x);
+                let x = self.added(x, |residual| attend(normed, residual));
                 self.feed(fed, x)
             }
         }
@@ -101,21 +128,6 @@ impl<B: Backend> Block<B> {
             Wiring::PostNorm => x,
         };
         self.attention.weights(x, rotary)
-    }
-
-    /// The attention of `x`, added to `residual`.
-    fn attend(
-        &self,
-        x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        documents: Option<&Tensor<B, 2, Int>>,
-        cache: Option<&mut LayerCache<B>>,
-        residual: Tensor<B, 3>,
-    ) -> Tensor<B, 3> {
-        self.added(residual, |residual| {
-            self.attention
-                .forward(x, rotary, documents, cache, residual)
-        })
     }
 
     /// The feed-forward part of `x`, added to `residual`.

@@ -236,13 +236,23 @@ impl<B: Backend> Decoder<B> {
 
     /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
     pub(crate) fn embedded(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
-        let ids = tokens.ids.clone();
+        self.embedded_with(tokens.ids.clone(), |x| {
+            self.positions.add(x, offset, tokens.documents.as_ref())
+        })
+    }
+
+    /// The same of `ids` `[batch, seq]`, whose positions `add` adds.
+    pub(crate) fn embedded_with(
+        &self,
+        ids: Tensor<B, 2, Int>,
+        add: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
         let x = ops::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
         };
-        let x = self.positions.add(x, offset, tokens.documents.as_ref());
+        let x = add(x);
         let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
         match &self.norm_embedding {
             Some(norm) => norm.forward(x),

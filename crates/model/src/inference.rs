@@ -6,6 +6,7 @@ use emberlm_kernels::Backend;
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::kv_cache::KvCache;
+use crate::ragged::Piece;
 use crate::token_scores::TokenScores;
 use crate::tokens::Tokens;
 
@@ -92,6 +93,11 @@ impl<'a, B: Backend> Predictor<'a, B> {
     /// [`Decoder::next_logits`].
     pub fn next_logits(self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
         self.0.next_logits(tokens, cache)
+    }
+
+    /// [`Decoder::ragged`].
+    pub fn ragged(self, pieces: &mut [Piece<'_, B>]) -> Option<Tensor<B, 2>> {
+        self.0.ragged(pieces)
     }
 
     /// [`Decoder::token_scores`].

@@ -57,6 +57,43 @@ impl<B: Backend> KvCache<B> {
     pub fn capacity(&self) -> usize {
         self.capacity
     }
+
+    /// How many of the first `len` tokens can be kept without the rest, at most those that are held: with a softmax all of
+    /// them; with linear attention, whose sums cannot forget a token, all that is held or none.
+    pub fn reusable(&self, len: usize) -> usize {
+        self.layers
+            .first()
+            .map_or(0, |layer| layer.reusable(len.min(layer.len)))
+    }
+
+    /// Forgets all but the first `len` tokens, and as many more as [`KvCache::reusable`] says; gives how many are held then.
+    pub fn truncate(&mut self, len: usize) -> usize {
+        let kept = self.reusable(len);
+        for layer in &mut self.layers {
+            layer.truncate(kept);
+        }
+        kept
+    }
+
+    /// Holds the first `len` tokens of `other`, a cache for the same model and batch, in its own memory in place of what it
+    /// held: as many of them as are [`KvCache::reusable`] and fit. Gives how many.
+    pub fn copy_from(&mut self, other: &Self, len: usize) -> usize {
+        let copied = other.reusable(len.min(self.capacity));
+        for (layer, other) in self.layers.iter_mut().zip(&other.layers) {
+            layer.copy_from(other, copied);
+        }
+        copied
+    }
+
+    /// The bytes of its keys and values, or of linear attention's sums once there are some.
+    pub fn bytes(&self) -> usize {
+        self.layers.iter().map(LayerCache::bytes).sum()
+    }
+
+    /// What block `layer` keeps; none where there is no such block.
+    pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut LayerCache<B>> {
+        self.layers.get_mut(layer)
+    }
 }
 
 /// What one block keeps.
@@ -91,9 +128,61 @@ impl<B: Backend> LayerCache<B> {
     }
 
     fn clear(&mut self) {
-        self.len = 0;
-        if let Held::Sums(sums) = &mut self.held {
+        self.truncate(0);
+    }
+
+    /// See [`KvCache::reusable`]; `len` is at most the cache's.
+    fn reusable(&self, len: usize) -> usize {
+        match self.held {
+            Held::Sums(_) if len < self.len => 0,
+            Held::Sums(_) | Held::KeysAndValues { .. } => len,
+        }
+    }
+
+    /// To a length that is reusable.
+    fn truncate(&mut self, len: usize) {
+        if let Held::Sums(sums) = &mut self.held
+            && len == 0
+        {
             *sums = None;
+        }
+        self.len = len;
+    }
+
+    /// The first `len` tokens of another, as many as are reusable there.
+    fn copy_from(&mut self, other: &Self, len: usize) {
+        self.truncate(0);
+        match (&mut self.held, &other.held) {
+            (Held::Sums(sums), Held::Sums(others)) if len > 0 => sums.clone_from(others),
+            (
+                Held::KeysAndValues { keys, values },
+                Held::KeysAndValues {
+                    keys: other_keys,
+                    values: other_values,
+                },
+            ) if len > 0 => {
+                let pairs = [(keys, other_keys), (values, other_values)];
+                for (held, other) in pairs {
+                    if let Some(other) = other {
+                        write(held, other.clone().narrow(2, 0, len), 0, len);
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.len = len;
+    }
+
+    fn bytes(&self) -> usize {
+        let of = |tensor: &Tensor<B, 4>| tensor.shape().num_elements() * tensor.dtype().size();
+        match &self.held {
+            Held::KeysAndValues { keys, values } => {
+                [keys, values].into_iter().flatten().map(of).sum()
+            }
+            Held::Sums(sums) => sums
+                .iter()
+                .map(|sums| of(&sums.sums) + of(&sums.peak))
+                .sum(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
 //! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`inference`] is
-//! a decoder that only predicts, which may hold `int8` maps; [`weights`]
+//! a decoder that only predicts, which may hold `int8` maps, and [`ragged`] the pass over pieces of several sequences at once; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -29,6 +29,7 @@ pub mod kv_cache;
 mod linear;
 mod norm;
 mod position;
+pub mod ragged;
 mod reconfigure;
 mod tiny;
 mod token_scores;
@@ -44,6 +45,7 @@ pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use inference::{InferenceDecoder, Predictor, WeightFormat};
 pub use kv_cache::KvCache;
+pub use ragged::{Piece, Wanted};
 pub use token_scores::TokenScores;
 pub use tokens::{IGNORED, Tokens};
 pub use training::TrainingPass;

@@ -48,10 +48,8 @@ impl<B: Backend> AddedPositions<B> {
         offset: usize,
         documents: Option<&Tensor<B, 2, Int>>,
     ) -> Tensor<B, 3> {
-        let table = match (&self.weight, &self.fixed) {
-            (Some(weight), _) => weight.val(),
-            (None, Some(fixed)) => fixed.clone(),
-            (None, None) => return x,
+        let Some(table) = self.table() else {
+            return x;
         };
         let [batch, seq, width] = x.dims();
         let Some(first) = documents else {
@@ -65,6 +63,22 @@ impl<B: Backend> AddedPositions<B> {
         // A document that begins after its token has no position, and must not be read from outside of the table.
         let places = places.clamp(0, table.dims()[0] as i64 - 1);
         x + ops::embedding(table, places) // [batch, seq, d_model]
+    }
+
+    /// Adds the vectors of the positions `places` `[rows]`, each below `seq_len`, to `x` `[1, rows, d_model]`.
+    pub(crate) fn add_at(&self, x: Tensor<B, 3>, places: &Tensor<B, 1, Int>) -> Tensor<B, 3> {
+        match self.table() {
+            Some(table) => x + ops::embedding(table, places.clone().unsqueeze()),
+            None => x,
+        }
+    }
+
+    /// `[seq_len, d_model]`, where there is one.
+    fn table(&self) -> Option<Tensor<B, 2>> {
+        match (&self.weight, &self.fixed) {
+            (Some(weight), _) => Some(weight.val()),
+            (None, fixed) => fixed.clone(),
+        }
     }
 }
 
@@ -121,24 +135,27 @@ impl<B: Backend> RotaryTable<B> {
         })
     }
 
-    /// Turns `x` `[batch, heads, seq, head_dim]`, whose first token stands at `offset`.
+    /// Those of `seq` positions from `offset` on, by which queries and keys are turned.
     ///
     /// Where documents are isolated, positions need not restart: a query turned by `θ i` and a key turned by `θ j` have the
     /// product that `θ (i - j)` gives, and a document's start falls out of `i - j`. A scaling changes the frequencies
     /// `θ` and nothing by position, so that it holds for each. What stays is the rounding of cosines and sines, as
     /// large at every position, since the angles are taken in f64. Random features would see the angles themselves:
     /// [`DecoderConfig::check_documents`] refuses linear attention.
-    pub(crate) fn turn(&self, x: Tensor<B, 4>, offset: usize) -> Tensor<B, 4> {
-        let angles = self.angles(offset, x.dims()[2]);
-        ops::rotary(angles.layout, x, angles.cos, angles.sin)
-    }
-
-    /// Those of `seq` positions from `offset` on.
     pub(crate) fn angles(&self, offset: usize, seq: usize) -> ops::Angles<B> {
         ops::Angles {
             layout: self.layout,
             cos: self.cos.clone().narrow(0, offset, seq), // [seq, pairs]
             sin: self.sin.clone().narrow(0, offset, seq),
+        }
+    }
+
+    /// Those of the positions `places` `[rows]`, each below `seq_len`.
+    pub(crate) fn angles_at(&self, places: &Tensor<B, 1, Int>) -> ops::Angles<B> {
+        ops::Angles {
+            layout: self.layout,
+            cos: self.cos.clone().select(0, places.clone()), // [rows, pairs]
+            sin: self.sin.clone().select(0, places.clone()),
         }
     }
 }

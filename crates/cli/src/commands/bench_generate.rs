@@ -2,14 +2,18 @@
 //! runs it, and what this machine's memory and matrix products would allow.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Args;
-use emberlm_generate::{GenerateError, GenerateOptions, Generator, SamplerConfig};
-use emberlm_kernels::{Precision, TrainingBackend};
+use emberlm_generate::{
+    Engine, EngineConfig, EventKind, GenerateError, GenerateOptions, Generator, Request,
+    SamplerConfig,
+};
+use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::config::FeedForward;
-use emberlm_model::{DecoderConfig, WeightFormat, count};
+use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat, count};
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 use rayon::prelude::*;
@@ -37,6 +41,9 @@ pub struct BenchGenerateArgs {
     /// What the maps' weights are held in
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
     pub weights: WeightFormat,
+    /// How many sequences are decoded at the same time, besides one alone: several numbers, separated by commas
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub sequences: Vec<usize>,
     /// One value over the preset, such as model.n_layers=2; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -108,15 +115,23 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
     let maps = parameters.attention + parameters.feed_forward;
     let head = model.vocab_size * model.d_model;
     let operations = 2.0 * (maps as f64 * args.prompt as f64 + head as f64);
+    let rounded = |x: f64| (x * 10.0).round() / 10.0;
     let measured = backend.run(Bench {
         model,
         weights: args.weights,
         prompt: args.prompt,
         tokens: args.tokens.max(1),
         rounds: args.rounds.max(1),
+        sequences: args.sequences,
     })??;
+    let together = measured.together.iter().map(|(sequences, seconds)| {
+        serde_json::json!({
+            "sequences": sequences,
+            "decode_tokens_per_second": rounded(*sequences as f64 / seconds),
+        })
+    });
+    let together: Vec<_> = together.collect();
     let bandwidth = read_bandwidth();
-    let rounded = |x: f64| (x * 10.0).round() / 10.0;
     let line = serde_json::json!({
         "peer": format!("emberlm {} {backend}", env!("CARGO_PKG_VERSION")),
         "workload": args.preset,
@@ -127,6 +142,7 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
         "parameters": parameters.total,
         "prefill_tokens_per_second": rounded(args.prompt as f64 / measured.prefill),
         "decode_tokens_per_second": rounded(1.0 / measured.token),
+        "together": together,
         "peak_rss_mib": measured.peak_rss_mib,
         "bytes_per_token": read,
         "read_bytes_per_second": bandwidth.round(),
@@ -144,6 +160,7 @@ struct Bench {
     prompt: usize,
     tokens: usize,
     rounds: usize,
+    sequences: Vec<usize>,
 }
 
 struct Measured {
@@ -151,6 +168,8 @@ struct Measured {
     prefill: f64,
     /// The median seconds of a token after it.
     token: f64,
+    /// Sequences that are decoded at the same time, and the median seconds of a token of each of them.
+    together: Vec<(usize, f64)>,
     peak_rss_mib: Option<u64>,
     product_flops: f64,
 }
@@ -160,10 +179,8 @@ impl Job for Bench {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.model.init::<B::InnerBackend>(1, &device);
-        let decoder = decoder.for_inference(self.weights);
-        let prompt: Vec<u32> = (0..self.prompt)
-            .map(|at| (at * 7919 % self.model.vocab_size) as u32)
-            .collect();
+        let decoder = Arc::new(decoder.for_inference(self.weights));
+        let prompt = self.prompt_of(0);
         let options = GenerateOptions {
             // The prompt's pass makes the first.
             max_new_tokens: self.tokens + 1,
@@ -174,7 +191,7 @@ impl Job for Bench {
         for round in 0..=self.rounds {
             let mut seconds = Vec::with_capacity(self.tokens + 1);
             let mut last = Instant::now();
-            for token in Generator::new(&decoder, &prompt, &options)? {
+            for token in Generator::new(&*decoder, &prompt, &options)? {
                 token?;
                 let now = Instant::now();
                 seconds.push((now - last).as_secs_f64());
@@ -185,13 +202,72 @@ impl Job for Bench {
                 tokens.extend(seconds.into_iter().skip(1));
             }
         }
+        let mut together = Vec::new();
+        for &sequences in &self.sequences {
+            let mut seconds = Vec::new();
+            for round in 0..=self.rounds {
+                let made = self.together(&decoder, sequences)?;
+                if round > 0 {
+                    seconds.extend(made);
+                }
+            }
+            together.push((sequences, median(seconds)));
+        }
         Ok(Measured {
             prefill: median(prefills),
             token: median(tokens),
+            together,
             // Before what is taken for the bounds.
             peak_rss_mib: peak_rss_mib(),
             product_flops: matrix_product::<B::InnerBackend>(Precision::F32, &device),
         })
+    }
+}
+
+impl Bench {
+    /// Each sequence's is another, so that none goes on from what another one's cache holds.
+    fn prompt_of(&self, sequence: usize) -> Vec<u32> {
+        let id = |at: usize| ((at * 7919 + sequence * 104_729) % self.model.vocab_size) as u32;
+        (0..self.prompt).map(id).collect()
+    }
+
+    /// The seconds of each pass that makes a token of every sequence, after one that reads their prompts.
+    fn together<B: Backend>(
+        &self,
+        decoder: &Arc<InferenceDecoder<B>>,
+        sequences: usize,
+    ) -> Result<Vec<f64>, GenerateError> {
+        let capacity = self.prompt + self.tokens + 1;
+        let config = EngineConfig {
+            slots: sequences,
+            capacity,
+            prefill_tokens: sequences.saturating_mul(self.prompt).max(1),
+        };
+        let mut engine = Engine::new(Arc::clone(decoder), config)?;
+        for sequence in 0..sequences {
+            engine.submit(Request {
+                prompt: self.prompt_of(sequence),
+                max_new_tokens: self.tokens + 1,
+                sampler: SamplerConfig::greedy(),
+                ..Request::default()
+            })?;
+        }
+        let mut failed = None;
+        let mut step = |engine: &mut Engine<B>| {
+            let start = Instant::now();
+            engine.step(&mut |event| {
+                if let EventKind::Failed(error) = event.kind {
+                    failed = Some(error);
+                }
+            });
+            start.elapsed().as_secs_f64()
+        };
+        step(&mut engine);
+        let seconds = (0..self.tokens).map(|_| step(&mut engine)).collect();
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(seconds),
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl From<GenerateError> for CliError {
     fn from(error: GenerateError) -> Self {
         match error {
             GenerateError::Prompt(error) => error.into(),
-            GenerateError::Setting(_) => with(&error, None),
+            GenerateError::Setting(_) | GenerateError::Overflow { .. } => with(&error, None),
             GenerateError::Logits(_) => with(
                 &error,
                 Some("use an earlier checkpoint of the run".to_owned()),

@@ -1,11 +1,13 @@
 //! Cached decoding equals the full pass, the fused loss equals the logits' cross-entropy, and no token sees a later
-//! one: for the families and for a spread of every other legal configuration. The attentions' weights too, and maps of 8 bits.
+//! one: for the families and for a spread of every other legal configuration. The attentions' weights too,
+//! maps of 8 bits, and passes over pieces of several sequences.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod attention_weights;
 mod int8;
+mod ragged;
 mod spread;
 
 use burn::tensor::{Int, Tensor, TensorData};

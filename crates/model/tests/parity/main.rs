@@ -1,6 +1,7 @@
 //! The model against PyTorch and `transformers`: logits, loss, every parameter's gradient, ten AdamW steps and greedy
 //! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them. Linear
-//! attention, which has no fixture, is compared between backends, and so is attention within documents.
+//! attention, which has no fixture, is compared between backends, and so are attention within documents and passes over
+//! pieces of several sequences.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -18,6 +19,7 @@ mod fixture;
 mod head_loss;
 mod linear_attention;
 mod optimize;
+mod ragged;
 
 /// Every check of some fixtures on one backend.
 macro_rules! on_backend {
@@ -131,6 +133,20 @@ fn linear_attention_on_ndarray() {
 fn linear_attention_on_vulkan() {
     // Its gradients are those of plain operations, and would take minutes to compile.
     linear_attention::check_logits::<burn::backend::Vulkan>(&vulkan_device());
+}
+
+#[test]
+fn pieces_of_several_sequences_on_ndarray() {
+    for preset in ["pocket-tales", "char-nano"] {
+        ragged::check::<burn_ndarray::NdArray>(preset, &Default::default());
+    }
+}
+
+#[cfg(feature = "vulkan")]
+#[test]
+fn pieces_of_several_sequences_on_vulkan() {
+    // One model: its kernels are compiled for each shape.
+    ragged::check::<burn::backend::Vulkan>("pocket-tales", &vulkan_device());
 }
 
 #[cfg(feature = "vulkan")]

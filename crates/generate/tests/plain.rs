@@ -1,4 +1,4 @@
-//! The engine: through the cache as without it, beyond the context's end, and what it refuses.
+//! Plain generation: through the cache as without it, beyond the context's end, and what it refuses.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]

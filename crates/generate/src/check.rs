@@ -1,0 +1,39 @@
+//! What is asked of a prompt and of stop tokens.
+
+use emberlm_model::{DecoderConfig, InputError};
+
+use crate::error::SettingError;
+
+pub(crate) fn check_stop_tokens(
+    config: &DecoderConfig,
+    stop_tokens: &[u32],
+) -> Result<(), SettingError> {
+    let unknown = |id: &&u32| **id as usize >= config.vocab_size;
+    match stop_tokens.iter().find(unknown) {
+        Some(id) => {
+            let rule = format!(
+                "must be below the vocabulary's size of {}",
+                config.vocab_size
+            );
+            Err(SettingError::new("stop_tokens", id, rule))
+        }
+        None => Ok(()),
+    }
+}
+
+/// As [`DecoderConfig::check_tokens`], but of any length.
+pub(crate) fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(), InputError> {
+    if prompt.is_empty() {
+        return Err(InputError::Empty);
+    }
+    let vocab_size = config.vocab_size;
+    let unknown = |&id: &u32| id as usize >= vocab_size;
+    match prompt.iter().position(unknown) {
+        Some(position) => Err(InputError::UnknownToken {
+            id: prompt[position],
+            position,
+            vocab_size,
+        }),
+        None => Ok(()),
+    }
+}

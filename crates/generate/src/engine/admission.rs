@@ -1,0 +1,157 @@
+//! How requests come to their slots, and leave them before their end.
+
+use std::mem;
+
+use emberlm_kernels::Backend;
+use emberlm_model::Predictor;
+
+use super::Engine;
+use super::event::{Ended, Event, EventKind};
+use super::request::{RequestId, Voice, Waiting};
+use super::slot::{Sequence, Slot, State, oldest_free, take};
+use crate::plain::Finish;
+
+impl<B: Backend> Engine<B> {
+    /// Puts the next decoder in place; nothing runs.
+    pub(super) fn install(&mut self, on: &mut impl FnMut(Event)) {
+        let Some(next) = self.next_decoder.take() else {
+            return;
+        };
+        let before = mem::replace(&mut self.decoder, next);
+        let model = Predictor::from(&*self.decoder).config();
+        if Predictor::from(&*before).config() == model {
+            self.slots.iter_mut().for_each(Slot::forget);
+        } else {
+            // What is let go of makes room for what is allocated.
+            self.slots.clear();
+            self.allocate();
+        }
+        let model = Predictor::from(&*self.decoder).config();
+        self.waiting.retain(|waiting| match waiting.check(model) {
+            Ok(()) => true,
+            Err(error) => {
+                for voice in &waiting.voices {
+                    on(Event {
+                        request: waiting.id,
+                        sample: voice.sample,
+                        kind: EventKind::Failed(error.clone()),
+                    });
+                }
+                false
+            }
+        });
+    }
+
+    /// Gives slots to what waits, in order.
+    pub(super) fn admit(&mut self, on: &mut impl FnMut(Event)) {
+        if self.next_decoder.is_some() {
+            if !self.runs_nothing() {
+                return;
+            }
+            self.install(on);
+        }
+        while let Some(first) = self.waiting.front() {
+            let free = self.slots.iter().filter(|slot| slot.is_free()).count();
+            if first.max_new_tokens > 0 && first.voices.len() > free {
+                return;
+            }
+            let Some(first) = self.waiting.pop_front() else {
+                return;
+            };
+            if first.max_new_tokens > 0 {
+                self.place(first);
+                continue;
+            }
+            for voice in first.voices {
+                let ended = Ended {
+                    finish: Finish::Length,
+                    truncated_prompt: first.truncated_prompt,
+                    reused_prompt: 0,
+                    slides: 0,
+                };
+                on(Event {
+                    request: first.id,
+                    sample: voice.sample,
+                    kind: EventKind::Finished(ended),
+                });
+            }
+        }
+    }
+
+    /// Gives a request its slots, of which enough are free: the prompt is read in the first.
+    fn place(&mut self, waiting: Waiting) {
+        let mut voices = waiting.voices.into_iter();
+        let Some(voice) = voices.next() else {
+            return;
+        };
+        let Some((slot, reused_prompt)) = take(&mut self.slots, &waiting.prompt) else {
+            return;
+        };
+        self.slots[slot].state = State::Reserved;
+        let mut siblings = Vec::with_capacity(voices.len());
+        for voice in voices {
+            if let Some(other) = oldest_free(&self.slots) {
+                self.slots[other].state = State::Reserved;
+                siblings.push((other, voice));
+            }
+        }
+        self.placed += 1;
+        self.done.reused_tokens += reused_prompt as u64;
+        self.slots[slot].state = State::Running(Box::new(Sequence {
+            request: waiting.id,
+            voice,
+            siblings,
+            order: self.placed,
+            left: waiting.max_new_tokens,
+            stop_tokens: waiting.stop_tokens,
+            reading: true,
+            truncated_prompt: waiting.truncated_prompt,
+            reused_prompt,
+            slides: 0,
+        }));
+    }
+
+    /// Ends those samples of a request; whether there were any.
+    pub(super) fn end(&mut self, request: RequestId, unwanted: impl Fn(usize) -> bool) -> bool {
+        let mut found = false;
+        self.waiting.retain_mut(|waiting| {
+            if waiting.id != request {
+                return true;
+            }
+            let before = waiting.voices.len();
+            waiting.voices.retain(|voice| !unwanted(voice.sample));
+            found |= waiting.voices.len() < before;
+            !waiting.voices.is_empty()
+        });
+        for at in 0..self.slots.len() {
+            let State::Running(sequence) = &mut self.slots[at].state else {
+                continue;
+            };
+            if sequence.request != request {
+                continue;
+            }
+            let is_unwanted = |(_, voice): &mut (usize, _)| {
+                let voice: &Voice = voice;
+                unwanted(voice.sample)
+            };
+            let mut freed: Vec<usize> = sequence
+                .siblings
+                .extract_if(.., is_unwanted)
+                .map(|(other, _)| other)
+                .collect();
+            if unwanted(sequence.voice.sample) {
+                // Another sample reads the prompt on in its place.
+                freed.push(match sequence.siblings.pop() {
+                    Some((other, voice)) => {
+                        sequence.voice = voice;
+                        other
+                    }
+                    None => at,
+                });
+            }
+            found |= !freed.is_empty();
+            freed.into_iter().for_each(|slot| self.free(slot));
+        }
+        found
+    }
+}

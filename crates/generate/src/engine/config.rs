@@ -1,0 +1,46 @@
+//! How large an engine is.
+
+use emberlm_model::DecoderConfig;
+
+use crate::error::SettingError;
+
+/// What an engine is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Sequences that run at the same time, each with a cache of its own that is allocated when the engine is made.
+    pub slots: usize,
+    /// Tokens that a slot's cache holds: the context, at most the model's `seq_len`.
+    pub capacity: usize,
+    /// Tokens of prompts that are read in one step at most: the more, the sooner a prompt is read, and the longer the running
+    /// sequences wait for their next tokens meanwhile.
+    pub prefill_tokens: usize,
+}
+
+impl EngineConfig {
+    /// The most slots.
+    pub const MOST_SLOTS: usize = 4096;
+
+    /// Eight slots of the model's whole context, and prompts read by 256 tokens.
+    pub fn for_model(config: &DecoderConfig) -> Self {
+        Self {
+            slots: 8,
+            capacity: config.seq_len,
+            prefill_tokens: 256,
+        }
+    }
+
+    /// Whether an engine for the model can be made with it.
+    pub(super) fn check(&self, config: &DecoderConfig) -> Result<(), SettingError> {
+        let within = |field, value: usize, most: usize, whose: &str| {
+            if (1..=most).contains(&value) {
+                return Ok(());
+            }
+            let rule = format!("must be between 1 and {most}{whose}");
+            Err(SettingError::new(field, value, rule))
+        };
+        within("slots", self.slots, Self::MOST_SLOTS, "")?;
+        let whose = ", the model's context";
+        within("capacity", self.capacity, config.seq_len, whose)?;
+        within("prefill_tokens", self.prefill_tokens, usize::MAX, "")
+    }
+}

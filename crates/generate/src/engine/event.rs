@@ -1,0 +1,62 @@
+//! What an engine tells of its work.
+
+use super::RequestId;
+use crate::error::GenerateError;
+use crate::plain::Finish;
+
+/// Something happened to one sample of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The request.
+    pub request: RequestId,
+    /// Which of its samples, from 0.
+    pub sample: usize,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened to a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EventKind {
+    /// A token was made.
+    Token {
+        /// The token.
+        id: u32,
+    },
+    /// It came to its end; nothing follows.
+    Finished(Ended),
+    /// It failed; nothing follows. Other samples and requests go on.
+    Failed(GenerateError),
+}
+
+/// How a sample came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Why there are no more tokens.
+    pub finish: Finish,
+    /// Tokens at the prompt's beginning that the context had no room for.
+    pub truncated_prompt: usize,
+    /// Tokens of the prompt that were not read again, since a cache held them.
+    pub reused_prompt: usize,
+    /// How often the context was full and went on from its newest half.
+    pub slides: usize,
+}
+
+/// What an engine is doing and has done, for a server's metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Samples that have a slot.
+    pub running: usize,
+    /// Requests that wait for slots.
+    pub waiting: usize,
+    /// Slots that no sample has.
+    pub free_slots: usize,
+    /// Tokens of prompts that a cache held, over all requests so far.
+    pub reused_tokens: u64,
+    /// Tokens of prompts that were read, and those of full contexts that were read again.
+    pub prefilled_tokens: u64,
+    /// Tokens that were made and read by the model for the next one.
+    pub decoded_tokens: u64,
+    /// Passes over the weights.
+    pub passes: u64,
+}

@@ -1,0 +1,13 @@
+//! Logits on the host.
+
+use std::borrow::Cow;
+
+use burn::tensor::TensorData;
+
+/// The numbers as f32, copied only where they are of another type.
+pub(crate) fn floats(logits: &TensorData) -> Cow<'_, [f32]> {
+    match logits.as_slice() {
+        Ok(logits) => logits.into(),
+        Err(_) => logits.iter::<f32>().collect(),
+    }
+}

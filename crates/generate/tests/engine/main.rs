@@ -1,0 +1,171 @@
+//! The engine: whatever runs beside it, a request gets the tokens of a plain generation; slots are shared, reused and freed.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod mixes;
+mod refused;
+mod replaced;
+mod reuse;
+mod slots;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use burn_flex::Flex;
+use emberlm_generate::{
+    Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
+    Generation, Request, RequestId, SamplerConfig, generate, seed_of_sample,
+};
+use emberlm_model::config::{AttentionKind, Init, ModelConfig};
+use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat, families};
+
+pub const SEQ_LEN: usize = 20;
+pub const VOCAB_SIZE: usize = 23;
+
+/// Models of parts that meet the engine in other ways: what positions are, how far attention sees, whether a token can be
+/// forgotten, and weights of 8 bits.
+pub const MODELS: [&str; 5] = [
+    "pocket-tales",
+    "char-nano",
+    "with a window",
+    "linear attention",
+    "8 bits",
+];
+
+pub fn raw(name: &str) -> ModelConfig {
+    let preset = match name {
+        "8 bits" | "with a window" => "pocket-tales",
+        "linear attention" => "char-nano",
+        preset => preset,
+    };
+    let mut raw = families::preset(preset).unwrap().config;
+    raw.vocab_size = VOCAB_SIZE;
+    raw.seq_len = SEQ_LEN;
+    raw.d_model = 24;
+    raw.n_layers = 2;
+    // Wide enough that the next token depends on all of the context.
+    raw.init = Init::Normal {
+        std: 0.4,
+        scale_residual: false,
+    };
+    if name == "linear attention" {
+        raw.attention = AttentionKind::Linear {
+            features: 24,
+            seed: 1,
+        };
+    }
+    if name == "with a window" {
+        (raw.window, raw.global_tokens) = (5, 2);
+    }
+    raw
+}
+
+pub fn decoder(name: &str, seed: u64) -> Arc<InferenceDecoder<Flex>> {
+    let config = DecoderConfig::try_from(raw(name)).unwrap();
+    let weights = match name {
+        "8 bits" => WeightFormat::Int8,
+        _ => WeightFormat::F32,
+    };
+    let decoder = config.init(seed, &Default::default());
+    Arc::new(decoder.for_inference(weights))
+}
+
+pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {
+    let config = EngineConfig {
+        slots,
+        capacity: SEQ_LEN,
+        prefill_tokens,
+    };
+    Engine::new(decoder(name, 9), config).unwrap()
+}
+
+/// Greedy, and refused where the context may overflow.
+pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
+    Request {
+        prompt: prompt.to_vec(),
+        max_new_tokens,
+        sampler: SamplerConfig::greedy(),
+        ..Request::default()
+    }
+}
+
+/// What plain generation makes of a request's sample.
+pub fn plain(decoder: &InferenceDecoder<Flex>, request: &Request, sample: usize) -> Generation {
+    let options = GenerateOptions {
+        max_new_tokens: request.max_new_tokens,
+        stop_tokens: request.stop_tokens.clone(),
+        sampler: SamplerConfig {
+            seed: seed_of_sample(request.sampler.seed, sample),
+            ..request.sampler
+        },
+    };
+    generate(decoder, &request.prompt, &options, |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap()
+}
+
+/// What was heard of one sample.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    pub tokens: Vec<u32>,
+    pub end: Option<Result<Ended, GenerateError>>,
+}
+
+impl Heard {
+    pub fn ended(&self) -> Ended {
+        self.end.clone().unwrap().unwrap()
+    }
+
+    pub fn finish(&self) -> Finish {
+        self.ended().finish
+    }
+}
+
+/// What was heard of all.
+#[derive(Clone, Debug, Default)]
+pub struct Ears(pub BTreeMap<(RequestId, usize), Heard>);
+
+impl Ears {
+    pub fn hear(&mut self, event: Event) {
+        let heard = self.0.entry((event.request, event.sample)).or_default();
+        assert!(heard.end.is_none(), "an event after the end: {event:?}");
+        match event.kind {
+            EventKind::Token { id } => heard.tokens.push(id),
+            EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
+            EventKind::Failed(error) => heard.end = Some(Err(error)),
+        }
+    }
+
+    pub fn of(&self, request: RequestId, sample: usize) -> Heard {
+        self.0.get(&(request, sample)).cloned().unwrap_or_default()
+    }
+}
+
+pub fn step(engine: &mut Engine<Flex>, ears: &mut Ears) {
+    engine.step(&mut |event| ears.hear(event));
+}
+
+/// Steps until nothing is left; everything is free then.
+pub fn drain(engine: &mut Engine<Flex>, ears: &mut Ears) {
+    for _ in 0..10_000 {
+        if engine.is_idle() {
+            let counts = engine.counts();
+            assert_eq!((counts.running, counts.waiting), (0, 0));
+            assert_eq!(counts.free_slots, engine.config().slots);
+            return;
+        }
+        step(engine, ears);
+    }
+    panic!("the engine does not come to an end: {:?}", engine.counts());
+}
+
+/// One request alone in an engine.
+pub fn run(engine: &mut Engine<Flex>, request: &Request) -> Heard {
+    let mut ears = Ears::default();
+    let id = engine.submit(request.clone()).unwrap();
+    drain(engine, &mut ears);
+    ears.of(id, 0)
+}

@@ -1,0 +1,172 @@
+//! What cannot be run: refused by name, or failed alone.
+
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use emberlm_generate::{Engine, EngineConfig, Overflow, Request};
+use emberlm_model::{DecoderConfig, WeightFormat};
+
+use super::{Ears, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, raw, run, step};
+
+#[test]
+fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
+    let mut engine = engine("char-nano", 2, 64);
+    let good = greedy(&[3, 14, 1], 10);
+    let mut ears = Ears::default();
+    let id = engine.submit(good.clone()).unwrap();
+    step(&mut engine, &mut ears);
+    let before = engine.counts();
+    let slide = |request| Request {
+        overflow: Overflow::Slide,
+        ..request
+    };
+    let mut hot = greedy(&[1], 1);
+    hot.sampler.temperature = f64::NAN;
+    for (request, expected) in [
+        (
+            greedy(&[], 1),
+            "no tokens given: the model needs at least one",
+        ),
+        (
+            greedy(&[1, 23], 1),
+            "token 23 at position 1 is outside of the vocabulary of 23",
+        ),
+        // Of the whole prompt, though its beginning would not be read.
+        (
+            slide(greedy(&[&[99][..], &[1; SEQ_LEN]].concat(), 1)),
+            "token 99 at position 0 is outside of the vocabulary of 23",
+        ),
+        (
+            greedy(&[1; 15], 6),
+            "a prompt of 15 tokens and 6 new ones are more than the context of 20",
+        ),
+        (
+            greedy(&[1], usize::MAX),
+            "a prompt of 1 tokens and 18446744073709551615 new ones are more than the context of 20",
+        ),
+        (
+            Request {
+                samples: 3,
+                ..greedy(&[1], 1)
+            },
+            "samples = 3: must be between 1 and 2, the engine's slots",
+        ),
+        (
+            Request {
+                samples: 0,
+                ..greedy(&[1], 1)
+            },
+            "samples = 0: must be between 1 and 2, the engine's slots",
+        ),
+        (
+            Request {
+                stop_tokens: vec![5, 99],
+                ..greedy(&[1], 1)
+            },
+            "stop_tokens = 99: must be below the vocabulary's size of 23",
+        ),
+        (
+            hot,
+            "temperature = NaN: must be 0 (greedy) or above, and finite",
+        ),
+    ] {
+        assert_eq!(engine.submit(request).unwrap_err().to_string(), expected);
+        assert_eq!(engine.counts(), before);
+    }
+    drain(&mut engine, &mut ears);
+    let expected = plain(&decoder("char-nano", 9), &good, 0);
+    assert_eq!(ears.of(id, 0).tokens, expected.tokens);
+}
+
+#[test]
+fn an_engine_s_settings_are_checked() {
+    let decoder = decoder("char-nano", 9);
+    for (slots, capacity, prefill_tokens, expected) in [
+        (0, 20, 1, "slots = 0: must be between 1 and 4096"),
+        (5000, 20, 1, "slots = 5000: must be between 1 and 4096"),
+        (
+            1,
+            21,
+            1,
+            "capacity = 21: must be between 1 and 20, the model's context",
+        ),
+        (
+            1,
+            20,
+            0,
+            "prefill_tokens = 0: must be between 1 and 18446744073709551615",
+        ),
+    ] {
+        let config = EngineConfig {
+            slots,
+            capacity,
+            prefill_tokens,
+        };
+        let error = Engine::new(Arc::clone(&decoder), config).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn logits_that_are_not_finite_fail_their_own_request_alone() {
+    // The row of one token of the table is damaged, and no head is tied to it.
+    let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
+    assert!(!config.head.tied);
+    let mut decoder = config.init::<Flex>(9, &Default::default());
+    decoder.tokens = decoder.tokens.map(|tokens| {
+        let width = tokens.dims()[1];
+        let damaged = Tensor::full([1, width], f32::NAN, &tokens.device());
+        tokens.slice_assign([13..14, 0..width], damaged)
+    });
+    let decoder = Arc::new(decoder.for_inference(WeightFormat::F32));
+    let config = EngineConfig {
+        slots: 4,
+        capacity: SEQ_LEN,
+        prefill_tokens: 64,
+    };
+    let mut engine = Engine::new(Arc::clone(&decoder), config).unwrap();
+    let good = Request {
+        // It must not come to the damaged token by itself.
+        stop_tokens: vec![13],
+        ..greedy(&[3, 14, 1], 12)
+    };
+    let bad = Request {
+        samples: 2,
+        ..greedy(&[3, 14, 13, 5], 12)
+    };
+    let mut ears = Ears::default();
+    let ids = [&good, &bad, &good].map(|request| engine.submit(request.clone()).unwrap());
+    drain(&mut engine, &mut ears);
+    for sample in 0..2 {
+        let error = ears.of(ids[1], sample).end.unwrap().unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("the model's logit of token 0 is NaN"),
+            "{error}"
+        );
+    }
+    let expected = plain(&decoder, &good, 0);
+    for id in [ids[0], ids[2]] {
+        assert_eq!(ears.of(id, 0).tokens, expected.tokens);
+    }
+    // What it left in its slots is not taken for a beginning, unlike the two good tokens of others.
+    let reused = engine.counts().reused_tokens;
+    let after = run(
+        &mut engine,
+        &Request {
+            prompt: vec![3, 14, 13, 6],
+            ..good.clone()
+        },
+    );
+    assert!(after.end.unwrap().is_err());
+    assert_eq!(engine.counts().reused_tokens - reused, 2);
+    assert_eq!(run(&mut engine, &good).tokens, expected.tokens);
+}
+
+#[test]
+fn ids_up_to_the_last_are_taken() {
+    let last = (VOCAB_SIZE - 1) as u32;
+    let heard = run(&mut engine("char-nano", 1, 4), &greedy(&[last], 3));
+    assert_eq!(heard.tokens.len(), 3);
+}

@@ -1,0 +1,80 @@
+//! Another decoder in the place of the first, while requests run and wait.
+
+use std::sync::Arc;
+
+use burn_flex::Flex;
+use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat};
+
+use super::{Ears, decoder, drain, engine, greedy, plain, raw, run, step};
+
+#[test]
+fn what_runs_ends_on_the_first_and_what_waits_begins_on_the_second() {
+    let (first, second) = (decoder("char-nano", 9), decoder("char-nano", 10));
+    let mut engine = engine("char-nano", 2, 64);
+    let mut ears = Ears::default();
+    let request = greedy(&[3, 14, 1], 12);
+    let running = engine.submit(request.clone()).unwrap();
+    step(&mut engine, &mut ears);
+    engine.replace_decoder(Arc::clone(&second)).unwrap();
+    let waiting = engine.submit(request.clone()).unwrap();
+    drain(&mut engine, &mut ears);
+    let [on_first, on_second] = [&first, &second].map(|of| plain(of, &request, 0).tokens);
+    assert_ne!(on_first, on_second);
+    assert_eq!(ears.of(running, 0).tokens, on_first);
+    let heard = ears.of(waiting, 0);
+    assert_eq!(heard.tokens, on_second);
+    assert_eq!(
+        heard.ended().reused_prompt,
+        0,
+        "what another model has seen"
+    );
+}
+
+/// A model of another width and vocabulary.
+fn other(vocab_size: usize, seq_len: usize) -> Arc<InferenceDecoder<Flex>> {
+    let mut raw = raw("char-nano");
+    (raw.vocab_size, raw.seq_len, raw.d_model) = (vocab_size, seq_len, 48);
+    let config = DecoderConfig::try_from(raw).unwrap();
+    let decoder = config.init(3, &Default::default());
+    Arc::new(decoder.for_inference(WeightFormat::F32))
+}
+
+#[test]
+fn what_the_second_cannot_take_fails() {
+    let mut engine = engine("char-nano", 1, 64);
+    let mut ears = Ears::default();
+    let [running, bad, good] = [7, 22, 4].map(|token| engine.submit(greedy(&[token], 3)).unwrap());
+    step(&mut engine, &mut ears);
+    let second = other(20, 30);
+    engine.replace_decoder(Arc::clone(&second)).unwrap();
+    let error = engine.submit(greedy(&[21], 1)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "token 21 at position 0 is outside of the vocabulary of 20"
+    );
+    drain(&mut engine, &mut ears);
+    assert_eq!(ears.of(running, 0).tokens.len(), 3);
+    let error = ears.of(bad, 0).end.unwrap().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "token 22 at position 0 is outside of the vocabulary of 20"
+    );
+    let expected = plain(&second, &greedy(&[4], 3), 0);
+    assert_eq!(ears.of(good, 0).tokens, expected.tokens);
+}
+
+#[test]
+fn an_idle_engine_takes_it_at_once_and_a_short_context_is_refused() {
+    let mut engine = engine("char-nano", 1, 64);
+    let error = engine.replace_decoder(other(20, 10)).unwrap_err();
+    let expected = "capacity = 20: must be between 1 and 10, the model's context";
+    assert_eq!(error.to_string(), expected);
+    let second = other(20, 20);
+    engine.replace_decoder(Arc::clone(&second)).unwrap();
+    assert!(Arc::ptr_eq(engine.decoder(), &second));
+    let request = greedy(&[4, 5], 6);
+    assert_eq!(
+        run(&mut engine, &request).tokens,
+        plain(&second, &request, 0).tokens
+    );
+}

@@ -1,0 +1,132 @@
+//! Who has a slot, for how long, and who waits.
+
+use emberlm_generate::{Finish, Overflow, Request};
+
+use super::{Ears, MODELS, SEQ_LEN, decoder, drain, engine, greedy, plain, run, step};
+
+#[test]
+fn a_long_prompt_does_not_stall_what_runs() {
+    let mut engine = engine("pocket-tales", 2, 3);
+    let mut ears = Ears::default();
+    let short = engine.submit(greedy(&[4], 16)).unwrap();
+    step(&mut engine, &mut ears);
+    let prompt: Vec<u32> = (0..13).collect();
+    let long = engine.submit(greedy(&prompt, 2)).unwrap();
+    // 13 tokens by 3: in the fifth pass the last is read.
+    for pass in 1..=5 {
+        assert!(ears.of(long, 0).tokens.is_empty());
+        step(&mut engine, &mut ears);
+        assert_eq!(ears.of(short, 0).tokens.len(), 1 + pass);
+    }
+    assert_eq!(ears.of(long, 0).tokens.len(), 1);
+    drain(&mut engine, &mut ears);
+}
+
+#[test]
+fn requests_get_slots_in_the_order_in_which_they_came() {
+    let mut engine = engine("pocket-tales", 3, 64);
+    let mut ears = Ears::default();
+    let first = engine.submit(greedy(&[4], 4)).unwrap();
+    let wide = Request {
+        samples: 3,
+        ..greedy(&[5], 3)
+    };
+    let wide = engine.submit(wide).unwrap();
+    let last = engine.submit(greedy(&[6], 1)).unwrap();
+    for _ in 0..4 {
+        // Two slots are free, but not for who came last.
+        step(&mut engine, &mut ears);
+        let counts = engine.counts();
+        let at_work = (counts.running, counts.waiting, counts.free_slots);
+        let done = ears.of(first, 0).end.is_some();
+        assert_eq!(at_work, if done { (0, 2, 3) } else { (1, 2, 2) });
+    }
+    step(&mut engine, &mut ears);
+    assert_eq!((engine.counts().running, engine.counts().waiting), (3, 1));
+    assert!(ears.of(last, 0).end.is_none());
+    drain(&mut engine, &mut ears);
+    for sample in 0..3 {
+        assert_eq!(ears.of(wide, sample).tokens.len(), 3);
+    }
+    assert_eq!(ears.of(last, 0).tokens.len(), 1);
+}
+
+#[test]
+fn a_cancelled_request_frees_its_slots_at_once() {
+    let mut engine = engine("char-nano", 2, 64);
+    let mut ears = Ears::default();
+    let [running, waiting, third] = [1, 2, 3].map(|token| {
+        let request = Request {
+            samples: 2,
+            ..greedy(&[token, 7], 10)
+        };
+        engine.submit(request).unwrap()
+    });
+    step(&mut engine, &mut ears);
+    assert!(engine.cancel(running) && engine.cancel(waiting));
+    let counts = engine.counts();
+    assert_eq!(
+        (counts.running, counts.waiting, counts.free_slots),
+        (0, 1, 2)
+    );
+    assert!(!engine.cancel(running), "it was cancelled twice");
+    drain(&mut engine, &mut ears);
+    assert_eq!(ears.of(running, 0).tokens.len(), 1);
+    assert!(ears.of(running, 1).end.is_none() && ears.of(waiting, 0).tokens.is_empty());
+    assert_eq!(ears.of(third, 1).tokens.len(), 10);
+    assert!(!engine.cancel(third), "it had come to its end");
+}
+
+#[test]
+fn the_sample_that_reads_the_prompt_may_be_cancelled() {
+    let mut engine = engine("char-nano", 3, 2);
+    let mut ears = Ears::default();
+    let request = Request {
+        samples: 3,
+        ..greedy(&[1, 2, 3, 4, 5, 6, 7], 5)
+    };
+    let id = engine.submit(request.clone()).unwrap();
+    step(&mut engine, &mut ears);
+    assert!(engine.cancel_sample(id, 0) && engine.cancel_sample(id, 1));
+    assert_eq!(engine.counts().free_slots, 2);
+    assert!(!engine.cancel_sample(id, 1) && !engine.cancel_sample(id, 9));
+    drain(&mut engine, &mut ears);
+    assert!(ears.of(id, 0).end.is_none() && ears.of(id, 1).end.is_none());
+    let expected = plain(&decoder("char-nano", 9), &request, 2);
+    assert_eq!(ears.of(id, 2).tokens, expected.tokens);
+    // What was read was not read again.
+    assert_eq!(engine.counts().prefilled_tokens, 7);
+}
+
+#[test]
+fn a_full_context_slides_where_it_may() {
+    for model in MODELS {
+        let request = Request {
+            overflow: Overflow::Slide,
+            ..greedy(&[3, 14, 1], 60)
+        };
+        let heard = run(&mut engine(model, 2, 4), &request);
+        let expected = plain(&decoder(model, 9), &request, 0);
+        assert_eq!(heard.tokens, expected.tokens, "{model}");
+        assert_eq!(heard.ended().slides, expected.slides, "{model}");
+        assert!(expected.slides > 2 && heard.finish() == Finish::Length);
+    }
+}
+
+#[test]
+fn no_tokens_may_be_asked_for() {
+    let mut engine = engine("char-nano", 1, 4);
+    let heard = run(&mut engine, &greedy(&[1; SEQ_LEN], 0));
+    assert_eq!((heard.tokens.len(), heard.finish()), (0, Finish::Length));
+    assert_eq!(engine.counts().passes, 0);
+}
+
+#[test]
+fn the_caches_are_as_large_as_they_are_said_to_be() {
+    let mut engine = engine("pocket-tales", 3, 4);
+    // Keys and values of 2 blocks, 2 key-value heads of 24 / 6 elements of 4 bytes, for 20 tokens.
+    let bytes = 3 * 2 * 2 * 2 * 4 * 4 * SEQ_LEN;
+    assert_eq!(engine.cache_bytes(), bytes);
+    run(&mut engine, &greedy(&[1, 2, 3], 10));
+    assert_eq!(engine.cache_bytes(), bytes);
+}

@@ -1,0 +1,165 @@
+//! A pass over pieces of several sequences gives each what a full pass over it alone gives; caches are cut and copied.
+
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use emberlm_kernels::Backend;
+use emberlm_model::config::AttentionKind;
+use emberlm_model::{KvCache, Piece, Predictor, Wanted, WeightFormat};
+
+use super::{SEQ_LEN, VOCAB_SIZE, assert_close, decoders, device, host, host_ids, tensor};
+
+/// Of several sequences the tokens that each pass takes: prompts beside single tokens, sequences that come and go.
+const PASSES: [[usize; 3]; 6] = [
+    [3, 0, 0],
+    [1, 5, 0],
+    [1, 1, 1],
+    [0, 4, 1],
+    [1, 1, 1],
+    [6, 1, 9],
+];
+
+fn new_cache<B: Backend>(predictor: Predictor<'_, B>) -> KvCache<B> {
+    KvCache::new(predictor.config(), 1, SEQ_LEN, &predictor.device())
+}
+
+fn sequences() -> [Vec<u32>; 3] {
+    [1, 7, 4].map(|factor| {
+        let ids = host_ids(factor).into_iter().take(SEQ_LEN);
+        ids.map(|id| id as u32).collect()
+    })
+}
+
+/// The logits of a full pass over each sequence alone, `[seq, vocab_size]` each.
+fn full(predictor: Predictor<'_, Flex>) -> [Vec<f32>; 3] {
+    sequences().map(|ids| {
+        let ids = ids.into_iter().map(i64::from).collect();
+        host(predictor.forward(tensor(ids, SEQ_LEN)))
+    })
+}
+
+/// Goes through [`PASSES`] and compares what each piece asks for, the three ways of asking in turn.
+fn assert_as_full<B: Backend>(name: &str, predictor: Predictor<'_, B>, full: &[Vec<f32>; 3]) {
+    let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(predictor)));
+    for (n, pass) in PASSES.iter().enumerate() {
+        let mut expected = Vec::new();
+        let mut pieces = Vec::new();
+        for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
+            let seen = cache.len()..cache.len() + pass[i];
+            let logits = [Wanted::All, Wanted::Last, Wanted::None][(n + i) % 3];
+            let rows = match logits {
+                Wanted::All => seen.clone(),
+                Wanted::Last => seen.end - 1..seen.end,
+                Wanted::None => seen.end..seen.end,
+            };
+            expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
+            let tokens = &ids[i][seen];
+            pieces.push(Piece {
+                tokens,
+                cache,
+                logits,
+            });
+        }
+        let found = predictor.ragged(&mut pieces);
+        let found = found.map_or(Vec::new(), |logits| {
+            assert_eq!(logits.dims()[1], VOCAB_SIZE);
+            logits.into_data().iter::<f32>().collect()
+        });
+        assert_eq!(found.is_empty(), expected.is_empty(), "{name}: pass {n}");
+        if !found.is_empty() {
+            assert_close(&format!("{name}: pass {n}"), &found, &expected);
+        }
+    }
+    assert_eq!(caches.map(|cache| cache.len()), [12; 3]);
+}
+
+#[test]
+fn each_sequence_gets_its_own_full_pass() {
+    for (name, decoder) in decoders() {
+        for weights in WeightFormat::ALL {
+            let held = decoder.clone().for_inference(weights);
+            let predictor = Predictor::from(&held);
+            assert_as_full(&name, predictor, &full(predictor));
+        }
+    }
+}
+
+/// A backend whose operations are composed bodies.
+#[test]
+fn ndarray_agrees() {
+    use burn_ndarray::NdArray;
+    for (name, decoder) in decoders().step_by(5) {
+        let full = full(Predictor::from(&decoder));
+        let config = decoder.config().clone();
+        let decoder = config.init::<NdArray>(5, &Default::default());
+        assert_as_full(&name, Predictor::from(&decoder), &full);
+    }
+}
+
+#[test]
+fn nothing_is_nothing() {
+    let (_, decoder) = decoders().next().unwrap();
+    assert!(decoder.ragged(&mut []).is_none());
+    let mut cache = new_cache(Predictor::from(&decoder));
+    let mut pieces = [Piece {
+        tokens: &[],
+        cache: &mut cache,
+        logits: Wanted::All,
+    }];
+    assert!(decoder.ragged(&mut pieces).is_none());
+    assert!(cache.is_empty());
+}
+
+fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
+    let ids: Vec<i64> = host_ids(7)[range].to_vec();
+    let len = ids.len();
+    tensor(ids, len)
+}
+
+#[test]
+fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
+    for (name, decoder) in decoders() {
+        let predictor = Predictor::from(&decoder);
+        let linear = matches!(decoder.config().attention, AttentionKind::Linear { .. });
+        let full = host(predictor.forward(ids(0..SEQ_LEN)));
+        let mut longer = new_cache(predictor);
+        predictor.next_logits(ids(0..9), &mut longer);
+        // What another sequence left there is written over.
+        let mut copy = new_cache(predictor);
+        predictor.next_logits(ids(3..11), &mut copy);
+
+        // Linear attention can go on from all that it holds, or from the start.
+        let shared = if linear { 9 } else { 5 };
+        assert_eq!(longer.reusable(100), 9, "{name}");
+        assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");
+        assert_eq!(copy.copy_from(&longer, shared), shared, "{name}");
+        assert_eq!(longer.truncate(shared), shared, "{name}");
+        for cache in [&mut copy, &mut longer] {
+            assert_eq!(cache.len(), shared);
+            let found = host(predictor.next_logits(ids(shared..SEQ_LEN), cache));
+            let expected = &full[full.len() - VOCAB_SIZE..];
+            assert_close(&name, &found, expected);
+        }
+
+        assert_eq!(copy.truncate(3), if linear { 0 } else { 3 }, "{name}");
+        copy.truncate(0);
+        assert!(copy.is_empty());
+        let found = host(predictor.next_logits(ids(0..SEQ_LEN), &mut copy));
+        assert_close(&name, &found, &full[full.len() - VOCAB_SIZE..]);
+    }
+}
+
+#[test]
+fn no_more_is_copied_than_fits() {
+    let (name, decoder) = decoders().next().unwrap();
+    let predictor = Predictor::from(&decoder);
+    let mut whole = new_cache(predictor);
+    predictor.next_logits(ids(0..SEQ_LEN), &mut whole);
+    let mut small = KvCache::new(predictor.config(), 1, 4, &device());
+    assert_eq!(small.copy_from(&whole, 10), 4, "{name}");
+    assert_eq!((small.len(), small.capacity()), (4, 4));
+    // Keys and values of every block: 4 bytes for each element of each head.
+    let config = predictor.config();
+    let elements = config.n_layers * 2 * config.kv_heads * config.head_dim;
+    assert_eq!(small.bytes(), 4 * elements * 4);
+    assert_eq!(whole.bytes(), 4 * elements * SEQ_LEN);
+}
