@@ -9,13 +9,13 @@ use emberlm_trainer::optimizer::{Optimizer, Snapshot};
 
 use crate::fixture::{config, start, updated, values};
 
-const KINDS: [OptimizerKind; 3] = [
+pub const KINDS: [OptimizerKind; 3] = [
     OptimizerKind::AdamW,
     OptimizerKind::Muon,
     OptimizerKind::Lion,
 ];
 
-fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> {
+pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> {
     let tensors = snapshot.tensors().into_iter();
     tensors
         .map(|(name, tensor)| (name, tensor.on_host()))
