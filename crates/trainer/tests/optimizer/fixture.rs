@@ -136,7 +136,8 @@ impl<B: Backend> ParamVisitor<Training<B>> for Given {
         let count = shape.num_elements();
         let all = floats(&format!("grad.{}", whole_path(path)));
         // Of a part, what is of its rows.
-        let rows = part_of(path).and_then(|(whole, number)| Some((self.parts.rows(whole)?, number)));
+        let rows =
+            part_of(path).and_then(|(whole, number)| Some((self.parts.rows(whole)?, number)));
         let (start, whole) = rows.map_or((0, count), |(rows, number)| {
             let width = count / rows[number];
             let [before, all] = [&rows[..number], rows].map(|rows| rows.iter().sum::<usize>());

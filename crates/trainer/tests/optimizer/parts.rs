@@ -48,7 +48,12 @@ fn relayed(
     let parts = Parts::of::<Training<Flex>, _>(&decoder);
     let mut after = Optimizer::<Flex>::new(&config);
     after
-        .restore(snapshot.updates, on_host(&snapshot), &parts, &Default::default())
+        .restore(
+            snapshot.updates,
+            on_host(&snapshot),
+            &parts,
+            &Default::default(),
+        )
         .expect("its own");
     let decoder = updated(&mut after, decoder, 4..10);
     (named_tensors(&decoder), on_host(&after.snapshot()))
@@ -77,7 +82,10 @@ fn moments_of_another_number_of_rows_are_refused_by_name() {
     let mut optimizer = Optimizer::<Flex>::new(&config(OptimizerKind::AdamW, false));
     updated(&mut optimizer, decoder, 0..1);
     let mut tensors = on_host(&optimizer.snapshot());
-    let (_, moment) = tensors.iter_mut().find(|(name, _)| name == "head.moment2").unwrap();
+    let (_, moment) = tensors
+        .iter_mut()
+        .find(|(name, _)| name == "head.moment2")
+        .unwrap();
     moment.shape[0] -= 1;
     moment.values.truncate(moment.shape.iter().product());
     let found = optimizer.restore(1, tensors, &parts, &Default::default());
