@@ -239,7 +239,7 @@ fn what_cannot_be_used_is_refused_by_name() {
 #[test]
 fn a_diverged_model_is_an_error() {
     let mut decoder = decoder("char-nano");
-    decoder.tokens = decoder.tokens.map(|tokens| tokens * f32::NAN);
+    decoder.tokens = decoder.tokens.mapped(|tokens| tokens * f32::NAN);
     let mut generator = Generator::new(&decoder, &PROMPT, &greedy(5)).unwrap();
     let error = generator.next().unwrap().unwrap_err().to_string();
     assert!(
@@ -250,7 +250,7 @@ fn a_diverged_model_is_an_error() {
 
     let up = &mut decoder.blocks[0].feed_forward.up;
     up.weight = up.weight.clone().map(|weight| weight * f32::NAN);
-    decoder.tokens = decoder.tokens.map(|tokens| tokens.ones_like());
+    decoder.tokens = decoder.tokens.mapped(|tokens| tokens.ones_like());
     let held = decoder.for_inference(WeightFormat::Int8);
     let mut generator = Generator::new(&held, &PROMPT, &greedy(5)).unwrap();
     assert!(generator.next().unwrap().is_err());

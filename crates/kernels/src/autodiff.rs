@@ -9,6 +9,7 @@ mod embedding;
 mod gated;
 mod gradient;
 mod head_loss;
+mod head_loss_parts;
 mod linear;
 mod norm;
 mod rotary;
@@ -38,6 +39,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
         B::memory(device)
+    }
+
+    fn largest_buffer(device: &Device<Self>) -> Option<u64> {
+        B::largest_buffer(device)
     }
 
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -105,5 +110,15 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         precision: Precision,
     ) -> FloatTensor<Self> {
         head_loss::head_loss::<B, C>(hidden, weight, targets, options, precision)
+    }
+
+    fn head_loss_parts(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        head_loss_parts::head_loss_parts::<B, C>(hidden, weights, targets, options, precision)
     }
 }

@@ -6,8 +6,9 @@ use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs,
-    NormGradients, Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    GatedGradients, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Int8Weight,
+    LinearGradients, LinearInputs, NormGradients, Normalization, Precision, RotaryAngles,
+    RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -34,6 +35,13 @@ pub trait Backend: BurnBackend {
 
     /// What the device's own memory holds; none where that is the processor's.
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
+        let _ = device;
+        None
+    }
+
+    /// The most bytes that one tensor may take on the device, which may be less than all of its memory; none where nothing
+    /// but the memory bounds it.
+    fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         let _ = device;
         None
     }
@@ -287,6 +295,34 @@ pub trait Backend: BurnBackend {
         let precision = usable::<Self>(precision, &hidden);
         let rows = reference::rows_per_block(weight.shape()[0]);
         reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows, precision)
+    }
+
+    /// [`Backend::head_loss`] by a weight in parts of consecutive rows, `[part's rows, d_model]` each, at least one.
+    fn head_loss_parts(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        let precision = usable::<Self>(precision, &hidden);
+        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        reference::head_loss_parts::<Self>(hidden, weights, targets, options, rows, precision)
+    }
+
+    /// [`Backend::head_loss_parts`] with its gradients, from the same pass.
+    fn head_loss_parts_gradients(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> HeadLossPartsGradients<Self> {
+        let precision = usable::<Self>(precision, &hidden);
+        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        reference::head_loss_parts_gradients::<Self>(
+            hidden, weights, targets, options, rows, precision,
+        )
     }
 
     /// One AdamW update: `(parameter, moment1, moment2)` after it. The gradient is multiplied by `factor` `[1]` first.

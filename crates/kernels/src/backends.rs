@@ -83,6 +83,11 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn largest_buffer(device: &burn::tensor::Device<Self>) -> Option<u64> {
+                Some(crate::gpu::largest_buffer::<$runtime>(device))
+            }
+
+            #[inline]
             fn memory(device: &burn::tensor::Device<Self>) -> Option<crate::DeviceMemory> {
                 crate::gpu::memory::<Self, $runtime>(device)
             }

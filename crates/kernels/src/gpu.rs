@@ -27,3 +27,11 @@ pub fn memory<B: Backend<Device = R::Device>, R: Runtime>(
         reserved: usage.bytes_reserved,
     })
 }
+
+/// See [`crate::Backend::largest_buffer`]: the largest page that the runtime's memory has, which on `wgpu` is the largest binding of
+/// a buffer that the device allows, on CUDA and ROCm a quarter of the device's memory.
+pub fn largest_buffer<R: Runtime>(device: &R::Device) -> u64 {
+    let memory = R::client(device).properties().memory.clone();
+    // The allocator's pages are whole multiples of it.
+    memory.max_page_size / memory.alignment.max(1) * memory.alignment.max(1)
+}

@@ -58,6 +58,6 @@ pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
     AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, GatedGradients,
-    HeadLossGradients, Int8Weight, LinearGradients, LinearInputs, LogSums, NormGradients,
-    RotaryAngles, SelfAttention,
+    HeadLossGradients, HeadLossPartsGradients, Int8Weight, LinearGradients, LinearInputs, LogSums,
+    NormGradients, RotaryAngles, SelfAttention,
 };

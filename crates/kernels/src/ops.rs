@@ -2,6 +2,7 @@
 
 use burn::tensor::{Int, Tensor, TensorPrimitive};
 
+use crate::reference::table_parts::own;
 use crate::{
     Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, Int8Weight,
     LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization, Precision,
@@ -209,6 +210,39 @@ pub fn head_loss<B: Backend>(
         options,
         precision,
     ))
+}
+
+/// [`Backend::head_loss_parts`]: [`head_loss`] by a weight in parts of consecutive rows, `[part's rows, d_model]` each.
+pub fn head_loss_parts<B: Backend>(
+    hidden: Tensor<B, 2>,
+    weights: Vec<Tensor<B, 2>>,
+    targets: Tensor<B, 1, Int>,
+    options: HeadLossOptions,
+    precision: Precision,
+) -> Tensor<B, 1> {
+    tensor(B::head_loss_parts(
+        float(hidden),
+        weights.into_iter().map(float).collect(),
+        targets.into_primitive(),
+        options,
+        precision,
+    ))
+}
+
+/// [`embedding`] of a table in parts of consecutive rows, `[part's rows, d_model]` each, at least one: to the bit what the whole
+/// table gives.
+pub fn embedding_parts<B: Backend>(
+    tables: Vec<Tensor<B, 2>>,
+    ids: Tensor<B, 2, Int>,
+) -> Tensor<B, 3> {
+    let rows: Vec<usize> = tables.iter().map(|table| table.dims()[0]).collect();
+    let mut found = None;
+    for (table, own) in tables.into_iter().zip(own(&ids, &rows)) {
+        let here = embedding(table, own.rows.clone()); // [batch, seq, d_model]
+        found = Some(own.chosen(found, here));
+    }
+    // Of no part there is nothing.
+    found.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
 }
 
 /// [`Backend::adamw`]: `(parameter, moment1, moment2)` after the update, the gradient multiplied by `factor` `[1]` first.

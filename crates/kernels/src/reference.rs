@@ -19,6 +19,7 @@ mod product;
 mod rotary;
 mod scale;
 mod self_attention;
+pub(crate) mod table_parts;
 
 pub use activation::{activation, activation_backward};
 pub use adamw::{adamw, clipped_adamw};
@@ -31,7 +32,9 @@ pub use blocked_attention::{
 pub use cache::write_tokens;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
-pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
+pub use head_loss::{
+    head_loss, head_loss_gradients, head_loss_parts, head_loss_parts_gradients, rows_per_block,
+};
 pub use int8::{linear_int8, quantize_rows};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};

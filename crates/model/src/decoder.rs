@@ -8,25 +8,26 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, Precision};
 
 use crate::block::Block;
 use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
 use crate::dropout::dropout;
-use crate::init::{Initializer, MapInto};
-use crate::int8::Int8Map;
+use crate::init::Initializer;
+use crate::int8::{Int8Map, side_by_side};
 use crate::kv_cache::KvCache;
 use crate::linear::Linear;
 use crate::norm::NormLayer;
 use crate::position::{AddedPositions, RotaryTable};
+use crate::token_table::TokenTable;
 use crate::tokens::Tokens;
 
 /// A decoder with its weights. The fields' names are the weights' paths.
 #[derive(Module, Debug)]
 pub struct Decoder<B: BurnBackend> {
     /// The token embedding, `[vocab_size, d_model]`.
-    pub tokens: Param<Tensor<B, 2>>,
+    pub tokens: TokenTable<B>,
     /// What is added to it by position.
     pub positions: AddedPositions<B>,
     /// Of the embeddings.
@@ -36,12 +37,12 @@ pub struct Decoder<B: BurnBackend> {
     /// After the last block.
     pub norm_final: NormLayer<B>,
     /// The output projection, `[vocab_size, d_model]`; none where the embedding serves.
-    pub head: Option<Param<Tensor<B, 2>>>,
+    pub head: Option<TokenTable<B>>,
     /// The output projection's bias, `[vocab_size]`.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
     rotary: Option<RotaryTable<B>>,
     /// What serves in the head's place, inside of a [`crate::InferenceDecoder`] alone.
-    head_int8: Option<Int8Map<B>>,
+    head_int8: Option<Vec<Int8Map<B>>>,
     #[module(skip)]
     config: DecoderConfig,
     #[module(skip)]
@@ -51,19 +52,33 @@ pub struct Decoder<B: BurnBackend> {
 impl DecoderConfig {
     /// A model with its first weights, a function of the configuration and `seed` alone.
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
-        self.initialized(&Initializer::new(self, Some(seed), device))
+        self.init_within(seed, device, B::largest_buffer(device))
+    }
+
+    /// [`DecoderConfig::init`] where a buffer is at most `largest` bytes: its tables of tokens are in parts that are no larger.
+    /// What the model computes does not depend on it, but for rounding.
+    pub fn init_within<B: Backend>(
+        &self,
+        seed: u64,
+        device: &Device<B>,
+        largest: Option<u64>,
+    ) -> Decoder<B> {
+        self.initialized(&Initializer::new(self, Some(seed), device, largest))
     }
 
     /// A model whose maps and embeddings are zeros, for weights to be read over them: each is made when it is looked at.
     pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
-        self.initialized(&Initializer::new(self, None, device))
+        self.blank_within(device, B::largest_buffer(device))
+    }
+
+    /// [`DecoderConfig::blank`] with tables of tokens as [`DecoderConfig::init_within`] has them.
+    pub fn blank_within<B: Backend>(&self, device: &Device<B>, largest: Option<u64>) -> Decoder<B> {
+        self.initialized(&Initializer::new(self, None, device, largest))
     }
 
     fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
-        let table = [self.vocab_size, self.d_model];
-        let head = || from.map("head", table, self.d_model, MapInto::Hidden);
         Decoder {
-            tokens: from.embedding("tokens", table),
+            tokens: from.token_embedding("tokens", self.vocab_size),
             positions: AddedPositions::init(from, self),
             norm_embedding: self
                 .norm_embedding
@@ -72,7 +87,7 @@ impl DecoderConfig {
                 .map(|layer| Block::init(from, layer, self))
                 .collect(),
             norm_final: NormLayer::init(from, self.norm, self.d_model),
-            head: (!self.head.tied).then(head),
+            head: (!self.head.tied).then(|| from.head("head", self.vocab_size)),
             head_bias: self
                 .head
                 .bias
@@ -121,11 +136,9 @@ impl<B: Backend> Decoder<B> {
     /// Makes the blocks' maps and the head 8 bits; a tied head's table stays besides, to be looked up.
     pub(crate) fn quantize(&mut self) {
         self.maps().for_each(Linear::quantize);
-        let rows = match self.head.take() {
-            Some(head) => head.into_value(),
-            None => self.tokens.val(),
-        };
-        self.head_int8 = Some(Int8Map::of_rows(rows));
+        let head = self.table().quantized();
+        self.head = None;
+        self.head_int8 = Some(head);
     }
 
     /// Whether its maps have 8 bits.
@@ -135,7 +148,7 @@ impl<B: Backend> Decoder<B> {
 
     /// The device its weights are on.
     pub fn device(&self) -> Device<B> {
-        self.tokens.val().device()
+        self.tokens.device()
     }
 
     /// Logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
@@ -203,14 +216,9 @@ impl<B: Backend> Decoder<B> {
         };
         let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
-        let Some(bias) = &self.head_bias else {
-            return ops::head_loss(hidden, self.head_weight(), targets, options, self.precision);
-        };
-        // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
-        let ones = Tensor::ones([batch * seq, 1], &hidden.device());
-        let weight = Tensor::cat(vec![self.head_weight(), bias.val().unsqueeze_dim(1)], 1);
-        let hidden = Tensor::cat(vec![hidden, ones], 1);
-        ops::head_loss(hidden, weight, targets, options, self.precision)
+        let bias = self.head_bias.as_ref().map(Param::val);
+        self.table()
+            .head_loss(hidden, bias, targets, options, self.precision)
     }
 
     /// What the head's weight is multiplied with: the hidden states `[tokens, d_model]`, scaled where the head is.
@@ -247,7 +255,7 @@ impl<B: Backend> Decoder<B> {
         ids: Tensor<B, 2, Int>,
         add: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        let x = ops::embedding(self.tokens.val(), ids); // [batch, seq, d_model]
+        let x = self.tokens.look_up(ids); // [batch, seq, d_model]
         let x = match self.config.scale_embedding {
             true => x * (self.config.d_model as f64).sqrt(),
             false => x,
@@ -284,11 +292,8 @@ impl<B: Backend> Decoder<B> {
         let hidden = self.scaled_hidden(hidden);
         let bias = self.head_bias.as_ref().map(Param::val);
         let logits = match &self.head_int8 {
-            Some(head) => head.forward(hidden, bias, None),
-            None => {
-                let weight = self.head_weight().transpose();
-                ops::linear(hidden, weight, bias, None, self.precision)
-            }
+            Some(head) => side_by_side(head, hidden, bias),
+            None => self.table().logits(hidden, bias, self.precision),
         }; // [tokens, vocab_size]
         let cap = self.config.head.soft_cap;
         let logits = if cap > 0.0 {
@@ -303,7 +308,8 @@ impl<B: Backend> Decoder<B> {
         self.rotary.as_ref()
     }
 
-    fn head_weight(&self) -> Tensor<B, 2> {
-        self.head.as_ref().unwrap_or(&self.tokens).val()
+    /// What the hidden states are multiplied with for the logits.
+    fn table(&self) -> &TokenTable<B> {
+        self.head.as_ref().unwrap_or(&self.tokens)
     }
 }

@@ -24,6 +24,7 @@ use emberlm_kernels::Backend;
 
 use crate::checked::DecoderConfig;
 use crate::config::Init;
+use crate::token_table::{TokenTable, rows_of_parts};
 
 /// What a linear map writes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +43,24 @@ pub(crate) struct Initializer<'a, B: Backend> {
     /// None leaves zeros, for weights that are read over them.
     seed: Option<u64>,
     device: &'a Device<B>,
+    /// The most bytes of a buffer, which a table of tokens is cut to.
+    largest: Option<u64>,
 }
 
 impl<'a, B: Backend> Initializer<'a, B> {
-    pub(crate) fn new(config: &DecoderConfig, seed: Option<u64>, device: &'a Device<B>) -> Self {
+    pub(crate) fn new(
+        config: &DecoderConfig,
+        seed: Option<u64>,
+        device: &'a Device<B>,
+        largest: Option<u64>,
+    ) -> Self {
         Self {
             init: config.init,
             n_layers: config.n_layers,
             d_model: config.d_model,
             seed,
             device,
+            largest,
         }
     }
 
@@ -61,16 +70,33 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// An embedding's rows, `[count, d_model]`.
     pub(crate) fn embedding(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
-        self.drawn(
+        self.drawn(path, shape, self.embedded(shape))
+    }
+
+    /// The token embedding, `[vocab_size, d_model]`.
+    pub(crate) fn token_embedding(&self, path: &str, vocab_size: usize) -> TokenTable<B> {
+        let shape = [vocab_size, self.d_model];
+        self.table(path, shape, self.embedded(shape))
+    }
+
+    /// An untied head's weight, `[vocab_size, d_model]`.
+    pub(crate) fn head(&self, path: &str, vocab_size: usize) -> TokenTable<B> {
+        let shape = [vocab_size, self.d_model];
+        self.table(
             path,
             shape,
-            match self.init {
-                Init::Normal { std, .. } => Drawn::Normal(std),
-                Init::FanIn | Init::LeCun => Drawn::Normal(1.0),
-                Init::TruncatedXavier => xavier(shape),
-                Init::Small => self.small(),
-            },
+            self.mapped(shape, self.d_model, MapInto::Hidden),
         )
+    }
+
+    /// The distribution of an embedding's rows.
+    fn embedded(&self, shape: [usize; 2]) -> Drawn {
+        match self.init {
+            Init::Normal { std, .. } => Drawn::Normal(std),
+            Init::FanIn | Init::LeCun => Drawn::Normal(1.0),
+            Init::TruncatedXavier => xavier(shape),
+            Init::Small => self.small(),
+        }
     }
 
     /// A map's weight of `fan_in` inputs, of any layout.
@@ -81,26 +107,25 @@ impl<'a, B: Backend> Initializer<'a, B> {
         fan_in: usize,
         into: MapInto,
     ) -> Param<Tensor<B, 2>> {
+        self.drawn(path, shape, self.mapped(shape, fan_in, into))
+    }
+
+    /// The distribution of a map's weight.
+    fn mapped(&self, shape: [usize; 2], fan_in: usize, into: MapInto) -> Drawn {
         let (residual, layers) = (into == MapInto::Residual, self.n_layers as f64);
         let fan_in = fan_in as f64;
-        self.drawn(
-            path,
-            shape,
-            match self.init {
-                Init::Normal {
-                    std,
-                    scale_residual,
-                } if residual && scale_residual => Drawn::Normal(std / (2.0 * layers).sqrt()),
-                Init::Normal { std, .. } => Drawn::Normal(std),
-                Init::FanIn => Drawn::Uniform(1.0 / fan_in.sqrt()),
-                Init::LeCun => Drawn::Normal(1.0 / fan_in.sqrt()),
-                Init::TruncatedXavier => xavier(shape),
-                Init::Small if residual => {
-                    Drawn::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
-                }
-                Init::Small => self.small(),
-            },
-        )
+        match self.init {
+            Init::Normal {
+                std,
+                scale_residual,
+            } if residual && scale_residual => Drawn::Normal(std / (2.0 * layers).sqrt()),
+            Init::Normal { std, .. } => Drawn::Normal(std),
+            Init::FanIn => Drawn::Uniform(1.0 / fan_in.sqrt()),
+            Init::LeCun => Drawn::Normal(1.0 / fan_in.sqrt()),
+            Init::TruncatedXavier => xavier(shape),
+            Init::Small if residual => Drawn::Normal(2.0 / (layers * (self.d_model as f64).sqrt())),
+            Init::Small => self.small(),
+        }
     }
 
     /// A map's bias, `[width]`.
@@ -131,23 +156,52 @@ impl<'a, B: Backend> Initializer<'a, B> {
         shape: [usize; D],
         from: Drawn,
     ) -> Param<Tensor<B, D>> {
-        let Some(seed) = self.seed else {
-            // Made when it is asked for, and one number where a backend can repeat it: whoever reads weights over zeros
-            // never holds both.
-            return Param::uninitialized(
-                ParamId::new(),
-                move |device, tracked| {
-                    let zeros = Tensor::<B, D>::zeros([1; D], device).expand(shape);
-                    zeros.set_require_grad(tracked)
-                },
-                self.device.clone(),
-                true,
-                shape.into(),
-            );
+        match self.sampled(path, shape.iter().product(), from) {
+            Some(values) => self.param(values, shape),
+            None => self.zeros(shape),
+        }
+    }
+
+    /// A table `[vocab_size, d_model]`, drawn as one and cut where the device needs it.
+    fn table(&self, path: &str, [count, width]: [usize; 2], from: Drawn) -> TokenTable<B> {
+        let rows = rows_of_parts(count, width, self.largest);
+        let values = self.sampled(path, count * width, from);
+        let Some(values) = values else {
+            let zeros = rows.iter().map(|&rows| self.zeros([rows, width]));
+            return TokenTable::of(zeros.collect());
         };
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        if rows.len() == 1 {
+            return TokenTable::of(vec![self.param(values, [count, width])]);
+        }
+        let mut rest = values.as_slice();
+        let parts = rows.iter().map(|&rows| {
+            let (own, after) = rest.split_at(rows * width);
+            rest = after;
+            self.param(own.to_vec(), [rows, width])
+        });
+        TokenTable::of(parts.collect())
+    }
+
+    /// The numbers of a parameter, none where there are to be zeros.
+    fn sampled(&self, path: &str, count: usize, from: Drawn) -> Option<Vec<f32>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
         rng.set_stream(fnv1a(path));
-        self.param(from.sample(rng, shape.iter().product()), shape)
+        Some(from.sample(rng, count))
+    }
+
+    /// Made when it is asked for, and one number where a backend can repeat it: whoever reads weights over zeros never holds
+    /// both.
+    fn zeros<const D: usize>(&self, shape: [usize; D]) -> Param<Tensor<B, D>> {
+        Param::uninitialized(
+            ParamId::new(),
+            move |device, tracked| {
+                let zeros = Tensor::<B, D>::zeros([1; D], device).expand(shape);
+                zeros.set_require_grad(tracked)
+            },
+            self.device.clone(),
+            true,
+            shape.into(),
+        )
     }
 
     fn param<const D: usize>(&self, values: Vec<f32>, shape: [usize; D]) -> Param<Tensor<B, D>> {

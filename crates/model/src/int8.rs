@@ -22,6 +22,10 @@ impl<B: Backend> Int8Map<B> {
         Self { values, scales }
     }
 
+    fn outputs(&self) -> usize {
+        self.scales.dims()[0]
+    }
+
     /// `[…, in]` to `[…, out]`, added to `residual` where there is one.
     pub(crate) fn forward<const D: usize>(
         &self,
@@ -32,4 +36,24 @@ impl<B: Backend> Int8Map<B> {
         let weight = (self.values.clone(), self.scales.clone());
         ops::linear_int8(x, weight, bias, residual)
     }
+}
+
+/// Maps of one input whose outputs lie one after the other: `[rows, in]` to `[rows, Σ out]`, with `bias` `[Σ out]`.
+pub(crate) fn side_by_side<B: Backend>(
+    maps: &[Int8Map<B>],
+    x: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, 2> {
+    if let [map] = maps {
+        return map.forward(x, bias, None);
+    }
+    let mut start = 0;
+    let outputs = maps.iter().map(|map| {
+        let own = bias
+            .clone()
+            .map(|bias| bias.narrow(0, start, map.outputs()));
+        start += map.outputs();
+        map.forward(x.clone(), own, None)
+    });
+    Tensor::cat(outputs.collect(), 1)
 }

@@ -3,8 +3,9 @@
 //! Map, in the order a token meets it: [`tokens`] are what a decoder takes; [`config`] is what can be written down, [`checked`] what is allowed;
 //! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
 //! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
-//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; [`inference`] is
-//! a decoder that only predicts, which may hold `int8` maps, and [`ragged`] the pass over pieces of several sequences at once; [`weights`]
+//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; `token_table` is the
+//! embedding and the head, whole or in parts; [`inference`] is a decoder that only predicts, which may hold `int8` maps, and [`ragged`]
+//! the pass over pieces of several sequences at once; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -33,6 +34,7 @@ pub mod ragged;
 mod reconfigure;
 mod tiny;
 mod token_scores;
+mod token_table;
 pub mod tokens;
 pub mod training;
 pub mod weights;
@@ -47,5 +49,6 @@ pub use inference::{InferenceDecoder, Predictor, WeightFormat};
 pub use kv_cache::KvCache;
 pub use ragged::{Piece, Wanted};
 pub use token_scores::TokenScores;
+pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};
 pub use training::TrainingPass;

@@ -1,6 +1,7 @@
 //! The same weights under another configuration: another dropout, another context.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use burn::module::ParamId;
 use burn::tensor::Tensor;
@@ -12,7 +13,7 @@ use crate::checked::DecoderConfig;
 use crate::config::{ModelConfig, Position};
 use crate::decoder::Decoder;
 use crate::error::ConfigError;
-use crate::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+use crate::weights::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
 
 /// Fields that say nothing about what weights compute.
 pub(crate) const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
@@ -44,9 +45,11 @@ impl<B: Backend> Decoder<B> {
     /// The parameters of the same paths under another configuration; new ones are zeros, as
     /// [`DecoderConfig::blank`]'s.
     pub(crate) fn under(&self, config: &DecoderConfig) -> Self {
-        let mut held = Held(HashMap::new());
-        visit_params(self, &mut held);
-        map_params(config.blank(&self.device()), &mut held)
+        let mut found = Found(HashMap::new());
+        visit_params(self, &mut found);
+        let blank = config.blank(&self.device());
+        let parts = Parts::of(&blank);
+        map_params(blank, &mut Held { found, parts })
     }
 }
 
@@ -78,13 +81,41 @@ fn field_of(config: &ModelConfig, field: &str) -> String {
         .map_or_else(String::new, Value::to_string)
 }
 
-struct Held<B: Backend>(HashMap<String, Tensor<B, 1>>);
+/// Parameters by path, the elements of each part of one that is in parts.
+struct Found<B: Backend>(HashMap<String, Vec<Tensor<B, 1>>>);
 
-impl<B: Backend> ParamVisitor<B> for Held<B> {
+impl<B: Backend> Found<B> {
+    /// Some elements of a parameter; none where there is no such parameter.
+    fn elements(&self, whole: &str, range: Range<usize>) -> Option<Tensor<B, 1>> {
+        let mut first = 0;
+        let mut pieces = Vec::new();
+        for part in self.0.get(whole)? {
+            let last = first + part.dims()[0];
+            let (start, end) = (range.start.max(first), range.end.min(last));
+            if start < end {
+                pieces.push(part.clone().narrow(0, start - first, end - start));
+            }
+            first = last;
+        }
+        match pieces.len() {
+            0 | 1 => pieces.pop(),
+            _ => Some(Tensor::cat(pieces, 0)),
+        }
+    }
+}
+
+impl<B: Backend> ParamVisitor<B> for Found<B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
         let elements = value.shape().num_elements();
-        self.0.insert(path.to_owned(), value.reshape([elements]));
+        let parts = self.0.entry(whole_path(path).to_owned()).or_default();
+        parts.push(value.reshape([elements]));
     }
+}
+
+struct Held<B: Backend> {
+    found: Found<B>,
+    /// How the new model's parameters are cut.
+    parts: Parts,
 }
 
 impl<B: Backend> ParamMapper<B> for Held<B> {
@@ -95,11 +126,12 @@ impl<B: Backend> ParamMapper<B> for Held<B> {
         value: Tensor<B, D>,
     ) -> Tensor<B, D> {
         let (shape, tracked) = (value.shape(), value.is_require_grad());
-        let Some(held) = self.0.remove(path) else {
-            return value;
-        };
+        let place = self.parts.place(path);
         // Row by row, so that what is cut off is at the end.
-        let kept = held.narrow(0, 0, shape.num_elements());
-        kept.reshape(shape).detach().set_require_grad(tracked)
+        let range = place.elements(&value.dims());
+        match self.found.elements(place.whole, range) {
+            Some(kept) => kept.reshape(shape).detach().set_require_grad(tracked),
+            None => value,
+        }
     }
 }

@@ -3,12 +3,14 @@
 mod element;
 mod load;
 pub mod map;
+mod parts;
 mod save;
 mod store;
 
 pub use element::Element;
 pub(crate) use load::{Naming, load};
 pub use load::{load_named, load_own, load_tensors};
+pub use parts::{Parts, part_of, part_path, together, whole_path};
 pub(crate) use save::write;
 pub use save::{
     DeviceTensor, HostTensor, Published, device_tensors, named_tensors, published, save_own,
@@ -19,7 +21,8 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 
-/// Something done to each float parameter of a module, told its path (`blocks.0.attention.qkv.weight`).
+/// Something done to each float parameter of a module, told its path (`blocks.0.attention.qkv.weight`). Parts of a table are
+/// parameters of their own ([`part_of`]).
 pub trait ParamVisitor<B: Backend> {
     /// Called in the module's order.
     fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>);
@@ -35,7 +38,7 @@ pub trait ParamMapper<B: Backend> {
 /// Visits every float parameter with its path.
 pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl ParamVisitor<B>) {
     module.visit(&mut Walk {
-        path: Vec::new(),
+        trail: Trail::default(),
         inner: visitor,
     });
 }
@@ -43,44 +46,68 @@ pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl Par
 /// Replaces every float parameter, told its path. The parameters' identities stay.
 pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMapper<B>) -> M {
     module.map(&mut Walk {
-        path: Vec::new(),
+        trail: Trail::default(),
         inner: mapper,
     })
 }
 
+/// The path to where Burn is in a module.
+#[derive(Default)]
+pub(crate) struct Trail(Vec<String>);
+
+impl Trail {
+    /// Burn names an enum's variants too: a table that is whole has its field's path, and the parts of one are `parts` there.
+    pub(crate) fn enter(&mut self, name: &str, container: &str) {
+        let name = match (container, name) {
+            ("Enum:TokenTable", "Whole") => "",
+            ("Enum:TokenTable", "Parts") => "parts",
+            _ => name,
+        };
+        self.0.push(name.to_owned());
+    }
+
+    pub(crate) fn exit(&mut self) {
+        self.0.pop();
+    }
+
+    pub(crate) fn path(&self) -> String {
+        let named = self.0.iter().filter(|name| !name.is_empty());
+        named.map(String::as_str).collect::<Vec<_>>().join(".")
+    }
+}
+
 /// Keeps the path while Burn walks a module.
 struct Walk<'a, T> {
-    path: Vec<String>,
+    trail: Trail,
     inner: &'a mut T,
 }
 
 impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for Walk<'_, T> {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_owned());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.trail.enter(name, container);
     }
 
     fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+        self.trail.exit();
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.inner
-            .visit(&self.path.join("."), param.id, param.val());
+        self.inner.visit(&self.trail.path(), param.id, param.val());
     }
 }
 
 impl<B: Backend, T: ParamMapper<B>> ModuleMapper<B> for Walk<'_, T> {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_owned());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.trail.enter(name, container);
     }
 
     fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+        self.trail.exit();
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, value, mapper) = param.consume();
-        let value = self.inner.map(&self.path.join("."), id, value);
+        let value = self.inner.map(&self.trail.path(), id, value);
         Param::from_mapped_value(id, value, mapper)
     }
 }

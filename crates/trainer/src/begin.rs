@@ -6,6 +6,7 @@ use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::weights::Parts;
 use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::checkpoint::{Checkpoint, State, broken};
@@ -14,6 +15,7 @@ use crate::data::TrainingData;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
+use crate::trainee::Trainee;
 
 /// What a run begins with.
 pub(crate) struct Begun<B: TrainingBackend> {
@@ -41,15 +43,19 @@ impl<B: TrainingBackend> Begun<B> {
         let decoder = match (checkpoint, weights) {
             (Some(checkpoint), _) => {
                 state = checkpoint.state.clone().unwrap_or_default();
+                let decoder = checkpoint.training_decoder::<B>(device)?;
+                // By the paths that the optimizer knows.
+                let trainee = Trainee { decoder };
+                let parts = Parts::of::<B, _>(&trainee);
                 optimizer
-                    .restore(state.updates, checkpoint.optimizer()?, device)
+                    .restore(state.updates, checkpoint.optimizer()?, &parts, device)
                     .map_err(|name| {
                         broken(
                             &checkpoint.path,
                             format!("its optimizer has a stray {name}"),
                         )
                     })?;
-                checkpoint.training_decoder::<B>(device)?
+                trainee.decoder
             }
             (None, Some(weights)) => weights.reconfigured(model)?,
             (None, None) => model.init::<B>(config.train.seed, device),

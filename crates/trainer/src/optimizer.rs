@@ -19,7 +19,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
 
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::weights::{HostTensor, ParamMapper, map_params};
+use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
 
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::guard::Guard;
@@ -124,7 +124,8 @@ impl<B: Backend> Optimizer<B> {
         Snapshot::of(self.updates, &self.moments)
     }
 
-    /// Takes up where a snapshot was taken, from its tensors by name.
+    /// Takes up where a snapshot was taken, from its tensors by name. `parts` are those of the module that is updated: a
+    /// snapshot knows whole parameters alone.
     ///
     /// # Errors
     /// A tensor is not what this optimizer carries of its parameter, or one of a pair is missing: its name.
@@ -132,9 +133,10 @@ impl<B: Backend> Optimizer<B> {
         &mut self,
         updates: u64,
         tensors: impl IntoIterator<Item = (String, HostTensor)>,
+        parts: &Parts,
         device: &Device<B>,
     ) -> Result<(), String> {
-        self.moments = state::restored(&self.settings, tensors, device)?;
+        self.moments = state::restored(&self.settings, tensors, parts, device)?;
         self.updates = updates;
         Ok(())
     }

@@ -90,7 +90,7 @@ fn failed(placement: Placement, reason: &str) -> CliError {
             size(bytes)
         ))
         .hint("how large one may be, and what other devices there are: emberlm devices")
-        .hint("the largest is the table of tokens, vocabulary by width, or an activation: --set train.micro_batch=1")
+        .hint("the largest is a map of a block, learned positions, or an activation: --set train.micro_batch=1")
         .hint("or compute on the CPU: --backend flex");
     }
     if is_full(reason) {

@@ -82,6 +82,33 @@ mod vulkan {
         alike(&found, &expected, 1e-3);
     }
 
+    /// A table of GPT-2's size takes 147 MiB, and Mesa's software device at most 128 in a buffer: it is in parts there, and one
+    /// table in the checkpoint, from which the processor goes on.
+    #[test]
+    fn a_table_larger_than_a_buffer_is_trained() {
+        let sandbox = Sandbox::with_data();
+        let how = "--set model.vocab_size=50257 --set model.d_model=768 --set model.n_layers=1 --set model.seq_len=16 \
+            --set train.micro_batch=1 --set train.eval_tokens=16 --set train.sample_tokens=0 --set train.decay_steps=3";
+        let expected = sandbox.curve("flex", 3, how);
+        let line =
+            format!("train {TINY} --data data --steps 2 --out vulkan {how} --backend vulkan");
+        let mut command = sandbox.command(line.split_whitespace());
+        // Trying every kernel for products of this size is most of the minutes that it would take.
+        command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
+        let ran = command.output().unwrap();
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+        alike(&sandbox.losses("vulkan"), &expected[..2], 1e-3);
+        let weights = sandbox.weights("vulkan", 2);
+        let tensors = safetensors::SafeTensors::deserialize(&weights).unwrap();
+        assert_eq!(tensors.tensor("tokens").unwrap().shape(), [50_257, 768]);
+        trained(sandbox.words("train --resume vulkan --steps 3 --backend flex --renderer plain"));
+        alike(&sandbox.losses("vulkan"), &expected, 1e-3);
+    }
+
     /// Dropout is drawn from the step: a run that was stopped has the lines and weights of one that was not, to the bit.
     #[test]
     fn a_resumed_run_is_the_one_left_alone() {

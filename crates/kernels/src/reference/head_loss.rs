@@ -2,11 +2,12 @@
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{FloatDType, IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::product::{product, raised_product};
+use super::table_parts::{Own, own};
 use super::{primitive, typed};
-use crate::{HeadLossGradients, HeadLossOptions, Precision};
+use crate::{HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Precision};
 
 /// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
@@ -34,19 +35,54 @@ pub fn head_loss<B: Backend>(
     rows: usize,
     precision: Precision,
 ) -> FloatTensor<B> {
-    let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
-    let mut loss = Tensor::zeros([1], &weight.device());
+    head_loss_parts::<B>(hidden, vec![weight], targets, options, rows, precision)
+}
+
+/// See [`crate::Backend::head_loss_parts`]; the logits of `rows` tokens are held at once.
+pub fn head_loss_parts<B: Backend>(
+    hidden: FloatTensor<B>,
+    weights: Vec<FloatTensor<B>>,
+    targets: IntTensor<B>,
+    options: HeadLossOptions,
+    rows: usize,
+    precision: Precision,
+) -> FloatTensor<B> {
+    let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
+    let hidden = typed::<B, 2>(hidden);
+    let mut loss = Tensor::zeros([1], &hidden.device());
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.logits(&weight, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits);
+        let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
+        let target_logits = block.target_logits(&logits, &block.own(&weights));
         let even_logits = even_logits(&logits, options);
-        let log_sum = exponentials(logits).log_sum;
+        let log_sum = exponentials(logits, &block.learnt).log_sum;
         loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
     }
     primitive(loss)
 }
 
 /// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
+pub fn head_loss_gradients<B: Backend>(
+    hidden: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    targets: IntTensor<B>,
+    options: HeadLossOptions,
+    rows: usize,
+    precision: Precision,
+) -> HeadLossGradients<B> {
+    let shape = weight.shape();
+    let device = B::float_device(&weight);
+    let made =
+        head_loss_parts_gradients::<B>(hidden, vec![weight], targets, options, rows, precision);
+    let weight = made.weights.into_iter().next();
+    HeadLossGradients {
+        loss: made.loss,
+        hidden: made.hidden,
+        // One weight has one gradient.
+        weight: weight.unwrap_or_else(|| B::float_zeros(shape, &device, FloatDType::F32)),
+    }
+}
+
+/// See [`crate::Backend::head_loss_parts_gradients`]; the logits of `rows` tokens are held at once.
 ///
 /// With `p = softmax(logits)`, `y` the targets' one-hot rows, `V` the vocabulary's size and `L` as in
 /// [`HeadLossOptions`], the gradient by the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and `dhidden = g W`,
@@ -60,58 +96,88 @@ pub fn head_loss<B: Backend>(
 /// In the other precisions than f32 `y` is put into `g` before that is rounded: where the model is sure of a target, a rounded
 /// `p W` less a row of `W` as it is would be the roundings alone. In f16 `g` is raised above what that loses, by `RAISED` and
 /// `raised_by`, and what comes out divided by it again.
-pub fn head_loss_gradients<B: Backend>(
+///
+/// A weight in parts has its logits in parts, side by side: what is taken over the vocabulary is taken of each and joined, a
+/// target is in one of them. One part is the same operations as a whole weight.
+pub fn head_loss_parts_gradients<B: Backend>(
     hidden: FloatTensor<B>,
-    weight: FloatTensor<B>,
+    weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
     options: HeadLossOptions,
     rows: usize,
     precision: Precision,
-) -> HeadLossGradients<B> {
-    let weight = typed::<B, 2>(weight); // [vocab_size, d_model]
-    let [vocab_size, width] = weight.dims();
-    let device = weight.device();
-    let even = even_row(&weight, options);
+) -> HeadLossPartsGradients<B> {
+    let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
+    let vocab_size: usize = weights.iter().map(|weight| weight.dims()[0]).sum();
+    let hidden = typed::<B, 2>(hidden);
+    let device = hidden.device();
+    let even = even_row(&weights, options);
     let mut loss = Tensor::zeros([1], &device);
-    let mut weight_grad: Option<Tensor<B, 2>> = None;
+    let mut weight_grads: Vec<Option<Tensor<B, 2>>> = vec![None; weights.len()];
     let mut hidden_grads = Vec::new();
     // Σ hidden over the tokens that are learnt, [1, d_model]; for the even part alone.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.logits(&weight, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits);
+        let own = block.own(&weights);
+        let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
+        let target_logits = block.target_logits(&logits, &own);
         let even_logits = even_logits(&logits, options);
         // The targets' part of g with its sign turned, [rows, 1].
         let mut pull = block.learnt.clone() * (1.0 - options.label_smoothing);
         let mut slopes = None;
         if options.soft_cap > 0.0 {
             pull = pull * slope(target_logits.clone(), options.soft_cap);
-            slopes = Some(slope(logits.clone(), options.soft_cap));
+            let of = |logits: &Tensor<B, 2>| slope(logits.clone(), options.soft_cap);
+            slopes = Some(logits.iter().map(of).collect::<Vec<_>>());
         }
-        let Exponentials { exp, sum, log_sum } = exponentials(logits);
+        let Exponentials { exp, sum, log_sum } = exponentials(logits, &block.learnt);
         // (1 + 2zL) · p, and with a cap all of g but the targets' part
-        let mut grad = match options.z_loss {
-            0.0 => exp / sum,
-            z => exp * ((log_sum.clone() * (2.0 * z) + 1.0) / sum),
+        let mut grads: Vec<_> = match options.z_loss {
+            0.0 => exp.into_iter().map(|exp| exp / sum.clone()).collect(),
+            z => {
+                let factor = (log_sum.clone() * (2.0 * z) + 1.0) / sum;
+                exp.into_iter().map(|exp| exp * factor.clone()).collect()
+            }
         };
         if let Some(slopes) = slopes {
-            grad = (grad - options.label_smoothing / vocab_size as f64) * slopes;
+            let sloped = grads.into_iter().zip(slopes).map(|(grad, slopes)| {
+                (grad - options.label_smoothing / vocab_size as f64) * slopes
+            });
+            grads = sloped.collect();
         }
         loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
-        let learnt_hidden = block.hidden * block.learnt.clone(); // [rows, d_model]
+        let learnt_hidden = block.hidden.clone() * block.learnt.clone(); // [rows, d_model]
         // Beside the products, or none where they have it.
         let beside = match precision {
             Precision::F32 => Some(pull),
             Precision::Bf16 | Precision::F16 => {
-                let targets = block.targets.clone().unsqueeze_dim(1);
-                grad = grad.scatter(1, targets, -pull, IndexingUpdateOp::Add);
+                let scattered = grads.into_iter().zip(&own).map(|(grad, own)| {
+                    let targets = own.rows.clone().unsqueeze_dim(1);
+                    grad.scatter(
+                        1,
+                        targets,
+                        -own.or_zero(pull.clone()),
+                        IndexingUpdateOp::Add,
+                    )
+                });
+                grads = scattered.collect();
                 None
             }
         };
-        let mut hidden_grad = raised_product(grad.clone(), weight.clone(), precision, RAISED);
+        let products = grads
+            .iter()
+            .zip(&weights)
+            .map(|(grad, weight)| raised_product(grad.clone(), weight.clone(), precision, RAISED));
+        let mut hidden_grad = joined(products, Tensor::add, &block.hidden);
         if let Some(pull) = &beside {
-            let target_rows = weight.clone().select(0, block.targets.clone()); // [rows, d_model]
-            hidden_grad = hidden_grad - target_rows * pull.clone();
+            let mut target_rows = None; // [rows, d_model]
+            for (own, weight) in own.iter().zip(&weights) {
+                let rows = weight.clone().select(0, own.rows.clone());
+                target_rows = Some(own.chosen(target_rows, rows));
+            }
+            if let Some(target_rows) = target_rows {
+                hidden_grad = hidden_grad - target_rows * pull.clone();
+            }
         }
         if let Some(even) = &even {
             hidden_grad = hidden_grad - even.clone();
@@ -124,42 +190,77 @@ pub fn head_loss_gradients<B: Backend>(
         hidden_grads.push(hidden_grad * block.learnt);
         let target_hidden = beside.map(|pull| learnt_hidden.clone() * pull);
         let factor = raised_by(learnt_hidden.dims()[0]);
-        let part = raised_product(grad.transpose(), learnt_hidden, precision, factor); // [vocab_size, d_model]
-        let mut sum = match weight_grad {
-            Some(sum) => sum + part,
-            None => part,
-        };
-        if let Some(rows) = target_hidden {
-            sum = sum.select_assign(0, block.targets, -rows, IndexingUpdateOp::Add);
+        for ((grad, own), weight_grad) in grads.into_iter().zip(own).zip(&mut weight_grads) {
+            // [part's rows, d_model]
+            let part = raised_product(grad.transpose(), learnt_hidden.clone(), precision, factor);
+            let mut sum = match weight_grad.take() {
+                Some(sum) => sum + part,
+                None => part,
+            };
+            if let Some(rows) = &target_hidden {
+                let (targets, rows) = (own.rows.clone(), own.or_zero(rows.clone()));
+                sum = sum.select_assign(0, targets, -rows, IndexingUpdateOp::Add);
+            }
+            *weight_grad = Some(sum);
         }
-        weight_grad = Some(sum);
     }
-    let mut weight_grad =
-        weight_grad.unwrap_or_else(|| Tensor::zeros([vocab_size, width], &device));
-    if let Some(sum) = hidden_sum {
-        weight_grad = weight_grad - sum * (options.label_smoothing / vocab_size as f64);
-    }
-    HeadLossGradients {
+    let even = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
+    let weight_grads = weight_grads.into_iter().zip(weights).map(|(grad, weight)| {
+        let grad = grad.unwrap_or_else(|| weight.zeros_like());
+        primitive(match &even {
+            Some(even) => grad - even.clone(),
+            None => grad,
+        })
+    });
+    HeadLossPartsGradients {
         loss: primitive(loss),
+        weights: weight_grads.collect(),
         hidden: primitive(Tensor::cat(hidden_grads, 0)),
-        weight: primitive(weight_grad),
     }
+}
+
+/// What parts have together: `both` of each two of them; zeros like `none` where there is no part.
+fn joined<B: Backend>(
+    parts: impl Iterator<Item = Tensor<B, 2>>,
+    both: impl Fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>,
+    none: &Tensor<B, 2>,
+) -> Tensor<B, 2> {
+    parts.reduce(both).unwrap_or_else(|| none.zeros_like())
+}
+
+/// The mean over a dimension along which parts lie one after the other.
+fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> {
+    if let [whole] = parts {
+        return Some(whole.clone().mean_dim(dim));
+    }
+    let count: usize = parts.iter().map(|part| part.dims()[dim]).sum();
+    let sums = parts.iter().map(|part| part.clone().sum_dim(dim));
+    sums.reduce(Tensor::add).map(|sum| sum / count as f64)
 }
 
 /// `ε · Σ_v W_v / V`, `[1, d_model]`: the part of `ε/V` of each row of `dhidden`. None without label smoothing, and with a
 /// soft cap.
-fn even_row<B: Backend>(weight: &Tensor<B, 2>, options: HeadLossOptions) -> Option<Tensor<B, 2>> {
+fn even_row<B: Backend>(
+    weights: &[Tensor<B, 2>],
+    options: HeadLossOptions,
+) -> Option<Tensor<B, 2>> {
     let smoothing = options.label_smoothing;
-    (smoothing != 0.0 && options.soft_cap == 0.0).then(|| weight.clone().mean_dim(0) * smoothing)
+    if smoothing == 0.0 || options.soft_cap != 0.0 {
+        return None;
+    }
+    mean(weights, 0).map(|mean| mean * smoothing)
 }
 
 /// `ε · Σ_v x_v / V`, `[rows, 1]`. None without label smoothing.
 fn even_logits<B: Backend>(
-    logits: &Tensor<B, 2>,
+    logits: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
     let smoothing = options.label_smoothing;
-    (smoothing != 0.0).then(|| logits.clone().mean_dim(1) * smoothing)
+    if smoothing == 0.0 {
+        return None;
+    }
+    mean(logits, 1).map(|mean| mean * smoothing)
 }
 
 /// What a change of a logit before the cap `c` changes of it after, `1 - (x/c)²`.
@@ -197,34 +298,45 @@ struct Block<B: Backend> {
 }
 
 impl<B: Backend> Block<B> {
-    /// The logits, `[rows, vocab_size]`, capped where they are to be.
+    /// The logits by each part of the weight, together `[rows, vocab_size]`, capped where they are to be.
     fn logits(
         &self,
-        weight: &Tensor<B, 2>,
+        weights: &[Tensor<B, 2>],
         options: HeadLossOptions,
         precision: Precision,
-    ) -> Tensor<B, 2> {
-        let logits = product(self.hidden.clone(), weight.clone().transpose(), precision);
-        match options.soft_cap {
-            0.0 => logits,
-            cap => (logits / cap).tanh() * cap,
-        }
+    ) -> Vec<Tensor<B, 2>> {
+        let of = |weight: &Tensor<B, 2>| {
+            let logits = product(self.hidden.clone(), weight.clone().transpose(), precision);
+            match options.soft_cap {
+                0.0 => logits,
+                cap => (logits / cap).tanh() * cap,
+            }
+        };
+        weights.iter().map(of).collect()
+    }
+
+    /// What each part of the weight has of the targets, `[rows]`.
+    fn own(&self, weights: &[Tensor<B, 2>]) -> Vec<Own<B, 1>> {
+        let rows: Vec<usize> = weights.iter().map(|weight| weight.dims()[0]).collect();
+        own(&self.targets, &rows)
     }
 
     /// The targets' logits, `[rows, 1]`, of `[rows, vocab_size]`.
-    fn target_logits(&self, logits: &Tensor<B, 2>) -> Tensor<B, 2> {
-        logits
-            .clone()
-            .gather(1, self.targets.clone().unsqueeze_dim(1))
+    fn target_logits(&self, logits: &[Tensor<B, 2>], own: &[Own<B, 1>]) -> Tensor<B, 2> {
+        let mut found = None;
+        for (logits, own) in logits.iter().zip(own) {
+            let here = logits.clone().gather(1, own.rows.clone().unsqueeze_dim(1));
+            found = Some(own.chosen(found, here));
+        }
+        found.unwrap_or_else(|| self.learnt.zeros_like())
     }
 }
 
 fn blocks<B: Backend>(
-    hidden: FloatTensor<B>,
+    hidden: Tensor<B, 2>,
     targets: IntTensor<B>,
     rows: usize,
 ) -> impl Iterator<Item = Block<B>> {
-    let hidden = typed::<B, 2>(hidden);
     let targets = Tensor::<B, 1, Int>::from_primitive(targets);
     let learnt = targets.clone().greater_equal_elem(0).float();
     let learnt = learnt.unsqueeze_dim(1); // [tokens, 1]
@@ -242,18 +354,24 @@ fn blocks<B: Backend>(
 
 /// The pieces of a softmax.
 struct Exponentials<B: Backend> {
-    /// `exp(logits - max)`, `[rows, vocab_size]`.
-    exp: Tensor<B, 2>,
+    /// `exp(logits - max)`, part by part, together `[rows, vocab_size]`.
+    exp: Vec<Tensor<B, 2>>,
     /// Its sum over the vocabulary, `[rows, 1]`.
     sum: Tensor<B, 2>,
     /// `ln Σ exp(logits)`, `[rows, 1]`.
     log_sum: Tensor<B, 2>,
 }
 
-fn exponentials<B: Backend>(logits: Tensor<B, 2>) -> Exponentials<B> {
-    let max = logits.clone().max_dim(1); // [rows, 1]
-    let exp = (logits - max.clone()).exp();
-    let sum = exp.clone().sum_dim(1); // [rows, 1]
+/// Of logits in parts; `column` is `[rows, 1]` of anything.
+fn exponentials<B: Backend>(logits: Vec<Tensor<B, 2>>, column: &Tensor<B, 2>) -> Exponentials<B> {
+    let largest = logits.iter().map(|logits| logits.clone().max_dim(1));
+    let max = joined(largest, Tensor::max_pair, column); // [rows, 1]
+    let exp = logits
+        .into_iter()
+        .map(|logits| (logits - max.clone()).exp());
+    let exp: Vec<_> = exp.collect();
+    let sums = exp.iter().map(|exp| exp.clone().sum_dim(1));
+    let sum = joined(sums, Tensor::add, column); // [rows, 1]
     let log_sum = sum.clone().log() + max;
     Exponentials { exp, sum, log_sum }
 }

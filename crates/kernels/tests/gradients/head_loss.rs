@@ -13,15 +13,15 @@ use crate::compare::{
 };
 
 /// Numbers of one case.
-struct Case {
-    hidden: TensorData,
-    weight: TensorData,
+pub struct Case {
+    pub hidden: TensorData,
+    pub weight: TensorData,
     targets: TensorData,
     options: HeadLossOptions,
 }
 
 impl Case {
-    fn new([tokens, width, vocab]: [usize; 3], options: HeadLossOptions, seed: u64) -> Self {
+    pub fn new([tokens, width, vocab]: [usize; 3], options: HeadLossOptions, seed: u64) -> Self {
         let target = |i: u64| match seed.wrapping_add(i) % 3 {
             0 => -1,
             _ => ((seed ^ i.wrapping_mul(0x9e37_79b9)) % vocab as u64) as i64,
@@ -35,12 +35,12 @@ impl Case {
         }
     }
 
-    fn targets<B: Backend>(&self) -> Tensor<B, 1, Int> {
+    pub fn targets<B: Backend>(&self) -> Tensor<B, 1, Int> {
         Tensor::from_data(self.targets.clone(), &Default::default())
     }
 
     /// Output and gradients of the composed body, all tokens at once.
-    fn expected(&self) -> Vec<Vec<f32>> {
+    pub fn expected(&self) -> Vec<Vec<f32>> {
         let hidden = tracked::<Reference, 2>(&self.hidden);
         let weight = tracked::<Reference, 2>(&self.weight);
         let made = reference::head_loss::<Reference>(
@@ -56,7 +56,7 @@ impl Case {
 }
 
 /// With and without each.
-fn options() -> impl Strategy<Value = HeadLossOptions> {
+pub fn options() -> impl Strategy<Value = HeadLossOptions> {
     let terms = (
         select(vec![0.0, 0.1, 0.6]),
         select(vec![0.0, 1e-4, 0.05]),

@@ -18,6 +18,7 @@ mod int8;
 mod linear_attention;
 mod precision;
 mod pytorch;
+mod table_parts;
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
@@ -65,6 +66,24 @@ fn extreme_rates_of_dropping_give_numbers() {
 fn products_are_rounded() {
     for (precision, unit) in precision::NARROW {
         precision::rounded_by_no_more_than_that::<Flex>(precision, unit);
+    }
+}
+
+#[test]
+fn a_row_that_is_no_number_stays_in_its_part() {
+    table_parts::a_row_that_is_no_number_stays_where_it_is::<Flex>();
+    table_parts::a_row_that_is_no_number_stays_where_it_is::<NdArray>();
+}
+
+#[test]
+fn one_part_is_the_whole_table() {
+    table_parts::one_part_is_the_whole::<Flex>();
+}
+
+#[test]
+fn parts_are_rounded_as_the_whole_is() {
+    for (precision, _) in precision::NARROW {
+        table_parts::rounded_as_the_whole::<Flex>(precision);
     }
 }
 

@@ -10,7 +10,7 @@ use burn::tensor::{Tensor, TensorData};
 use super::map::Source;
 use super::save::HostTensor;
 use super::store::TensorStore;
-use super::{ParamMapper, map_params};
+use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
 /// How the tensors of a store are named.
@@ -46,8 +46,10 @@ pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsErr
     for name in names {
         let shape = store.shape(&name).unwrap_or_default().to_vec();
         let row = shape.last().copied().unwrap_or(1);
-        let mut values = Vec::with_capacity(shape.iter().product());
-        store.read(&name, &shape, row, |element, rows, bytes| {
+        let count: usize = shape.iter().product();
+        let mut values = Vec::with_capacity(count);
+        let rows = 0..count / row.max(1);
+        store.read(&name, &shape, row, rows, |element, rows, bytes| {
             values.extend((0..rows.len() * row).map(|place| element.read(bytes, place)));
         })?;
         tensors.push((name, HostTensor { shape, values }));
@@ -83,6 +85,7 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 ) -> Result<M, WeightsError> {
     let mut loader = Loader {
         unused: store.names().map(str::to_owned).collect(),
+        parts: Parts::of(&module),
         store,
         naming,
         error: None,
@@ -98,6 +101,8 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 struct Loader<'a, S> {
     store: &'a TensorStore,
     naming: Naming<S>,
+    /// What of the module is in parts, of which the file knows nothing.
+    parts: Parts,
     unused: BTreeSet<String>,
     /// The first error: the walk over the module cannot be stopped.
     error: Option<WeightsError>,
@@ -132,19 +137,27 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
     /// A parameter's elements, in the decoder's layout.
     fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
+        let place = self.parts.place(path);
         let missing = || WeightsError::Missing {
-            name: path.to_owned(),
+            name: place.whole.to_owned(),
         };
-        let source = (self.naming.source)(path).ok_or_else(missing)?;
-        let mut values = vec![0.0; shape.iter().product()];
-        for stored in source.stored(shape) {
+        let source = (self.naming.source)(place.whole).ok_or_else(missing)?;
+        let elements = place.elements(shape);
+        let mut values = vec![0.0; elements.len()];
+        for stored in source.stored(&place.whole_shape(shape)) {
             let name = self.name_in_file(&stored.name);
             let [_, row] = stored.file_rows();
+            let rows = place.start..place.start + shape.first().copied().unwrap_or(1);
+            let rows = stored.file_rows_with(rows);
+            let shape = stored.shape();
             self.store
-                .read(&name, &stored.shape(), row, |element, rows, bytes| {
+                .read(&name, &shape, row, rows, |element, rows, bytes| {
                     let first = rows.start * row;
                     stored.places(rows, |own, place| {
-                        values[own] = element.read(bytes, place - first);
+                        // What other parts have is passed over.
+                        if elements.contains(&own) {
+                            values[own - elements.start] = element.read(bytes, place - first);
+                        }
                     });
                 })?;
             self.unused.remove(&name);

@@ -145,6 +145,14 @@ impl Stored {
         }
     }
 
+    /// The tensor's rows that hold some rows of the parameter, and maybe others.
+    pub(crate) fn file_rows_with(&self, rows: Range<usize>) -> Range<usize> {
+        match (self.rows, self.layout) {
+            (Some(_), Layout::AsIs) => rows,
+            _ => 0..self.file_rows()[0],
+        }
+    }
+
     /// Calls `visit(place in the parameter, place in the tensor)` for every element of some of the tensor's rows.
     pub(crate) fn places(&self, file_rows: Range<usize>, mut visit: impl FnMut(usize, usize)) {
         let turned = self.rows.filter(|_| self.layout != Layout::AsIs);

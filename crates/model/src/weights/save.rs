@@ -13,7 +13,7 @@ use safetensors::{Dtype, View};
 
 use super::element::Element;
 use super::map::{Source, Stored};
-use super::{ParamVisitor, visit_params};
+use super::{ParamVisitor, together, visit_params};
 use crate::error::WeightsError;
 
 /// A tensor on the host: shape and f32 values.
@@ -56,17 +56,33 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub struct DeviceTensor<B: Backend> {
     shape: Vec<usize>,
-    values: Tensor<B, 1>,
+    /// Its elements, one part after the other.
+    parts: Vec<Tensor<B, 1>>,
 }
 
 impl<B: Backend> DeviceTensor<B> {
     /// A tensor of any rank.
     pub fn new(tensor: FloatTensor<B>) -> Self {
-        let shape = tensor.shape();
-        let flat = B::float_reshape(tensor, Shape::new([shape.num_elements()]));
+        Self::joined(vec![tensor])
+    }
+
+    /// One tensor whose consecutive rows are in several, which have the same shape but for their first dimension. They come
+    /// together on the host, and there alone.
+    pub fn joined(parts: Vec<FloatTensor<B>>) -> Self {
+        let mut shape = parts
+            .first()
+            .map_or_else(Vec::new, |part| part.shape().to_vec());
+        if let Some(rows) = shape.first_mut() {
+            *rows = parts.iter().map(|part| part.shape()[0]).sum();
+        }
+        let flat = |tensor: FloatTensor<B>| {
+            let count = tensor.shape().num_elements();
+            let flat = B::float_reshape(tensor, Shape::new([count]));
+            Tensor::from_primitive(TensorPrimitive::Float(flat))
+        };
         Self {
-            shape: shape.to_vec(),
-            values: Tensor::from_primitive(TensorPrimitive::Float(flat)),
+            shape,
+            parts: parts.into_iter().map(flat).collect(),
         }
     }
 
@@ -74,8 +90,24 @@ impl<B: Backend> DeviceTensor<B> {
     pub fn on_host(&self) -> HostTensor {
         HostTensor {
             shape: self.shape.clone(),
-            values: self.values.to_data().iter::<f32>().collect(),
+            values: self.read(<[f32]>::to_vec),
         }
+    }
+
+    /// Its elements, copied no more often than they have to be.
+    fn read<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
+        if let [whole] = self.parts.as_slice() {
+            let data = whole.to_data();
+            return match data.as_slice::<f32>() {
+                Ok(values) => read(values),
+                Err(_) => read(&data.iter::<f32>().collect::<Vec<_>>()),
+            };
+        }
+        let mut values = Vec::with_capacity(self.shape.iter().product());
+        for part in &self.parts {
+            values.extend(part.to_data().iter::<f32>());
+        }
+        read(&values)
     }
 }
 
@@ -89,11 +121,17 @@ impl<B: Backend> View for &DeviceTensor<B> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let data = self.values.to_data();
-        Cow::Owned(match data.as_slice::<f32>() {
-            Ok(values) => bytes_of(values),
-            Err(_) => bytes_of(&data.iter::<f32>().collect::<Vec<_>>()),
-        })
+        if let [_] = self.parts.as_slice() {
+            return Cow::Owned(self.read(bytes_of));
+        }
+        // Each part is on the host as it is written, and not all of them.
+        let mut bytes = Vec::with_capacity(self.data_len());
+        for part in &self.parts {
+            for value in part.to_data().iter::<f32>() {
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        Cow::Owned(bytes)
     }
 
     fn data_len(&self) -> usize {
@@ -101,19 +139,22 @@ impl<B: Backend> View for &DeviceTensor<B> {
     }
 }
 
-/// Every parameter of a module, by path, in the module's order.
+/// Every parameter of a module, by path, in the module's order; one in parts is whole.
 pub fn device_tensors<B: Backend, M: Module<B>>(module: &M) -> Vec<(String, DeviceTensor<B>)> {
     let mut named = Name(Vec::new());
     visit_params(module, &mut named);
-    named.0
+    let wholes = together::<B>(named.0).into_iter();
+    wholes
+        .map(|(path, parts)| (path, DeviceTensor::joined(parts)))
+        .collect()
 }
 
-struct Name<B: Backend>(Vec<(String, DeviceTensor<B>)>);
+struct Name<B: Backend>(Vec<(String, FloatTensor<B>)>);
 
 impl<B: Backend> ParamVisitor<B> for Name<B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let tensor = DeviceTensor::new(value.into_primitive().tensor());
-        self.0.push((path.to_owned(), tensor));
+        self.0
+            .push((path.to_owned(), value.into_primitive().tensor()));
     }
 }
 
@@ -166,7 +207,7 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
 pub struct Published<B: Backend> {
     stored: Stored,
     shape: Vec<usize>,
-    parameter: Tensor<B, 1>,
+    parameter: DeviceTensor<B>,
     element: Element,
 }
 
@@ -178,9 +219,9 @@ impl<B: Backend> Published<B> {
 
     /// Its elements.
     pub fn values(&self) -> HostTensor {
-        let own: Vec<f32> = self.parameter.to_data().iter::<f32>().collect();
         let mut values = vec![0.0; self.stored.len()];
-        self.walk(|from, to| values[to] = own[from]);
+        self.parameter
+            .read(|own| self.walk(|from, to| values[to] = own[from]));
         HostTensor {
             shape: self.shape.clone(),
             values,
@@ -203,13 +244,9 @@ impl<B: Backend> View for &Published<B> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let data = self.parameter.to_data();
-        let own: Cow<'_, [f32]> = match data.as_slice::<f32>() {
-            Ok(values) => Cow::Borrowed(values),
-            Err(_) => Cow::Owned(data.iter::<f32>().collect()),
-        };
         let mut bytes = vec![0; self.data_len()];
-        self.walk(|from, to| self.element.write(own[from], &mut bytes, to));
+        self.parameter
+            .read(|own| self.walk(|from, to| self.element.write(own[from], &mut bytes, to)));
         Cow::Owned(bytes)
     }
 
@@ -225,33 +262,17 @@ pub fn published<B: Backend, M: Module<B>>(
     element: Element,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Vec<Published<B>> {
-    let mut made = Publish {
-        source,
-        element,
-        made: Vec::new(),
-    };
-    visit_params(module, &mut made);
-    made.made
-}
-
-struct Publish<B: Backend, S> {
-    source: S,
-    element: Element,
-    made: Vec<Published<B>>,
-}
-
-impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamVisitor<B> for Publish<B, S> {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let shape = value.dims();
-        let parameter = value.reshape([shape.iter().product::<usize>()]);
-        let stored = (self.source)(path).map(|source| source.stored(&shape));
+    let mut made = Vec::new();
+    for (path, parameter) in device_tensors(module) {
+        let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
-            self.made.push(Published {
+            made.push(Published {
                 shape: stored.shape(),
                 stored,
                 parameter: parameter.clone(),
-                element: self.element,
+                element,
             });
         }
     }
+    made
 }

@@ -182,12 +182,14 @@ impl TensorStore {
         self.tensors.get(name).map(|entry| entry.shape.as_slice())
     }
 
-    /// Reads a tensor of `shape` in runs of `row` elements that lie beside each other: `read(first row, rows, bytes)`.
+    /// Reads rows of a tensor of `shape`, `row` elements each that lie beside each other, in runs of them: `read(element, rows,
+    /// bytes)`.
     pub(super) fn read(
         &self,
         name: &str,
         shape: &[usize],
         row: usize,
+        rows: std::ops::Range<usize>,
         mut read: impl FnMut(Element, std::ops::Range<usize>, &[u8]),
     ) -> Result<(), WeightsError> {
         let entry = self.find(name)?;
@@ -204,10 +206,9 @@ impl TensorStore {
         })?;
         let file = &self.files[entry.file];
         let row_bytes = row * element.size();
-        let rows = shape.iter().product::<usize>() / row.max(1);
         let at_once = (WINDOW / row_bytes.max(1)).max(1);
-        for first in (0..rows).step_by(at_once) {
-            let last = rows.min(first + at_once);
+        for first in rows.clone().step_by(at_once) {
+            let last = rows.end.min(first + at_once);
             let start = entry.start + (first * row_bytes) as u64;
             let len = ((last - first) * row_bytes) as u64;
             let bytes = file

@@ -47,7 +47,7 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
 fn one_head_by_hand() {
     let decoder = one_block(1, AttentionKind::Softmax);
     let width = decoder.config().d_model;
-    let table = host(decoder.tokens.val());
+    let table = host(decoder.tokens.joined());
     let map = host(decoder.blocks[0].attention.qkv.weight.val()); // [d_model, 3 · d_model]
     let ids = host_ids(7);
     let mapped = |token: i64, first: usize| -> Vec<f64> {
@@ -87,7 +87,7 @@ fn weights_times_values_are_the_attention_s_output() {
         let decoder = one_block(4, kind);
         let attention = &decoder.blocks[0].attention;
         let (width, head_dim) = (decoder.config().d_model, decoder.config().head_dim);
-        let x = burn::tensor::module::embedding(decoder.tokens.val(), tokens(7));
+        let x = burn::tensor::module::embedding(decoder.tokens.joined(), tokens(7));
         // One key-value head: its values stand last in the fused map.
         let values = attention.qkv.forward(x.clone(), None);
         let values: Tensor<Flex, 3> = values.narrow(2, width + head_dim, head_dim);

@@ -1,5 +1,7 @@
 //! Which group a parameter is in.
 
+use emberlm_model::weights::whole_path;
+
 use crate::config::{Group, Groups};
 
 /// A group of parameters with settings of its own; each parameter is in exactly one.
@@ -22,6 +24,7 @@ impl ParameterGroup {
         if dimensions < 2 {
             return Self::Vectors;
         }
+        let path = whole_path(path);
         match path.strip_prefix("decoder.").unwrap_or(path) {
             "tokens" | "positions.weight" => Self::Embeddings,
             "head" => Self::Head,

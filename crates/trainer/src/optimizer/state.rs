@@ -1,13 +1,14 @@
 //! An optimizer's state as it goes into a checkpoint and comes back.
 //!
-//! `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's.
+//! `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
+//! written whole, and cut again as it comes back, so that a run goes on where its table is cut otherwise.
 
 use std::collections::HashMap;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, TensorData};
-use emberlm_model::weights::{DeviceTensor, HostTensor};
+use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, part_of, part_path, together};
 
 use super::Moments;
 use super::rule::{Rule, Settings};
@@ -21,21 +22,28 @@ const ONE: &str = ".momentum";
 pub struct Snapshot<B: BurnBackend> {
     /// Updates made.
     pub updates: u64,
-    tensors: Vec<(String, FloatTensor<B>)>,
+    /// By name, those of consecutive rows together.
+    tensors: Vec<(String, Vec<FloatTensor<B>>)>,
 }
 
 impl<B: BurnBackend> Snapshot<B> {
     pub(super) fn of(updates: u64, moments: &HashMap<String, Moments<B>>) -> Self {
-        let mut tensors = Vec::with_capacity(2 * moments.len());
-        for (path, moments) in moments {
-            match moments {
-                Moments::Two { first, second } => {
-                    tensors.push((format!("{path}{FIRST}"), first.clone()));
-                    tensors.push((format!("{path}{SECOND}"), second.clone()));
-                }
-                Moments::One(mean) => tensors.push((format!("{path}{ONE}"), mean.clone())),
-            }
-        }
+        let mut moments: Vec<_> = moments.iter().collect();
+        moments.sort_unstable_by_key(|&(path, _)| part_of(path).unwrap_or((path, 0)));
+        let of = |suffix: &'static str| {
+            let tensors = moments.iter().filter_map(move |(path, moments)| {
+                let tensor = match (moments, suffix) {
+                    (Moments::Two { first, .. }, FIRST) => first,
+                    (Moments::Two { second, .. }, SECOND) => second,
+                    (Moments::One(mean), ONE) => mean,
+                    _ => return None,
+                };
+                Some(((*path).clone(), tensor.clone()))
+            });
+            let named = together::<B>(tensors).into_iter();
+            named.map(move |(path, tensors)| (format!("{path}{suffix}"), tensors))
+        };
+        let mut tensors: Vec<_> = [FIRST, SECOND, ONE].into_iter().flat_map(of).collect();
         tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Self { updates, tensors }
     }
@@ -44,7 +52,7 @@ impl<B: BurnBackend> Snapshot<B> {
     pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
         let tensors = self.tensors.iter();
         tensors
-            .map(|(name, tensor)| (name.clone(), DeviceTensor::new(tensor.clone())))
+            .map(|(name, parts)| (name.clone(), DeviceTensor::joined(parts.clone())))
             .collect()
     }
 }
@@ -53,6 +61,7 @@ impl<B: BurnBackend> Snapshot<B> {
 pub(super) fn restored<B: BurnBackend>(
     settings: &Settings,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
+    parts: &Parts,
     device: &Device<B>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
     let mut tensors: HashMap<String, HostTensor> = tensors.into_iter().collect();
@@ -68,23 +77,56 @@ pub(super) fn restored<B: BurnBackend>(
         };
         let rule = settings.rule(path, tensor.shape.len());
         match matches!(rule, Rule::AdamW(_)) == two {
-            true => Ok(on_device::<B>(tensor, device)),
+            true => on_device::<B>(tensor, parts.rows(path), device).ok_or(name),
             false => Err(name),
         }
+    };
+    let own_path = |path: &str, number| match parts.rows(path) {
+        Some(_) => part_path(path, number),
+        None => path.to_owned(),
     };
     let mut moments = HashMap::new();
     for path in twos {
         let first = take(&path, FIRST, true)?;
         let second = take(&path, SECOND, true)?;
-        moments.insert(path, Moments::Two { first, second });
+        for (number, (first, second)) in first.into_iter().zip(second).enumerate() {
+            let path = own_path(&path, number);
+            moments.insert(path, Moments::Two { first, second });
+        }
     }
     for path in ones {
         let mean = take(&path, ONE, false)?;
-        moments.insert(path, Moments::One(mean));
+        for (number, mean) in mean.into_iter().enumerate() {
+            moments.insert(own_path(&path, number), Moments::One(mean));
+        }
     }
     tensors.into_keys().next().map_or(Ok(moments), Err)
 }
 
-fn on_device<B: BurnBackend>(tensor: HostTensor, device: &Device<B>) -> FloatTensor<B> {
-    B::float_from_data(TensorData::new(tensor.values, tensor.shape), device)
+/// A tensor of a snapshot as the parameter is, in parts of so many rows or whole; none where it has not as many.
+fn on_device<B: BurnBackend>(
+    tensor: HostTensor,
+    parts: Option<&[usize]>,
+    device: &Device<B>,
+) -> Option<Vec<FloatTensor<B>>> {
+    let made =
+        |values, shape: Vec<usize>| B::float_from_data(TensorData::new(values, shape), device);
+    let HostTensor { shape, values } = tensor;
+    let Some(parts) = parts else {
+        return Some(vec![made(values, shape)]);
+    };
+    let (rows, rest) = shape.split_first()?;
+    if parts.iter().sum::<usize>() != *rows {
+        return None;
+    }
+    let columns: usize = rest.iter().product();
+    let mut values = values.as_slice();
+    let mut tensors = Vec::with_capacity(parts.len());
+    for &rows in parts {
+        let (own, after) = values.split_at_checked(rows * columns)?;
+        let shape = [&[rows], rest].concat();
+        tensors.push(made(own.to_vec(), shape));
+        values = after;
+    }
+    Some(tensors)
 }

@@ -7,7 +7,9 @@ use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+use emberlm_model::weights::{
+    ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
+};
 use emberlm_model::{Decoder, DecoderConfig, families};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{Groups, OptimizerKind, TrainConfig};
@@ -64,6 +66,17 @@ pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
 
 /// The decoder before the updates.
 pub fn start<B: Backend>() -> Decoder<Training<B>> {
+    let decoder = decoder_config().init::<Training<B>>(1, &Default::default());
+    let mut start = Start(0);
+    let decoder = map_params(decoder, &mut start);
+    let tensors = SafeTensors::deserialize(BYTES).unwrap();
+    let named = tensors.names().into_iter();
+    assert_eq!(start.0, named.filter(|n| n.starts_with("start.")).count());
+    decoder
+}
+
+/// The fixture's model.
+pub fn decoder_config() -> DecoderConfig {
     let mut config = families::preset("qwen2").unwrap().config;
     config.vocab_size = 13;
     config.seq_len = 4;
@@ -76,14 +89,7 @@ pub fn start<B: Backend>() -> Decoder<Training<B>> {
     let (emberlm_model::config::FeedForward::Dense { width, .. }
     | emberlm_model::config::FeedForward::Gated { width, .. }) = &mut config.feed_forward;
     *width = 12;
-    let config = DecoderConfig::try_from(config).unwrap();
-    let decoder = config.init::<Training<B>>(1, &Default::default());
-    let mut start = Start(0);
-    let decoder = map_params(decoder, &mut start);
-    let tensors = SafeTensors::deserialize(BYTES).unwrap();
-    let named = tensors.names().into_iter();
-    assert_eq!(start.0, named.filter(|n| n.starts_with("start.")).count());
-    decoder
+    DecoderConfig::try_from(config).unwrap()
 }
 
 struct Start(usize);
@@ -108,6 +114,7 @@ pub fn gradients<B: Backend>(
     factor: f32,
 ) -> GradientsParams {
     let mut given = Given {
+        parts: Parts::of::<Training<B>, _>(decoder),
         step,
         factor,
         grads: GradientsParams::new(),
@@ -117,6 +124,7 @@ pub fn gradients<B: Backend>(
 }
 
 struct Given {
+    parts: Parts,
     step: usize,
     factor: f32,
     grads: GradientsParams,
@@ -126,8 +134,16 @@ impl<B: Backend> ParamVisitor<Training<B>> for Given {
     fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<Training<B>, D>) {
         let shape = value.shape();
         let count = shape.num_elements();
-        let all = floats(&format!("grad.{path}"));
-        let own = all[self.step * count..(self.step + 1) * count].iter();
+        let all = floats(&format!("grad.{}", whole_path(path)));
+        // Of a part, what is of its rows.
+        let rows =
+            part_of(path).and_then(|(whole, number)| Some((self.parts.rows(whole)?, number)));
+        let (start, whole) = rows.map_or((0, count), |(rows, number)| {
+            let width = count / rows[number];
+            let [before, all] = [&rows[..number], rows].map(|rows| rows.iter().sum::<usize>());
+            (before * width, all * width)
+        });
+        let own = all[self.step * whole + start..][..count].iter();
         let own = own.map(|x| x * self.factor).collect();
         let grad = Tensor::<B, D>::from_data(TensorData::new(own, shape), &value.device());
         self.grads.register(id, grad);

@@ -3,19 +3,19 @@
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
-use emberlm_model::weights::HostTensor;
+use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::{Optimizer, Snapshot};
 
 use crate::fixture::{config, start, updated, values};
 
-const KINDS: [OptimizerKind; 3] = [
+pub const KINDS: [OptimizerKind; 3] = [
     OptimizerKind::AdamW,
     OptimizerKind::Muon,
     OptimizerKind::Lion,
 ];
 
-fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> {
+pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> {
     let tensors = snapshot.tensors().into_iter();
     tensors
         .map(|(name, tensor)| (name, tensor.on_host()))
@@ -37,7 +37,7 @@ fn goes_on_to_the_bit<B: Backend>() {
         assert_eq!(updates, 4);
         let mut after = Optimizer::<B>::new(&config);
         after
-            .restore(updates, tensors, &Default::default())
+            .restore(updates, tensors, &Parts::default(), &Default::default())
             .expect("its own");
         let found = values(&updated(&mut after, decoder, 4..10));
         assert_eq!(found, expected, "{kind:?}");
@@ -91,7 +91,7 @@ fn each_parameter_has_what_its_update_needs() {
 fn what_is_not_the_optimizer_s_is_refused_by_name() {
     let restore = |kind, tensors| {
         let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
-        optimizer.restore(1, tensors, &Default::default())
+        optimizer.restore(1, tensors, &Parts::default(), &Default::default())
     };
     let of_a_pair = |name: &str| {
         let mut tensors = state(OptimizerKind::AdamW);

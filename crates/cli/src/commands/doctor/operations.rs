@@ -70,6 +70,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     add("linear", Box::new(|case| linear(case, Precision::F32)));
     add("linear int8", Box::new(linear_int8));
     add("embedding", Box::new(embedding));
+    add("embedding, in parts", Box::new(embedding_parts));
     add("sum of squares", Box::new(sum_of_squares));
     for layout in [RotaryLayout::HalfSplit, RotaryLayout::Interleaved] {
         add(
@@ -113,6 +114,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             Box::new(move |case| head_loss(case, options, Precision::F32)),
         );
     }
+    add("head with loss, in parts", Box::new(head_loss_parts));
     add("AdamW", Box::new(adamw));
     for (precision, unit) in [
         (Precision::Bf16, 2_f64.powi(-8)),
@@ -241,6 +243,24 @@ fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     vec![part::<B::InnerBackend, 3>("output", y)]
 }
 
+fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let table = case.tracked(1, [11, WIDTH]);
+    let ids = case.integers(2, TOKENS, 11);
+    let y = match case.composed {
+        true => burn::tensor::module::embedding(table.clone(), ids),
+        false => ops::embedding_parts(halves(&table), ids),
+    };
+    case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
+}
+
+/// A table in two parts of uneven sizes.
+fn halves<B: TrainingBackend>(table: &Tensor<B, 2>) -> Vec<Tensor<B, 2>> {
+    let rows = table.dims()[0];
+    let first = rows / 2 + 1;
+    let part = |start, rows| table.clone().narrow(0, start, rows);
+    vec![part(0, first), part(first, rows - first)]
+}
+
 fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let table = case.tracked(1, [11, WIDTH]);
     let ids = case.integers(2, TOKENS, 11);
@@ -320,6 +340,35 @@ fn head_loss<B: TrainingBackend>(
             Precision::F32,
         )),
         false => ops::head_loss(hidden.clone(), weight.clone(), targets, options, precision),
+    };
+    let inputs = vec![
+        ("hidden", gradient_of(&hidden)),
+        ("weight", gradient_of(&weight)),
+    ];
+    case.differentiated::<1>(loss, inputs)
+}
+
+/// [`head_loss`] with all of its options, of a weight in parts.
+fn head_loss_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let options = HeadLossOptions {
+        label_smoothing: 0.1,
+        z_loss: 1e-2,
+        soft_cap: 3.0,
+    };
+    let (tokens, vocab, precision) = (29, 101, Precision::F32);
+    let hidden = case.tracked(1, [tokens, WIDTH]);
+    let weight = case.tracked(2, [vocab, WIDTH]);
+    let targets = case.integers(3, [tokens], vocab + 1) - 1;
+    let loss = match case.composed {
+        true => typed(reference::head_loss::<B>(
+            float(hidden.clone()),
+            float(weight.clone()),
+            targets.into_primitive(),
+            options,
+            reference::rows_per_block(vocab),
+            precision,
+        )),
+        false => ops::head_loss_parts(hidden.clone(), halves(&weight), targets, options, precision),
     };
     let inputs = vec![
         ("hidden", gradient_of(&hidden)),

@@ -1,0 +1,78 @@
+//! The backward of a head whose weight is in parts: as that of a whole one, from gradients that are made beside the loss.
+//!
+//! Burn's nodes have a number of parents that is fixed, and parts are as many as a device needs: each parent gets a node of its
+//! own, whose way back is its gradient times the loss's. One of them has the loss's value and the others 0, and the loss is their sum.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::ops::{FloatTensor, FloatTensorOps, IntTensor};
+use burn::tensor::{FloatDType, Shape};
+
+use crate::{Backend, HeadLossOptions, Precision};
+
+/// The way back to one parent: what is kept, times the loss's gradient.
+#[derive(Debug)]
+struct AttachedBackward;
+
+impl<B: Backend> Backward<B, 1> for AttachedBackward {
+    /// The parent's gradient where the loss's is 1.
+    type State = FloatTensor<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let grad = grads.consume::<B>(&ops.node); // [1]
+        let [parent] = ops.parents;
+        if let Some(node) = parent {
+            grads.register::<B>(node.id, B::scaled(ops.state, grad));
+        }
+    }
+}
+
+/// `value` `[1]` as a function of `parent` whose gradient is `gradient`, of the parent's shape.
+fn attached<B: Backend, C: CheckpointStrategy>(
+    parent: FloatTensor<Autodiff<B, C>>,
+    value: FloatTensor<B>,
+    gradient: FloatTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    match AttachedBackward
+        .prepare::<C>([parent.node])
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prep) => prep.finish(gradient, value),
+        OpsKind::UnTracked(prep) => prep.finish(value),
+    }
+}
+
+pub(super) fn head_loss_parts<B: Backend, C: CheckpointStrategy>(
+    hidden: FloatTensor<Autodiff<B, C>>,
+    weights: Vec<FloatTensor<Autodiff<B, C>>>,
+    targets: IntTensor<B>,
+    options: HeadLossOptions,
+    precision: Precision,
+) -> FloatTensor<Autodiff<B, C>> {
+    let tracked = hidden.is_tracked() || weights.iter().any(|part| part.is_tracked());
+    let parts = weights.iter().map(|part| part.primitive.clone()).collect();
+    let states = hidden.primitive.clone();
+    if !tracked {
+        let loss = B::head_loss_parts(states, parts, targets, options, precision);
+        return <Autodiff<B, C> as AutodiffBackend>::from_inner(loss);
+    }
+    let made = B::head_loss_parts_gradients(states, parts, targets, options, precision);
+    let device = B::float_device(&made.loss);
+    let mut loss = attached::<B, C>(hidden, made.loss, made.hidden);
+    for (part, gradient) in weights.into_iter().zip(made.weights) {
+        let zero = B::float_zeros(Shape::new([1]), &device, FloatDType::F32);
+        let zero = attached::<B, C>(part, zero, gradient);
+        loss = <Autodiff<B, C> as FloatTensorOps<_>>::float_add(loss, zero);
+    }
+    loss
+}

@@ -1,0 +1,206 @@
+//! A table in parts: look-up and the head's loss against the whole table's composed body differentiated by Burn, over random
+//! shapes and cuts.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Int, Tensor, TensorData};
+use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops, reference};
+use proptest::collection::vec;
+use proptest::prelude::Strategy;
+
+use crate::compare::{
+    Reference, assert_all_close, constant, host, numbers, primitive, tracked, typed, with_gradients,
+};
+use crate::head_loss::{Case, options};
+
+/// The rows of each of two to four parts.
+fn cuts() -> impl Strategy<Value = Vec<usize>> {
+    vec(1_usize..9, 2..5)
+}
+
+/// Consecutive rows of a table as tensors of their own.
+fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
+    table: &TensorData,
+    rows: &[usize],
+) -> Vec<Tensor<B, 2>> {
+    let whole = constant::<B, 2>(table);
+    let mut start = 0;
+    let part = |&count: &usize| {
+        let part = whole.clone().narrow(0, start, count).into_data();
+        start += count;
+        tracked::<B, 2>(&part)
+    };
+    rows.iter().map(part).collect()
+}
+
+/// The output, the gradient by `hidden`, and those by the parts as the whole's.
+fn with_parts<B: Backend, const D: usize>(
+    output: Tensor<Autodiff<B>, D>,
+    hidden: Option<&Tensor<Autodiff<B>, 2>>,
+    parts: &[Tensor<Autodiff<B>, 2>],
+) -> Vec<Vec<f32>> {
+    let inputs: Vec<_> = hidden.into_iter().chain(parts).collect();
+    let mut found = with_gradients(output, &inputs);
+    let table = found.split_off(found.len() - parts.len());
+    found.push(table.concat());
+    found
+}
+
+fn head_loss_in_parts<B: Backend>(
+    tokens: usize,
+    width: usize,
+    rows: Vec<usize>,
+    options: HeadLossOptions,
+    seed: u64,
+) {
+    let case = Case::new([tokens, width, rows.iter().sum()], options, seed);
+    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
+    let parts = cut::<Autodiff<B>>(&case.weight, &rows);
+    let targets = case.targets();
+    let loss = ops::head_loss_parts(
+        hidden.clone(),
+        parts.clone(),
+        targets,
+        options,
+        Precision::F32,
+    );
+    let found = with_parts::<B, 1>(loss, Some(&hidden), &parts);
+    assert_all_close(&format!("{options:?}"), &found, &case.expected());
+    // Without gradients, and in blocks of rows.
+    let alone = reference::head_loss_parts::<B>(
+        primitive(constant::<B, 2>(&case.hidden)),
+        cut::<Autodiff<B>>(&case.weight, &rows)
+            .into_iter()
+            .map(|part| primitive(part.inner()))
+            .collect(),
+        case.targets::<B>().into_primitive(),
+        options,
+        1 + tokens / 2,
+        Precision::F32,
+    );
+    let alone = host(typed::<B, 1>(alone));
+    assert_all_close("the loss alone", &[alone], &case.expected()[..1]);
+}
+
+fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
+    let count: usize = rows.iter().sum();
+    let table = numbers(seed, [count, width]);
+    let id = |i: u64| ((seed ^ i.wrapping_mul(0x9e37_79b9)) % count as u64) as i64;
+    let ids = (0..(shape[0] * shape[1]) as u64).map(id).collect();
+    let ids = TensorData::new(ids, shape);
+    let whole = tracked::<Reference, 2>(&table);
+    let of = Tensor::<Reference, 2, Int>::from_data(ids.clone(), &Default::default());
+    let expected = ops::embedding(whole.clone(), of);
+    let expected = with_gradients(expected, &[&whole]);
+    let parts = cut::<Autodiff<B>>(&table, &rows);
+    let of = Tensor::<Autodiff<B>, 2, Int>::from_data(ids, &Default::default());
+    let found = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
+    assert_eq!(found[0], expected[0], "rows are copied");
+    assert_all_close("look-up", &found, &expected);
+}
+
+/// What is not finite in one part is not looked up from another.
+pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
+    let device = Default::default();
+    let nan = f32::NAN;
+    let parts = [[[nan, nan], [1.0, 2.0]], [[nan, 0.0], [3.0, 4.0]]];
+    let parts = parts.map(|rows| Tensor::<B, 2>::from_floats(rows, &device));
+    let ids = Tensor::<B, 2, Int>::from_data([[1, 3, 1]], &device);
+    let found = host(ops::embedding_parts(parts.to_vec(), ids));
+    assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
+}
+
+/// One part is the whole table to the bit, in every precision.
+pub fn one_part_is_the_whole<B: Backend>() {
+    let options = HeadLossOptions {
+        label_smoothing: 0.1,
+        z_loss: 0.01,
+        soft_cap: 3.0,
+    };
+    let case = Case::new([7, 5, 11], options, 3);
+    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        let (hidden, weight) = (
+            constant::<B, 2>(&case.hidden),
+            constant::<B, 2>(&case.weight),
+        );
+        let targets = case.targets::<B>().into_primitive();
+        let whole = reference::head_loss_gradients::<B>(
+            primitive(hidden.clone()),
+            primitive(weight.clone()),
+            targets.clone(),
+            options,
+            4,
+            precision,
+        );
+        let parts = reference::head_loss_parts_gradients::<B>(
+            primitive(hidden),
+            vec![primitive(weight)],
+            targets,
+            options,
+            4,
+            precision,
+        );
+        let numbers = |x, y| [host(typed::<B, 2>(x)), host(typed::<B, 2>(y))];
+        assert_eq!(
+            numbers(parts.hidden, parts.weights[0].clone()),
+            numbers(whole.hidden, whole.weight)
+        );
+    }
+}
+
+/// Products of rounded factors: the parts round what the whole rounds.
+pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
+    if !B::multiplies_in(precision, &Default::default()) {
+        return;
+    }
+    let options = HeadLossOptions::default();
+    let case = Case::new([6, 16, 24], options, 5);
+    let hidden = || primitive(constant::<B, 2>(&case.hidden));
+    let targets = || case.targets::<B>().into_primitive();
+    let whole = reference::head_loss_gradients::<B>(
+        hidden(),
+        primitive(constant::<B, 2>(&case.weight)),
+        targets(),
+        options,
+        usize::MAX,
+        precision,
+    );
+    let parts = cut::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
+    let parts = reference::head_loss_parts_gradients::<B>(
+        hidden(),
+        parts.map(|part| primitive(part.inner())).collect(),
+        targets(),
+        options,
+        usize::MAX,
+        precision,
+    );
+    let weights = parts
+        .weights
+        .into_iter()
+        .map(|part| host(typed::<B, 2>(part)));
+    let found = [
+        host(typed::<B, 1>(parts.loss)),
+        weights.collect::<Vec<_>>().concat(),
+    ];
+    let expected = [
+        host(typed::<B, 1>(whole.loss)),
+        host(typed::<B, 2>(whole.weight)),
+    ];
+    // Each row of the weight and each logit is the same product; sums over the vocabulary are added up otherwise.
+    assert_all_close(precision.name(), &found, &expected);
+}
+
+crate::on_backends! {
+    head_loss_in_parts(
+        tokens in 1_usize..12,
+        width in 1_usize..10,
+        rows in cuts(),
+        options in options(),
+        seed in 0..u64::MAX - 1,
+    );
+    look_up_in_parts(
+        shape in [1_usize..4, 1_usize..6],
+        width in 1_usize..10,
+        rows in cuts(),
+        seed in 0..u64::MAX - 1,
+    );
+}

@@ -1,0 +1,104 @@
+//! Tables in parts are updated as whole ones, and what is carried of them is written whole: a run goes on where they are cut
+//! otherwise.
+
+use std::collections::HashMap;
+
+use burn_flex::Flex;
+use emberlm_model::weights::{HostTensor, Parts, load_own, named_tensors, save_own};
+use emberlm_model::{Decoder, TokenTable};
+use emberlm_trainer::OptimizerKind;
+use emberlm_trainer::optimizer::{Optimizer, ParameterGroup};
+
+use crate::fixture::{Training, config, decoder_config, start, updated};
+use crate::restore::{KINDS, on_host};
+
+type Model = Decoder<Training<Flex>>;
+
+/// The same weights, tables in three parts: 5, 4 and 4 of 13 rows.
+fn cut(decoder: &Model) -> Model {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    save_own(&named_tensors(decoder), HashMap::new(), &path).unwrap();
+    let row = 4 * (decoder.config().d_model as u64 + 1);
+    let blank = decoder_config().blank_within(&Default::default(), Some(5 * row));
+    let decoder: Model = load_own(blank, &path).unwrap();
+    assert!(matches!(&decoder.tokens, TokenTable::Parts(parts) if parts.len() == 3));
+    assert!(matches!(&decoder.head, Some(TokenTable::Parts(parts)) if parts.len() == 3));
+    decoder
+}
+
+/// The same weights in whole tables.
+fn whole(decoder: &Model) -> Model {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    save_own(&named_tensors(decoder), HashMap::new(), &path).unwrap();
+    load_own(decoder_config().blank(&Default::default()), &path).unwrap()
+}
+
+/// Ten updates; at the fourth the run is stopped and goes on with the model that `between` makes of its own.
+fn relayed(
+    kind: OptimizerKind,
+    first: Model,
+    between: fn(&Model) -> Model,
+) -> (Vec<(String, HostTensor)>, Vec<(String, HostTensor)>) {
+    let config = config(kind, true);
+    let mut before = Optimizer::<Flex>::new(&config);
+    let decoder = between(&updated(&mut before, first, 0..4));
+    let snapshot = before.snapshot();
+    let parts = Parts::of::<Training<Flex>, _>(&decoder);
+    let mut after = Optimizer::<Flex>::new(&config);
+    after
+        .restore(
+            snapshot.updates,
+            on_host(&snapshot),
+            &parts,
+            &Default::default(),
+        )
+        .expect("its own");
+    let decoder = updated(&mut after, decoder, 4..10);
+    (named_tensors(&decoder), on_host(&after.snapshot()))
+}
+
+#[test]
+fn a_run_goes_on_where_tables_are_cut_otherwise() {
+    for kind in KINDS {
+        let expected = relayed(kind, start(), Model::clone);
+        assert!(expected.1.iter().all(|(name, _)| !name.contains("parts")));
+        for (first, between) in [
+            (cut(&start()), Model::clone as fn(&Model) -> Model),
+            (cut(&start()), whole),
+            (start(), cut),
+        ] {
+            let found = relayed(kind, first, between);
+            assert_eq!(found, expected, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn moments_of_another_number_of_rows_are_refused_by_name() {
+    let decoder = cut(&start());
+    let parts = Parts::of::<Training<Flex>, _>(&decoder);
+    let mut optimizer = Optimizer::<Flex>::new(&config(OptimizerKind::AdamW, false));
+    updated(&mut optimizer, decoder, 0..1);
+    let mut tensors = on_host(&optimizer.snapshot());
+    let (_, moment) = tensors
+        .iter_mut()
+        .find(|(name, _)| name == "head.moment2")
+        .unwrap();
+    moment.shape[0] -= 1;
+    moment.values.truncate(moment.shape.iter().product());
+    let found = optimizer.restore(1, tensors, &parts, &Default::default());
+    assert_eq!(found, Err("head.moment2".to_owned()));
+}
+
+#[test]
+fn a_part_is_in_its_table_s_group() {
+    for (path, group) in [
+        ("tokens.parts.0", ParameterGroup::Embeddings),
+        ("decoder.tokens.parts.12", ParameterGroup::Embeddings),
+        ("decoder.head.parts.1", ParameterGroup::Head),
+    ] {
+        assert_eq!(ParameterGroup::of(path, 2), group, "{path}");
+    }
+}
