@@ -14,8 +14,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{DecoderConfig, InputError, KvCache, Predictor};
 
+use crate::chooser::{Chooser, ChooserConfig, Chosen};
 use crate::error::{GenerateError, SettingError};
-use crate::sampler::{Sampler, SamplerConfig};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct GenerateOptions {
     /// Ends when one of these is chosen; it is not among the result's tokens.
     pub stop_tokens: Vec<u32>,
     /// How a token is chosen.
-    pub sampler: SamplerConfig,
+    pub chooser: ChooserConfig,
 }
 
 impl Default for GenerateOptions {
@@ -34,7 +34,7 @@ impl Default for GenerateOptions {
         Self {
             max_new_tokens: 256,
             stop_tokens: Vec::new(),
-            sampler: SamplerConfig::default(),
+            chooser: ChooserConfig::default(),
         }
     }
 }
@@ -46,6 +46,8 @@ pub enum Finish {
     Length,
     /// This stop token was chosen.
     Stop(u32),
+    /// The constraint is met, and nothing may follow.
+    Complete,
     /// The caller broke off.
     Caller,
 }
@@ -98,7 +100,8 @@ pub fn generate<'a, B: Backend>(
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
     decoder: Predictor<'a, B>,
-    sampler: Sampler,
+    chooser: Chooser,
+    chosen: Chosen,
     stop_tokens: Vec<u32>,
     left: usize,
     cache: KvCache<B>,
@@ -124,7 +127,7 @@ impl<'a, B: Backend> Generator<'a, B> {
     ) -> Result<Self, GenerateError> {
         let decoder = decoder.into();
         let config = decoder.config();
-        let sampler = Sampler::new(options.sampler)?;
+        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, 0)?;
         check_stop_tokens(config, &options.stop_tokens)?;
         check_prompt(config, prompt)?;
         let truncated_prompt = prompt.len().saturating_sub(config.seq_len);
@@ -133,7 +136,8 @@ impl<'a, B: Backend> Generator<'a, B> {
         let capacity = needed.min(config.seq_len);
         Ok(Self {
             decoder,
-            sampler,
+            chooser,
+            chosen: Chosen::default(),
             stop_tokens: options.stop_tokens.clone(),
             left: options.max_new_tokens,
             cache: KvCache::new(config, 1, capacity, &decoder.device()),
@@ -149,6 +153,11 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// Why it ended; none before it has.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
+    }
+
+    /// The newest token with its log-probability, where that was asked for; nothing yet before the first.
+    pub fn chosen(&self) -> &Chosen {
+        &self.chosen
     }
 
     /// Tokens at the prompt's beginning that the context had no room for.
@@ -182,7 +191,8 @@ impl<'a, B: Backend> Generator<'a, B> {
             Ok(logits) => logits.into(),
             Err(_) => logits.iter::<f32>().collect(),
         };
-        Ok(self.sampler.sample(&logits)?)
+        self.chosen = self.chooser.choose(&logits)?;
+        Ok(self.chosen.id)
     }
 
     /// Forgets all but the newest half of the context, which is then read again.
@@ -207,6 +217,10 @@ impl<B: Backend> Iterator for Generator<'_, B> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed || self.finish.is_some() {
+            return None;
+        }
+        if self.chooser.is_complete() {
+            self.finish = Some(Finish::Complete);
             return None;
         }
         if self.left == 0 {
