@@ -25,11 +25,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let options = GenerateOptions {
         max_new_tokens: 200,
-        sampler: SamplerConfig {
+        chooser: SamplerConfig {
             temperature: 0.8,
             top_k: 20,
             ..SamplerConfig::default()
-        },
+        }
+        .into(),
         ..GenerateOptions::default()
     };
     let mut text = tokenizer.stream();

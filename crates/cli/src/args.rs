@@ -21,6 +21,7 @@ use crate::commands::doctor::DoctorArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
+use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
 use crate::commands::runs::RunsArgs;
@@ -115,24 +116,21 @@ pub struct GenerateArgs {
     /// How many tokens to make at most
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_new_tokens: usize,
-    /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    #[arg(long, value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
-    pub temperature: f64,
-    /// Choose among the K likeliest tokens; 0 for all
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    pub top_k: usize,
-    /// Choose among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value = "1.0", value_parser = values::top_p, allow_negative_numbers = true)]
-    pub top_p: f64,
-    /// The same seed makes the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub choice: ChoiceArgs,
+    /// End the text before TEXT; may be given again
+    #[arg(long, value_name = "TEXT", value_parser = values::stop)]
+    pub stop: Vec<String>,
     /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
-    /// Print {"tokens": [...], "text": "..."} of what was made, at the end
+    /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} of what was made, at the end
     #[arg(long)]
     pub json: bool,
+    /// With --json, each token's log-probability, and the N likeliest tokens' in its place
+    #[arg(long, value_name = "N", requires = "json")]
+    pub logprobs: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,

@@ -91,6 +91,42 @@ pub fn top_p(text: &str) -> Result<f64, String> {
     )
 }
 
+/// A part of the likeliest token's probability.
+pub fn min_p(text: &str) -> Result<f64, String> {
+    let allowed = |p: f64| (0.0..=1.0).contains(&p);
+    number(text, allowed, "it must be from 0 to 1")
+}
+
+/// What repeated tokens' logits are divided by.
+pub fn repetition_penalty(text: &str) -> Result<f64, String> {
+    let allowed = |penalty: f64| penalty.is_finite() && penalty > 0.0;
+    number(text, allowed, "it must be above 0 and finite")
+}
+
+/// What is taken from repeated tokens' logits.
+pub fn penalty(text: &str) -> Result<f64, String> {
+    let allowed = |penalty: f64| (-2.0..=2.0).contains(&penalty);
+    number(text, allowed, "it must be from -2 to 2")
+}
+
+/// What is added to a token's logit, such as `50256=-100`.
+pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let rule = || "it must be a token id, = and a number from -100 to 100".to_owned();
+    let (id, value) = text.split_once('=').ok_or_else(rule)?;
+    match (id.trim().parse(), value.trim().parse()) {
+        (Ok(id), Ok(value)) if (-100.0..=100.0).contains(&value) => Ok((id, value)),
+        _ => Err(rule()),
+    }
+}
+
+/// A text that ends another.
+pub fn stop(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("it must not be empty".to_owned()),
+        text => Ok(text.to_owned()),
+    }
+}
+
 fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if allowed(value) => Ok(value),

@@ -5,8 +5,8 @@
 //! many tokens as [`EngineConfig::prefill_tokens`] allows; then a token is chosen for every sample whose logits are there.
 //! Samples join as slots are free, requests in the order in which they came, and leave when they end.
 //!
-//! **Same tokens.** A sample's tokens are those of [`crate::generate`] with the same prompt and settings, its seed that
-//! of [`seed_of_sample`], and a context of [`EngineConfig::capacity`], whatever runs beside it, in whatever pieces its
+//! **Same tokens.** A sample's tokens are those of [`crate::generate`] with the same prompt and settings, the
+//! same number of a sample, and a context of [`EngineConfig::capacity`], whatever runs beside it, in whatever pieces its
 //! prompt is read, and whether its beginning was in a cache. Sums of products are rounded otherwise in another company,
 //! though: where two tokens' logits are as near as that, or a draw falls as near to the bound between two, the other may
 //! be taken.
@@ -16,11 +16,10 @@
 //! of what they hold is wanted, else not.
 //!
 //! Map: `config` is how large an engine is, `request` what is asked of it, `event` what it tells; `slot` has the caches and
-//! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder, `choosing` is where a token
-//! is chosen.
+//! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder
+//! and has tokens chosen.
 
 mod admission;
-mod choosing;
 mod config;
 mod event;
 mod passes;
@@ -33,7 +32,6 @@ use std::sync::Arc;
 use emberlm_kernels::Backend;
 use emberlm_model::{InferenceDecoder, Predictor};
 
-pub use choosing::seed_of_sample;
 pub use config::EngineConfig;
 pub use event::{Counts, Ended, Event, EventKind};
 pub use request::{Overflow, Request, RequestId};

@@ -41,6 +41,12 @@ pub enum LogitsError {
         /// The logit.
         value: String,
     },
+    /// A constraint leaves none to choose.
+    #[error("the constraint leaves no token to choose: {reason}")]
+    NoneAllowed {
+        /// What it says.
+        reason: String,
+    },
 }
 
 /// Why nothing, or nothing more, was generated.

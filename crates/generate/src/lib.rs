@@ -1,9 +1,10 @@
 //! From a prompt's token ids to new ones.
 //!
-//! Map: [`sampler`] chooses one token from logits on the host; [`plain`] runs the decoder over a key-value cache and
-//! asks the sampler for each next token; [`engine`] does so for many requests at once, which share each pass over the
-//! weights; [`error`] is what can be wrong. Token ids in, token ids out: text is the
-//! caller's.
+//! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
+//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
+//! chooser for each next token; [`engine`] does so for many requests at once, which share each pass over the weights;
+//! [`stop_strings`] ends a text that the caller decodes; [`error`] is what can be wrong. Token ids in, token ids out: text is the
+//! caller's, and what ids stand for it says.
 //!
 //! ```no_run
 //! # fn example<B: emberlm_kernels::Backend>(decoder: &emberlm_model::Decoder<B>) -> Result<(), emberlm_generate::GenerateError> {
@@ -24,16 +25,26 @@
 #![recursion_limit = "256"]
 
 mod check;
+pub mod chooser;
+pub mod constraint;
 pub mod engine;
 pub mod error;
+mod logit_bias;
 mod logits;
+pub mod logprobs;
+pub mod penalties;
 pub mod plain;
 pub mod sampler;
+pub mod stop_strings;
 
+pub use chooser::{Chooser, ChooserConfig, Chosen};
+pub use constraint::{Constraint, Grammar, Vocabulary};
 pub use engine::{
     Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
-    seed_of_sample,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
+pub use logprobs::LogProbs;
+pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
+pub use stop_strings::{Passed, StopStrings};

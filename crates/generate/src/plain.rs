@@ -14,9 +14,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::{KvCache, Predictor};
 
 use crate::check::{check_prompt, check_stop_tokens};
+use crate::chooser::{Chooser, ChooserConfig, Chosen};
 use crate::error::GenerateError;
 use crate::logits::floats;
-use crate::sampler::{Sampler, SamplerConfig};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,9 @@ pub struct GenerateOptions {
     /// Ends when one of these is chosen; it is not among the result's tokens.
     pub stop_tokens: Vec<u32>,
     /// How a token is chosen.
-    pub sampler: SamplerConfig,
+    pub chooser: ChooserConfig,
+    /// Which of several samples of one prompt and seed this is: each draws from a stream of its own.
+    pub sample: usize,
 }
 
 impl Default for GenerateOptions {
@@ -35,7 +37,8 @@ impl Default for GenerateOptions {
         Self {
             max_new_tokens: 256,
             stop_tokens: Vec::new(),
-            sampler: SamplerConfig::default(),
+            chooser: ChooserConfig::default(),
+            sample: 0,
         }
     }
 }
@@ -47,6 +50,8 @@ pub enum Finish {
     Length,
     /// This stop token was chosen.
     Stop(u32),
+    /// The constraint is met, and nothing may follow.
+    Complete,
     /// The caller broke off.
     Caller,
 }
@@ -99,7 +104,8 @@ pub fn generate<'a, B: Backend>(
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
     decoder: Predictor<'a, B>,
-    sampler: Sampler,
+    chooser: Chooser,
+    chosen: Chosen,
     stop_tokens: Vec<u32>,
     left: usize,
     cache: KvCache<B>,
@@ -125,7 +131,8 @@ impl<'a, B: Backend> Generator<'a, B> {
     ) -> Result<Self, GenerateError> {
         let decoder = decoder.into();
         let config = decoder.config();
-        let sampler = Sampler::new(options.sampler)?;
+        let stream = options.sample as u64;
+        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, stream)?;
         check_stop_tokens(config, &options.stop_tokens)?;
         check_prompt(config, prompt)?;
         let truncated_prompt = prompt.len().saturating_sub(config.seq_len);
@@ -134,7 +141,8 @@ impl<'a, B: Backend> Generator<'a, B> {
         let capacity = needed.min(config.seq_len);
         Ok(Self {
             decoder,
-            sampler,
+            chooser,
+            chosen: Chosen::default(),
             stop_tokens: options.stop_tokens.clone(),
             left: options.max_new_tokens,
             cache: KvCache::new(config, 1, capacity, &decoder.device()),
@@ -150,6 +158,11 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// Why it ended; none before it has.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
+    }
+
+    /// The newest token with its log-probability, where that was asked for; nothing yet before the first.
+    pub fn chosen(&self) -> &Chosen {
+        &self.chosen
     }
 
     /// Tokens at the prompt's beginning that the context had no room for.
@@ -179,7 +192,8 @@ impl<'a, B: Backend> Generator<'a, B> {
         let (decoder, cache) = (self.decoder, &mut self.cache);
         // [1, vocab_size]
         let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
-        Ok(self.sampler.sample(&floats(&logits))?)
+        self.chosen = self.chooser.choose(&floats(&logits))?;
+        Ok(self.chosen.id)
     }
 
     /// Forgets all but the newest half of the context, which is then read again.
@@ -204,6 +218,10 @@ impl<B: Backend> Iterator for Generator<'_, B> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed || self.finish.is_some() {
+            return None;
+        }
+        if self.chooser.is_complete() {
+            self.finish = Some(Finish::Complete);
             return None;
         }
         if self.left == 0 {

@@ -1,8 +1,9 @@
 //! Chooses one token from a model's logits.
 //!
 //! The order is that of Hugging Face's transformers: logits are divided by the temperature, all but the `top_k` largest
-//! are dropped, and of the probabilities of the rest only the smallest set of the likeliest that reaches `top_p` is
-//! kept; one of those is drawn.
+//! are dropped, of the probabilities of the rest only the smallest set of the likeliest that reaches `top_p` is kept, and
+//! of that only what is at least `min_p` times as likely as the likeliest; one of those is drawn. (vLLM takes `min_p`
+//! first, which keeps fewer where `top_p` is below 1.)
 
 use std::cmp::Ordering;
 
@@ -20,6 +21,8 @@ pub struct SamplerConfig {
     pub top_k: usize,
     /// Only the fewest of the likeliest tokens whose probabilities reach this sum are drawn from; 1 for all.
     pub top_p: f64,
+    /// Only tokens at least so many times as likely as the likeliest are drawn from; 0 for all.
+    pub min_p: f64,
     /// The same seed draws the same tokens from the same logits.
     pub seed: u64,
 }
@@ -31,6 +34,7 @@ impl Default for SamplerConfig {
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
+            min_p: 0.0,
             seed: 0,
         }
     }
@@ -53,6 +57,10 @@ impl SamplerConfig {
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             let rule = "must be above 0 and at most 1 (all tokens)";
             return Err(SettingError::new("top_p", self.top_p, rule));
+        }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            let rule = "must be from 0 (all tokens) to 1";
+            return Err(SettingError::new("min_p", self.min_p, rule));
         }
         Ok(())
     }
@@ -77,15 +85,26 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler at the start of its seed's stream.
+    /// A sampler at the start of its seed's stream 0.
     ///
     /// # Errors
     /// A setting is out of its range or no number.
     pub fn new(config: SamplerConfig) -> Result<Self, SettingError> {
+        Self::with_stream(config, 0)
+    }
+
+    /// A sampler at the start of one of its seed's streams, which are independent of each other: of several samples from
+    /// one prompt, number `n` draws from stream `n`, whatever the others do.
+    ///
+    /// # Errors
+    /// As [`Sampler::new`].
+    pub fn with_stream(config: SamplerConfig, stream: u64) -> Result<Self, SettingError> {
         config.check()?;
+        let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+        rng.set_stream(stream);
         Ok(Self {
             config,
-            rng: ChaCha8Rng::seed_from_u64(config.seed),
+            rng,
             candidates: Vec::new(),
         })
     }
@@ -100,9 +119,16 @@ impl Sampler {
     /// # Errors
     /// No logits, or one that is not finite.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, LogitsError> {
+        check_finite(logits)?;
+        self.sample_among(logits).ok_or(LogitsError::Empty)
+    }
+
+    /// As [`Sampler::sample`], but only among the tokens whose logits are above minus infinity; none where there are none.
+    /// No logit may be NaN or plus infinity.
+    pub(crate) fn sample_among(&mut self, logits: &[f32]) -> Option<u32> {
         let greatest = greatest(logits)?;
         if self.config.temperature == 0.0 || self.config.top_k == 1 {
-            return Ok(greatest.id);
+            return Some(greatest.id);
         }
         self.candidates.clear();
         let temperature = self.config.temperature;
@@ -111,11 +137,13 @@ impl Sampler {
             logit,
             weight: (f64::from(logit - greatest.logit) / temperature).exp(),
         };
-        self.candidates
-            .extend(logits.iter().enumerate().map(candidate));
+        let among = logits.iter().enumerate();
+        let among = among.filter(|(_, logit)| **logit > f32::NEG_INFINITY);
+        self.candidates.extend(among.map(candidate));
         self.keep_top_k();
         self.keep_top_p();
-        Ok(self.draw(greatest.id))
+        self.keep_min_p();
+        Some(self.draw(greatest.id))
     }
 
     fn keep_top_k(&mut self) {
@@ -139,6 +167,15 @@ impl Sampler {
         });
         if let Some(last) = reached {
             self.candidates.truncate(last + 1);
+        }
+    }
+
+    /// The likeliest's weight is 1, so that a weight is how many times as likely as the likeliest a token is.
+    fn keep_min_p(&mut self) {
+        let min_p = self.config.min_p;
+        if min_p > 0.0 {
+            self.candidates
+                .retain(|candidate| candidate.weight >= min_p);
         }
     }
 
@@ -172,14 +209,19 @@ struct Greatest {
     logit: f32,
 }
 
-/// In passes that the compiler makes SIMD of: a vocabulary is long.
-fn greatest(logits: &[f32]) -> Result<Greatest, LogitsError> {
-    const LANES: usize = 16;
+/// Whether every logit is a finite number, in a pass that the compiler makes SIMD of: a vocabulary is long.
+pub(crate) fn check_finite(logits: &[f32]) -> Result<(), LogitsError> {
     let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
     if !finite && let Some(id) = logits.iter().position(|x| !x.is_finite()) {
         let value = logits[id].to_string();
         return Err(LogitsError::NotFinite { id, value });
     }
+    Ok(())
+}
+
+/// The largest logit, and the first token that has it; none where there is none above minus infinity.
+fn greatest(logits: &[f32]) -> Option<Greatest> {
+    const LANES: usize = 16;
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let (chunks, rest) = logits.as_chunks::<LANES>();
@@ -191,6 +233,6 @@ fn greatest(logits: &[f32]) -> Result<Greatest, LogitsError> {
     let logit = lanes.iter().chain(rest).copied();
     let logit = logit.fold(f32::NEG_INFINITY, larger);
     let id = logits.iter().position(|x| *x == logit);
-    let id = id.ok_or(LogitsError::Empty)? as u32;
-    Ok(Greatest { id, logit })
+    let id = id.filter(|_| logit > f32::NEG_INFINITY)? as u32;
+    Some(Greatest { id, logit })
 }

@@ -35,16 +35,17 @@ fn greedy(max_new_tokens: usize) -> GenerateOptions {
     GenerateOptions {
         max_new_tokens,
         stop_tokens: Vec::new(),
-        sampler: SamplerConfig::greedy(),
+        chooser: SamplerConfig::greedy().into(),
     }
 }
 
 fn drawn(max_new_tokens: usize, seed: u64) -> GenerateOptions {
     GenerateOptions {
-        sampler: SamplerConfig {
+        chooser: SamplerConfig {
             seed,
             ..SamplerConfig::default()
-        },
+        }
+        .into(),
         ..greedy(max_new_tokens)
     }
 }
@@ -154,7 +155,7 @@ fn the_seed_decides_and_top_k_of_one_is_greedy() {
     assert_eq!(tokens(&drawn(30, 1)), tokens(&drawn(30, 1)));
     assert_ne!(tokens(&drawn(30, 1)), tokens(&drawn(30, 2)));
     let mut one = drawn(30, 1);
-    one.sampler.top_k = 1;
+    one.chooser.sampler.top_k = 1;
     assert_eq!(tokens(&one), tokens(&greedy(30)));
 }
 
@@ -232,7 +233,7 @@ fn what_cannot_be_used_is_refused_by_name() {
     let expected = "stop_tokens = 99: must be below the vocabulary's size of 23";
     assert_eq!(error(&PROMPT, options), expected);
     let mut options = greedy(1);
-    options.sampler.temperature = f64::NAN;
+    options.chooser.sampler.temperature = f64::NAN;
     assert!(error(&PROMPT, options).starts_with("temperature = NaN: "));
 }
 

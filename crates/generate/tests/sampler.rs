@@ -2,16 +2,21 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod support;
+
 use emberlm_generate::{LogitsError, Sampler, SamplerConfig};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use support::{DRAWS, assert_drawn_from};
 
 const LOGITS: [f32; 6] = [1.0, -0.5, 2.0, 0.3, 2.0, -3.0];
-const DRAWS: usize = 20_000;
 
 fn config(temperature: f64, top_k: usize, top_p: f64) -> SamplerConfig {
     SamplerConfig {
         temperature,
         top_k,
         top_p,
+        min_p: 0.0,
         seed: 11,
     }
 }
@@ -37,23 +42,6 @@ fn probabilities(kept: &[usize], temperature: f64) -> Vec<f64> {
         }
     };
     (0..LOGITS.len()).map(probability).collect()
-}
-
-/// Pearson's χ², which for five degrees of freedom exceeds 30 once in 70,000 samples; nothing impossible is drawn.
-fn assert_drawn_from(counts: &[usize], probabilities: &[f64]) {
-    let mut squared = 0.0;
-    for (id, (&count, probability)) in counts.iter().zip(probabilities).enumerate() {
-        let expected = probability * DRAWS as f64;
-        if expected == 0.0 {
-            assert_eq!(count, 0, "token {id} was dropped");
-        } else {
-            squared += (count as f64 - expected).powi(2) / expected;
-        }
-    }
-    assert!(
-        squared < 30.0,
-        "χ² = {squared:.1}: {counts:?}, expected {probabilities:?}"
-    );
 }
 
 #[test]
@@ -90,6 +78,37 @@ fn top_p_keeps_the_fewest_that_reach_it() {
         let found = counts(config(1.0, 0, top_p), &LOGITS);
         assert_drawn_from(&found, &probabilities(kept, 1.0));
     }
+}
+
+fn with_min_p(settings: SamplerConfig, min_p: f64) -> SamplerConfig {
+    SamplerConfig { min_p, ..settings }
+}
+
+// By hand, over the likeliest's e²: 1 twice, then e⁻¹ = 0.3679, e^-1.7 = 0.1827, e^-2.5 = 0.0821, e⁻⁵ = 0.0067.
+#[test]
+fn min_p_keeps_what_is_near_the_likeliest() {
+    for (min_p, kept) in [
+        (1.0, &[2, 4][..]),
+        (0.37, &[2, 4]),
+        (0.36, &[2, 4, 0]),
+        (0.1, &[2, 4, 0, 3]),
+        (0.0821, &[2, 4, 0, 3]),
+        (0.082, &[2, 4, 0, 3, 1]),
+        (0.0, &[2, 4, 0, 3, 1, 5]),
+    ] {
+        let found = counts(with_min_p(config(1.0, 0, 1.0), min_p), &LOGITS);
+        assert_drawn_from(&found, &probabilities(kept, 1.0));
+    }
+    // After the temperature: at 2 the third is e^-0.5 = 0.607 times as likely as the first.
+    let found = counts(with_min_p(config(2.0, 0, 1.0), 0.6), &LOGITS);
+    assert_drawn_from(&found, &probabilities(&[2, 4, 0], 2.0));
+    // After top-p: of all, two hold 0.738 and three 0.874, so that 0.84 takes three. Of the three that min-p keeps, two
+    // hold 0.845.
+    let found = counts(with_min_p(config(1.0, 0, 0.84), 0.3), &LOGITS);
+    assert_drawn_from(&found, &probabilities(&[2, 4, 0], 1.0));
+    // With top-k.
+    let found = counts(with_min_p(config(1.0, 4, 1.0), 0.3), &LOGITS);
+    assert_drawn_from(&found, &probabilities(&[2, 4, 0], 1.0));
 }
 
 // Temperature first: at 0.5 the two likeliest hold 0.87 of the whole, where at 1 they hold 0.74.
@@ -139,10 +158,51 @@ fn the_seed_decides() {
     assert_ne!(draw(3), draw(4));
 }
 
+/// Of four equal logits, the quarter that the generator's number lies in.
+#[test]
+fn a_stream_draws_what_its_generator_does() {
+    for stream in [0, 1, 7, u64::MAX] {
+        let mut generator = ChaCha8Rng::seed_from_u64(11);
+        generator.set_stream(stream);
+        let mut sampler = Sampler::with_stream(config(1.0, 0, 1.0), stream).unwrap();
+        for _ in 0..100 {
+            let expected = (generator.random::<f64>() * 4.0) as u32;
+            assert_eq!(sampler.sample(&[0.5; 4]), Ok(expected));
+        }
+    }
+    // Without a stream named, the first.
+    let mut first = Sampler::with_stream(config(1.0, 0, 1.0), 0).unwrap();
+    let mut plain = Sampler::new(config(1.0, 0, 1.0)).unwrap();
+    for _ in 0..100 {
+        assert_eq!(plain.sample(&LOGITS), first.sample(&LOGITS));
+    }
+}
+
+#[test]
+fn streams_are_independent() {
+    let logits = [0.0, 1.0, -0.5];
+    let one = support::softmax(&[0.0, 1.0, -0.5], 1.0);
+    let pairs: Vec<f64> = one
+        .iter()
+        .flat_map(|a| one.iter().map(move |b| a * b))
+        .collect();
+    let mut streams = [0, 1].map(|n| Sampler::with_stream(config(1.0, 0, 1.0), n).unwrap());
+    let mut found = vec![0; 9];
+    for _ in 0..DRAWS {
+        let [a, b] = streams
+            .each_mut()
+            .map(|s| s.sample(&logits).unwrap() as usize);
+        found[a * 3 + b] += 1;
+    }
+    assert_drawn_from(&found, &pairs);
+}
+
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
     let temperature = "must be 0 (greedy) or above, and finite";
     let top_p = "must be above 0 and at most 1 (all tokens)";
+    let min_p = "must be from 0 (all tokens) to 1";
+    let all = config(1.0, 0, 1.0);
     for (bad, expected) in [
         (
             config(-0.5, 0, 1.0),
@@ -159,6 +219,9 @@ fn settings_out_of_range_are_refused_by_name() {
         (config(1.0, 0, 0.0), format!("top_p = 0: {top_p}")),
         (config(1.0, 0, 1.5), format!("top_p = 1.5: {top_p}")),
         (config(1.0, 0, f64::NAN), format!("top_p = NaN: {top_p}")),
+        (with_min_p(all, -0.1), format!("min_p = -0.1: {min_p}")),
+        (with_min_p(all, 1.1), format!("min_p = 1.1: {min_p}")),
+        (with_min_p(all, f64::NAN), format!("min_p = NaN: {min_p}")),
     ] {
         assert_eq!(Sampler::new(bad).unwrap_err().to_string(), expected);
     }

@@ -66,6 +66,20 @@ impl Tokenizer {
         })
     }
 
+    /// What each id stands for after other tokens: nothing for special, unknown and unassigned ones. None for a
+    /// `tokenizer.json` where that depends on the token before (WordPiece, whole words).
+    pub fn texts(&self) -> Option<Vec<Vec<u8>>> {
+        let bytes = self.token_bytes()?;
+        let text = |id| {
+            let mut text = Vec::new();
+            if bytes.within.get(id as usize).copied().flatten() > Some(0) {
+                self.push_bytes(id, &mut Position::within(), &mut text);
+            }
+            text
+        };
+        Some((0..self.vocab_size() as u32).map(text).collect())
+    }
+
     /// Every id's bytes where it comes at `position`; none for unassigned ones.
     fn lengths(&self, position: Position) -> Vec<Option<u32>> {
         let mut bytes = Vec::new();
@@ -113,6 +127,21 @@ mod tests {
         assert_eq!(bytes.after(0, 1_000), None);
     }
 
+    #[test]
+    fn the_texts_of_a_text_s_ids_are_the_text() {
+        let text = "a naïve café, 漢字 and 🔥\n\n  done";
+        for kind in [TokenizerKind::Gpt2, TokenizerKind::Byte] {
+            let tokenizer = Tokenizer::builtin(kind).unwrap();
+            let texts = tokenizer.texts().unwrap();
+            assert_eq!(texts.len(), tokenizer.vocab_size());
+            let ids = tokenizer.encode(text).unwrap();
+            let joined: Vec<&[u8]> = ids.iter().map(|&id| &texts[id as usize][..]).collect();
+            assert_eq!(joined.concat(), text.as_bytes(), "{kind}");
+            let end = tokenizer.end_of_text().unwrap();
+            assert!(texts[end as usize].is_empty(), "{kind}");
+        }
+    }
+
     fn from_json(json: &str) -> Tokenizer {
         let vocab = crate::file::FileVocab::new(json.as_bytes().to_vec()).unwrap();
         Tokenizer::new(Vocab::File(Box::new(vocab)))
@@ -139,6 +168,8 @@ mod tests {
         assert_eq!(bytes.after(4, 4), Some(1));
         assert_eq!(bytes.after(4, 1), Some(0), "the end of a text");
         assert_eq!(bytes.after(4, 0), None, "nobody knows what was unknown");
+        let texts = from_json(&UNIGRAM.replace("DECODER", decoder)).texts();
+        assert_eq!(texts.unwrap(), ["", "", " the", " é", "n"].map(Vec::from));
     }
 
     #[test]

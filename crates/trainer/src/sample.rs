@@ -18,11 +18,12 @@ pub fn sample<B: Backend>(
     let options = GenerateOptions {
         max_new_tokens: tokens,
         stop_tokens: tokenizer.end_of_text().into_iter().collect(),
-        sampler: SamplerConfig {
+        chooser: SamplerConfig {
             temperature: 0.8,
             seed,
             ..SamplerConfig::default()
-        },
+        }
+        .into(),
     };
     let made = generate(decoder, &prompt, &options, |_| {
         std::ops::ControlFlow::Continue(())

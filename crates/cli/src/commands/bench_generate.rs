@@ -185,7 +185,7 @@ impl Job for Bench {
             // The prompt's pass makes the first.
             max_new_tokens: self.tokens + 1,
             stop_tokens: Vec::new(),
-            sampler: SamplerConfig::greedy(),
+            chooser: SamplerConfig::greedy().into(),
         };
         let (mut prefills, mut tokens) = (Vec::new(), Vec::new());
         for round in 0..=self.rounds {
@@ -248,7 +248,7 @@ impl Bench {
             engine.submit(Request {
                 prompt: self.prompt_of(sequence),
                 max_new_tokens: self.tokens + 1,
-                sampler: SamplerConfig::greedy(),
+                chooser: SamplerConfig::greedy().into(),
                 ..Request::default()
             })?;
         }

@@ -1,19 +1,20 @@
 //! `emberlm generate`: continues a text, shown as it is made.
 
-use std::ops::ControlFlow;
+pub mod choice;
+mod writer;
 
 use burn::tensor::Device;
-use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
+use emberlm_generate::{GenerateOptions, Generator, StopStrings};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_tokenizer::{DecodeStream, Tokenizer};
-use serde::Serialize;
+use emberlm_tokenizer::Tokenizer;
 
 use crate::args::GenerateArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::{Model, needed};
-use crate::output::{print, print_json};
+use crate::output::print;
+use writer::Writer;
 
 /// Generates, and shows it as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
@@ -21,21 +22,25 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let model = Model::open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
+    let stops = StopStrings::new(&args.stop)?;
+    if !args.stop.is_empty() {
+        choice::with_text(tokenizer.as_ref(), &args.model)?;
+    }
+    let stop_tokens = model.stop_tokens(tokenizer.as_ref());
+    let choice = &args.choice;
+    let mut chooser = choice.chooser(&model, tokenizer.as_ref(), &args.model, &stop_tokens)?;
+    chooser.top_logprobs = args.logprobs;
     let options = GenerateOptions {
         max_new_tokens: args.max_new_tokens,
-        stop_tokens: model.stop_tokens(tokenizer.as_ref()),
-        sampler: SamplerConfig {
-            temperature: args.temperature,
-            top_k: args.top_k,
-            top_p: args.top_p,
-            seed: args.seed,
-        },
+        stop_tokens,
+        chooser,
     };
     backend.run(Generate {
         model: &model,
         tokenizer: tokenizer.as_ref(),
         prompt,
         options,
+        stops,
         weights: args.weights,
         json: args.json,
     })?
@@ -87,6 +92,7 @@ struct Generate<'a> {
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
     options: GenerateOptions,
+    stops: StopStrings,
     weights: WeightFormat,
     json: bool,
 }
@@ -98,78 +104,16 @@ impl Job for Generate<'_> {
         let decoder = self
             .model
             .for_inference::<B::InnerBackend>(self.weights, &device)?;
-        let mut writer = Writer::new(self.tokenizer, &self.prompt.ids, self.json)?;
+        let (ids, options) = (&self.prompt.ids, &self.options);
+        let logprobs = options.chooser.top_logprobs.is_some();
+        let mut writer = Writer::new(self.tokenizer, ids, self.stops, self.json, logprobs)?;
         if !self.json {
             print(&self.prompt.echo)?;
         }
-        let mut written = Ok(());
-        let made = generate(&decoder, &self.prompt.ids, &self.options, |id| {
-            written = writer.write(id);
-            match written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        });
-        written?;
-        writer.finish(made?.tokens)
-    }
-}
-
-/// Shows tokens as they come, or gathers their text for JSON.
-struct Writer {
-    stream: Option<DecodeStream>,
-    json: bool,
-    /// The text so far, for JSON.
-    text: String,
-    count: usize,
-}
-
-/// `--json`'s output.
-#[derive(Serialize)]
-struct Made {
-    tokens: Vec<u32>,
-    text: Option<String>,
-}
-
-impl Writer {
-    /// What is made stands after the prompt: some tokenizers drop the blank of a text's first token.
-    fn new(tokenizer: Option<&Tokenizer>, prompt: &[u32], json: bool) -> Result<Self, CliError> {
-        let mut stream = tokenizer.map(Tokenizer::stream);
-        if let Some(stream) = &mut stream {
-            let known = |id: &u32| tokenizer.is_some_and(|t| t.decode_bytes(&[*id]).is_ok());
-            let ids: Vec<u32> = prompt.iter().copied().filter(known).collect();
-            stream.skip(&ids)?;
+        let mut generator = Generator::new(&decoder, ids, options)?;
+        while !writer.is_stopped() && generator.next().transpose()?.is_some() {
+            writer.write(generator.chosen())?;
         }
-        Ok(Self {
-            stream,
-            json,
-            text: String::new(),
-            count: 0,
-        })
-    }
-
-    fn write(&mut self, id: u32) -> Result<(), CliError> {
-        let piece = match &mut self.stream {
-            // A model may have more ids than its tokenizer: those stand for nothing.
-            Some(stream) => stream.push(id).unwrap_or_else(|_| '\u{FFFD}'.to_string()),
-            None if self.count == 0 => id.to_string(),
-            None => format!(",{id}"),
-        };
-        self.count += 1;
-        match self.json {
-            true => self.text += &piece,
-            false => print(&piece)?,
-        }
-        Ok(())
-    }
-
-    fn finish(self, tokens: Vec<u32>) -> Result<(), CliError> {
-        let has_text = self.stream.is_some();
-        let rest = self.stream.map(DecodeStream::finish).unwrap_or_default();
-        if !self.json {
-            return print(&(rest + "\n"));
-        }
-        let text = has_text.then(|| self.text + &rest);
-        print_json(&Made { tokens, text })
+        writer.finish(generator.finish())
     }
 }

@@ -14,7 +14,7 @@ pub mod eval;
 pub mod export;
 pub mod fit;
 pub mod fit_step;
-mod generate;
+pub mod generate;
 mod info;
 mod logits;
 mod new;

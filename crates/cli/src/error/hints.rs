@@ -3,7 +3,7 @@
 use std::io;
 
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
-use emberlm_generate::GenerateError;
+use emberlm_generate::{GenerateError, LogitsError, SettingError};
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
 use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
@@ -110,11 +110,21 @@ impl From<GenerateError> for CliError {
         match error {
             GenerateError::Prompt(error) => error.into(),
             GenerateError::Setting(_) | GenerateError::Overflow { .. } => with(&error, None),
+            GenerateError::Logits(LogitsError::NoneAllowed { .. }) => with(
+                &error,
+                Some("ask for a text that this model's tokens can spell".to_owned()),
+            ),
             GenerateError::Logits(_) => with(
                 &error,
                 Some("use an earlier checkpoint of the run".to_owned()),
             ),
         }
+    }
+}
+
+impl From<SettingError> for CliError {
+    fn from(error: SettingError) -> Self {
+        GenerateError::from(error).into()
     }
 }
 

@@ -332,7 +332,7 @@ fn a_dataset_of_another_tokenizer_is_refused() {
     insta::assert_snapshot!(sandbox.words("train --from hf --data data --out run"), @r"
     exit 1
     --- stderr
-    error: data was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, tokenizer.json (50,257 ids, 39030c6b…) in hf
+    error: data was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, tokenizer.json (50,257 ids, e2355d93…) in hf
     hint: prepare the text again with --tokenizer hf
     ");
     // The same vocabulary from a file and built in is one.

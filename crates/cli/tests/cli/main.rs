@@ -6,6 +6,7 @@
 mod anywhere;
 mod attention;
 mod backends;
+mod choosing;
 mod crash;
 #[cfg(unix)]
 mod dashboard;

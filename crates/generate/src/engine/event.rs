@@ -1,6 +1,7 @@
 //! What an engine tells of its work.
 
 use super::RequestId;
+use crate::chooser::Chosen;
 use crate::error::GenerateError;
 use crate::plain::Finish;
 
@@ -19,10 +20,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// A token was made.
-    Token {
-        /// The token.
-        id: u32,
-    },
+    Token(Chosen),
     /// It came to its end; nothing follows.
     Finished(Ended),
     /// It failed; nothing follows. Other samples and requests go on.

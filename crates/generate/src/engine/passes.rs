@@ -121,26 +121,34 @@ impl<B: Backend> Engine<B> {
                 kind,
             });
         };
-        let finish = match sequence.voice.choosing.choose(logits) {
-            Ok(id) if sequence.stop_tokens.contains(&id) => Finish::Stop(id),
-            Ok(id) => {
-                tell(EventKind::Token { id });
-                sequence.left -= 1;
-                sequence.reading = false;
-                if sequence.left > 0 {
-                    self.slots[slot].tokens.push(id);
-                    self.slots[slot].state = State::Running(sequence);
+        let chooser = &mut sequence.voice.chooser;
+        let finish = match chooser.is_complete() {
+            true => Finish::Complete,
+            false => match chooser.choose(logits) {
+                Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => Finish::Stop(chosen.id),
+                Ok(chosen) => {
+                    let id = chosen.id;
+                    tell(EventKind::Token(chosen));
+                    sequence.left -= 1;
+                    sequence.reading = false;
+                    match sequence.voice.chooser.is_complete() {
+                        true => Finish::Complete,
+                        false if sequence.left > 0 => {
+                            self.slots[slot].tokens.push(id);
+                            self.slots[slot].state = State::Running(sequence);
+                            return;
+                        }
+                        false => Finish::Length,
+                    }
+                }
+                Err(error) => {
+                    tell(EventKind::Failed(error.into()));
+                    // What gave such logits is not for others to go on from.
+                    self.slots[slot].forget();
+                    self.free(slot);
                     return;
                 }
-                Finish::Length
-            }
-            Err(error) => {
-                tell(EventKind::Failed(error));
-                // What gave such logits is not for others to go on from.
-                self.slots[slot].forget();
-                self.free(slot);
-                return;
-            }
+            },
         };
         tell(EventKind::Finished(sequence.ended(finish)));
         self.free(slot);

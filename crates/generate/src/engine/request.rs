@@ -6,10 +6,9 @@ use std::sync::Arc;
 use emberlm_model::DecoderConfig;
 
 use super::EngineConfig;
-use super::choosing::Choosing;
 use crate::check::{check_prompt, check_stop_tokens};
+use crate::chooser::{Chooser, ChooserConfig};
 use crate::error::{GenerateError, SettingError};
-use crate::sampler::SamplerConfig;
 
 /// What becomes of a sequence that the context has no room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub struct Request {
     pub max_new_tokens: usize,
     /// A continuation ends when one of these is chosen; it is not among its tokens.
     pub stop_tokens: Vec<u32>,
-    /// How a token is chosen; each sample draws from a seed of its own ([`super::seed_of_sample`]).
-    pub sampler: SamplerConfig,
+    /// How a token is chosen; each sample draws from a stream of its own of the seed.
+    pub chooser: ChooserConfig,
     /// What becomes of a sequence that the context has no room for.
     pub overflow: Overflow,
 }
@@ -46,7 +45,7 @@ impl Default for Request {
             samples: 1,
             max_new_tokens: 256,
             stop_tokens: Vec::new(),
-            sampler: SamplerConfig::default(),
+            chooser: ChooserConfig::default(),
             overflow: Overflow::default(),
         }
     }
@@ -67,7 +66,7 @@ impl fmt::Display for RequestId {
 pub(super) struct Voice {
     /// Its number, from 0.
     pub sample: usize,
-    pub choosing: Choosing,
+    pub chooser: Chooser,
 }
 
 /// A request that was accepted and has no slots yet.
@@ -82,6 +81,8 @@ pub(super) struct Waiting {
     pub voices: Vec<Voice>,
     pub max_new_tokens: usize,
     pub stop_tokens: Arc<[u32]>,
+    /// The model's that its choices were made for.
+    vocab_size: usize,
 }
 
 impl Waiting {
@@ -97,7 +98,7 @@ impl Waiting {
             samples,
             max_new_tokens,
             stop_tokens,
-            sampler,
+            chooser,
             overflow,
         } = request;
         if !(1..=engine.slots).contains(&samples) {
@@ -115,17 +116,20 @@ impl Waiting {
         }
         let truncated_prompt = len.saturating_sub(context);
         let voice = |sample| {
-            let choosing = Choosing::new(sampler, sample)?;
-            Ok(Voice { sample, choosing })
+            let chooser = Chooser::new(&chooser, &prompt, model.vocab_size, sample as u64)?;
+            Ok(Voice { sample, chooser })
         };
-        let voices = (0..samples).map(voice).collect::<Result<_, SettingError>>();
+        let voices = (0..samples)
+            .map(voice)
+            .collect::<Result<_, SettingError>>()?;
         check_prompt(model, &prompt)?;
         prompt.drain(..truncated_prompt);
         let waiting = Self {
             id,
             prompt,
             truncated_prompt,
-            voices: voices?,
+            vocab_size: model.vocab_size,
+            voices,
             max_new_tokens,
             stop_tokens: stop_tokens.into(),
         };
@@ -135,6 +139,10 @@ impl Waiting {
 
     /// Whether this model can take it.
     pub fn check(&self, model: &DecoderConfig) -> Result<(), GenerateError> {
+        if self.vocab_size != model.vocab_size {
+            let rule = format!("must be {}, as when the request was made", self.vocab_size);
+            return Err(SettingError::new("vocab_size", model.vocab_size, rule).into());
+        }
         check_stop_tokens(model, &self.stop_tokens)?;
         Ok(check_prompt(model, &self.prompt)?)
     }

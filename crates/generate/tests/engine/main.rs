@@ -16,7 +16,7 @@ use std::sync::Arc;
 use burn_flex::Flex;
 use emberlm_generate::{
     Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
-    Generation, Request, RequestId, SamplerConfig, generate, seed_of_sample,
+    Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig};
 use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat, families};
@@ -86,7 +86,7 @@ pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
     Request {
         prompt: prompt.to_vec(),
         max_new_tokens,
-        sampler: SamplerConfig::greedy(),
+        chooser: SamplerConfig::greedy().into(),
         ..Request::default()
     }
 }
@@ -96,10 +96,8 @@ pub fn plain(decoder: &InferenceDecoder<Flex>, request: &Request, sample: usize)
     let options = GenerateOptions {
         max_new_tokens: request.max_new_tokens,
         stop_tokens: request.stop_tokens.clone(),
-        sampler: SamplerConfig {
-            seed: seed_of_sample(request.sampler.seed, sample),
-            ..request.sampler
-        },
+        chooser: request.chooser.clone(),
+        sample,
     };
     generate(decoder, &request.prompt, &options, |_| {
         ControlFlow::Continue(())
@@ -133,7 +131,7 @@ impl Ears {
         let heard = self.0.entry((event.request, event.sample)).or_default();
         assert!(heard.end.is_none(), "an event after the end: {event:?}");
         match event.kind {
-            EventKind::Token { id } => heard.tokens.push(id),
+            EventKind::Token(chosen) => heard.tokens.push(chosen.id),
             EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
             EventKind::Failed(error) => heard.end = Some(Err(error)),
         }

@@ -11,10 +11,11 @@ fn a_prompt_is_read_once_for_all_its_samples() {
     for model in MODELS {
         let request = Request {
             samples: 4,
-            sampler: SamplerConfig {
+            chooser: SamplerConfig {
                 seed: 5,
                 ..SamplerConfig::default()
-            },
+            }
+            .into(),
             ..greedy(&PROMPT, 8)
         };
         let mut engine = engine(model, 5, 4);

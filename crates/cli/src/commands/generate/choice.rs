@@ -1,0 +1,131 @@
+//! How `emberlm generate` chooses tokens: its options, and what they come to.
+
+use std::fs;
+use std::path::Path;
+
+use clap::Args;
+use emberlm_generate::{ChooserConfig, Constraint, Grammar, Penalties, SamplerConfig, Vocabulary};
+use emberlm_tokenizer::Tokenizer;
+
+use crate::error::CliError;
+use crate::model_source::Model;
+use crate::values;
+
+/// The options.
+#[derive(Debug, Args)]
+pub struct ChoiceArgs {
+    /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
+    pub temperature: f64,
+    /// Choose among the K likeliest tokens; 0 for all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: usize,
+    /// Choose among the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", default_value = "1.0", value_parser = values::top_p, allow_negative_numbers = true)]
+    pub top_p: f64,
+    /// Choose among tokens at least P times as likely as the likeliest
+    #[arg(long, value_name = "P", default_value = "0.0", value_parser = values::min_p, allow_negative_numbers = true)]
+    pub min_p: f64,
+    /// Above 1, tokens of the prompt and of what was made become less likely: their logits are divided by it, negative ones
+    /// multiplied
+    #[arg(long, value_name = "R", default_value = "1.0", value_parser = values::repetition_penalty, allow_negative_numbers = true)]
+    pub repetition_penalty: f64,
+    /// Taken from the logits of tokens that were made, from -2 to 2
+    #[arg(long, value_name = "X", default_value = "0.0", value_parser = values::penalty, allow_negative_numbers = true)]
+    pub presence_penalty: f64,
+    /// Taken from the logits of tokens for each time they were made, from -2 to 2
+    #[arg(long, value_name = "X", default_value = "0.0", value_parser = values::penalty, allow_negative_numbers = true)]
+    pub frequency_penalty: f64,
+    /// Added to a token's logit, from -100 (never) to 100 (always); may be given again
+    #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias)]
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Write JSON that this schema describes
+    #[arg(long, value_name = "FILE|JSON", conflicts_with = "regex")]
+    pub json_schema: Option<String>,
+    /// Write a text that this regular expression matches as a whole
+    #[arg(long, value_name = "PATTERN")]
+    pub regex: Option<String>,
+    /// The same seed makes the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl ChoiceArgs {
+    /// What the options come to for `model`; `end` are the ids that end a text.
+    pub fn chooser(
+        &self,
+        model: &Model,
+        tokenizer: Option<&Tokenizer>,
+        path: &Path,
+        end: &[u32],
+    ) -> Result<ChooserConfig, CliError> {
+        let vocab_size = model.config().vocab_size;
+        let compile = |grammar| -> Result<Constraint, CliError> {
+            let tokenizer = with_text(tokenizer, path)?;
+            let vocabulary = vocabulary(tokenizer, vocab_size, end)?;
+            Ok(Constraint::new(&vocabulary, grammar)?)
+        };
+        let constraint = self.grammar()?.map(compile);
+        Ok(ChooserConfig {
+            sampler: SamplerConfig {
+                temperature: self.temperature,
+                top_k: self.top_k,
+                top_p: self.top_p,
+                min_p: self.min_p,
+                seed: self.seed,
+            },
+            penalties: Penalties {
+                repetition: self.repetition_penalty,
+                presence: self.presence_penalty,
+                frequency: self.frequency_penalty,
+            },
+            logit_bias: self.logit_bias.clone(),
+            top_logprobs: None,
+            constraint: constraint.transpose()?,
+        })
+    }
+
+    /// What the text must be: a schema that begins with `{` is one, any other text the name of a file with one.
+    fn grammar(&self) -> Result<Option<Grammar>, CliError> {
+        if let Some(pattern) = &self.regex {
+            return Ok(Some(Grammar::Regex(pattern.clone())));
+        }
+        let Some(schema) = &self.json_schema else {
+            return Ok(None);
+        };
+        if schema.trim_start().starts_with('{') {
+            return Ok(Some(Grammar::JsonSchema(schema.clone())));
+        }
+        let path = Path::new(schema);
+        let schema = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+        Ok(Some(Grammar::JsonSchema(schema)))
+    }
+}
+
+/// The tokenizer of a model whose text is looked at.
+pub fn with_text<'a>(
+    tokenizer: Option<&'a Tokenizer>,
+    path: &Path,
+) -> Result<&'a Tokenizer, CliError> {
+    tokenizer.ok_or_else(|| {
+        let path = path.display();
+        let message = format!("{path} has no tokenizer, so it makes ids and no text");
+        CliError::new(message).hint("leave --stop, --regex and --json-schema out")
+    })
+}
+
+/// What the model's ids stand for: those beyond its tokenizer's for nothing.
+fn vocabulary(
+    tokenizer: &Tokenizer,
+    vocab_size: usize,
+    end: &[u32],
+) -> Result<Vocabulary, CliError> {
+    let texts = tokenizer.texts();
+    let mut texts = texts.ok_or_else(|| {
+        let message = "this tokenizer's tokens do not say by themselves what text they are, so that no text can be held to a schema or an expression";
+        CliError::new(message)
+            .hint("leave --json-schema and --regex out, or use a model of another tokenizer")
+    })?;
+    texts.resize(vocab_size, Vec::new());
+    Ok(Vocabulary::new(texts, end)?)
+}

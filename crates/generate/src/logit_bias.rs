@@ -1,0 +1,40 @@
+//! What a caller adds to tokens' logits (OpenAI's `logit_bias`): 100 all but enforces a token, -100 all but forbids it.
+
+use std::collections::HashSet;
+
+use crate::error::SettingError;
+use crate::penalties::to_finite;
+
+/// Refuses a token that is not of the vocabulary or given twice, and a value that is not from -100 to 100.
+pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), SettingError> {
+    let mut seen = HashSet::new();
+    let refuse = |id: u32, value: f32, rule: String| {
+        Err(SettingError::new(
+            "logit_bias",
+            format!("{id}={value}"),
+            rule,
+        ))
+    };
+    for &(id, value) in bias {
+        if id as usize >= vocab_size {
+            let rule = format!("the id must be below the vocabulary's size of {vocab_size}");
+            return refuse(id, value, rule);
+        }
+        if !(-100.0..=100.0).contains(&value) {
+            return refuse(id, value, "the value must be from -100 to 100".to_owned());
+        }
+        if !seen.insert(id) {
+            return refuse(id, value, "the id must be given once".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Adds `bias` to `logits` `[vocab_size]`, which are finite and stay so.
+pub(crate) fn apply(bias: &[(u32, f32)], logits: &mut [f32]) {
+    for &(id, value) in bias {
+        if let Some(logit) = logits.get_mut(id as usize) {
+            *logit = to_finite(f64::from(*logit) + f64::from(value));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Makes tokens that have been there less likely, or more.
+//!
+//! For the logit `l` of a token that was made `n` times:
+//!
+//! ```text
+//! repetition r:  l / r where l > 0, else l · r      of what stands in the prompt or was made (Keskar et al. 2019, CTRL)
+//! frequency  f:  l - f · n                          of what was made (OpenAI)
+//! presence   p:  l - p  where n > 0                 of what was made (OpenAI)
+//! ```
+//!
+//! in this order, which is vLLM's.
+
+use std::collections::HashMap;
+
+use crate::error::SettingError;
+
+/// How much less likely a token becomes by having been there; the default changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Divides a positive logit, multiplies a negative one, of each token that stands in the prompt or was made: above 1
+    /// makes it less likely, below 1 likelier; 1 changes nothing.
+    pub repetition: f64,
+    /// Taken from the logit of each token that was made, from -2 to 2.
+    pub presence: f64,
+    /// Taken from the logit of each token as often as it was made, from -2 to 2.
+    pub frequency: f64,
+}
+
+impl Default for Penalties {
+    fn default() -> Self {
+        Self {
+            repetition: 1.0,
+            presence: 0.0,
+            frequency: 0.0,
+        }
+    }
+}
+
+impl Penalties {
+    /// Whether nothing is changed.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SettingError> {
+        if !(self.repetition.is_finite() && self.repetition > 0.0) {
+            let rule = "must be above 0 (1 for none), and finite";
+            let (field, value) = ("repetition_penalty", self.repetition);
+            return Err(SettingError::new(field, value, rule));
+        }
+        for (field, value) in [
+            ("presence_penalty", self.presence),
+            ("frequency_penalty", self.frequency),
+        ] {
+            if !(-2.0..=2.0).contains(&value) {
+                let rule = "must be from -2 to 2 (0 for none)";
+                return Err(SettingError::new(field, value, rule));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tokens of one sequence so far, counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    penalties: Penalties,
+    /// How often each token was made; 0 for one that stands in the prompt alone.
+    made: HashMap<u32, u32>,
+}
+
+impl Counted {
+    pub fn new(penalties: Penalties, prompt: &[u32]) -> Self {
+        let made = prompt.iter().map(|&id| (id, 0)).collect();
+        Self { penalties, made }
+    }
+
+    /// Counts a token that was made.
+    pub fn add(&mut self, id: u32) {
+        *self.made.entry(id).or_default() += 1;
+    }
+
+    /// Changes `logits` `[vocab_size]`, which are finite and stay so.
+    pub fn apply(&self, logits: &mut [f32]) {
+        let Penalties {
+            repetition,
+            presence,
+            frequency,
+        } = self.penalties;
+        for (&id, &count) in &self.made {
+            let Some(logit) = logits.get_mut(id as usize) else {
+                continue;
+            };
+            let mut changed = f64::from(*logit);
+            match changed > 0.0 {
+                true => changed /= repetition,
+                false => changed *= repetition,
+            }
+            if count > 0 {
+                changed -= frequency * f64::from(count) + presence;
+            }
+            *logit = to_finite(changed);
+        }
+    }
+}
+
+/// The nearest finite f32: a repetition penalty, say, may take a large logit out of the range.
+pub(crate) fn to_finite(logit: f64) -> f32 {
+    logit.clamp(f32::MIN.into(), f32::MAX.into()) as f32
+}

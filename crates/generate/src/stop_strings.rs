@@ -1,0 +1,133 @@
+//! Ends a text where one of a few strings comes, however tokens cut it.
+//!
+//! The text ends before the string whose last byte comes first; of several that end with the same byte, before the
+//! longest. Which one that is depends on the text alone, not on where it is cut, and is known as soon as that byte is
+//! there. What may be the beginning of a stop string is held back until it is known not to be one.
+
+use crate::error::SettingError;
+
+/// How many bytes a stop string may have.
+const MAX_LEN: usize = 4096;
+
+/// Looks for stop strings in bytes that come in pieces; the default for none.
+#[derive(Clone, Debug, Default)]
+pub struct StopStrings {
+    patterns: Vec<Pattern>,
+    /// The end of what has come: as many bytes as may begin a stop string.
+    held: Vec<u8>,
+    /// Which one has come.
+    found: Option<usize>,
+}
+
+/// What may be shown of a text after a piece of it has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// The bytes that may be shown now, those that were held back before among them.
+    pub bytes: Vec<u8>,
+    /// The number of the stop string that ended the text, from 0: nothing is shown after these bytes.
+    pub stopped: Option<usize>,
+}
+
+impl StopStrings {
+    /// Looks for these strings; with none, all bytes pass at once.
+    ///
+    /// # Errors
+    /// A string that is empty, or longer than 4096 bytes.
+    pub fn new<S: AsRef<str>>(strings: &[S]) -> Result<Self, SettingError> {
+        let pattern = |string: &S| {
+            let bytes = string.as_ref().as_bytes();
+            match bytes.len() {
+                1..=MAX_LEN => Ok(Pattern::new(bytes)),
+                0 => Err(SettingError::new("stop", "\"\"", "must not be empty")),
+                len => {
+                    let rule = format!("must have at most {MAX_LEN} bytes");
+                    Err(SettingError::new("stop", format!("{len} bytes"), rule))
+                }
+            }
+        };
+        Ok(Self {
+            patterns: strings.iter().map(pattern).collect::<Result<_, _>>()?,
+            held: Vec::new(),
+            found: None,
+        })
+    }
+
+    /// Takes the next bytes. After a stop string has come nothing passes any more.
+    pub fn push(&mut self, bytes: &[u8]) -> Passed {
+        for &byte in bytes {
+            if self.found.is_some() {
+                break;
+            }
+            self.held.push(byte);
+            self.found = self.step(byte);
+            if let Some(found) = self.found {
+                let kept = self.held.len() - self.patterns[found].bytes.len();
+                self.held.truncate(kept);
+            }
+        }
+        let begun = match self.found {
+            Some(_) => 0,
+            None => self.patterns.iter().map(|p| p.matched).max().unwrap_or(0),
+        };
+        let passed = self.held.len() - begun;
+        Passed {
+            bytes: self.held.drain(..passed).collect(),
+            stopped: self.found,
+        }
+    }
+
+    /// Ends the text: what was held back may be shown now.
+    pub fn finish(self) -> Vec<u8> {
+        self.held
+    }
+
+    /// Moves every pattern on; the longest of those that end here.
+    fn step(&mut self, byte: u8) -> Option<usize> {
+        let mut longest: Option<(usize, usize)> = None;
+        for (number, pattern) in self.patterns.iter_mut().enumerate() {
+            let len = pattern.bytes.len();
+            if pattern.step(byte) && longest.is_none_or(|(_, most)| len > most) {
+                longest = Some((number, len));
+            }
+        }
+        longest.map(|(number, _)| number)
+    }
+}
+
+/// One string's automaton (Knuth, Morris and Pratt 1977).
+#[derive(Clone, Debug)]
+struct Pattern {
+    bytes: Vec<u8>,
+    /// For each length of a beginning of the string, the longest shorter one that it ends with.
+    fallback: Vec<usize>,
+    /// How much of the string the text ends with.
+    matched: usize,
+}
+
+impl Pattern {
+    fn new(bytes: &[u8]) -> Self {
+        let mut pattern = Self {
+            bytes: bytes.to_vec(),
+            fallback: vec![0; bytes.len() + 1],
+            matched: 0,
+        };
+        // The string is looked for in itself from its second byte on.
+        for (at, &byte) in bytes.iter().enumerate().skip(1) {
+            pattern.step(byte);
+            pattern.fallback[at + 1] = pattern.matched;
+        }
+        pattern.matched = 0;
+        pattern
+    }
+
+    /// Whether the string ends with this byte.
+    fn step(&mut self, byte: u8) -> bool {
+        while self.matched > 0 && self.bytes.get(self.matched) != Some(&byte) {
+            self.matched = self.fallback[self.matched];
+        }
+        if self.bytes[self.matched] == byte {
+            self.matched += 1;
+        }
+        self.matched == self.bytes.len()
+    }
+}

@@ -1,0 +1,447 @@
+//! Text held to a schema, an expression or a grammar, read by serde's and the regex crate's parsers.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use burn_flex::Flex;
+use emberlm_generate::{
+    Chooser, ChooserConfig, Constraint, Finish, GenerateOptions, Generator, Grammar, LogitsError,
+    SamplerConfig, Vocabulary,
+};
+use emberlm_model::config::Init;
+use emberlm_model::{DecoderConfig, families};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use regex_automata::meta::Regex;
+use serde::Deserialize;
+use support::{DRAWS, assert_drawn_from, softmax};
+
+/// Every byte, and what a trained vocabulary has besides: pieces that begin in one part of the grammar and end in another.
+fn texts() -> Vec<Vec<u8>> {
+    let bytes = (0..=255).map(|byte| vec![byte]);
+    let pieces = [
+        "{\"", "\": ", "\": \"", "\", \"", "}", "]}", ", ", "[\"", "true", "null", "name", "\"age",
+        "12", "-0.", "foo", "bar", "ba", "é", "日本",
+    ];
+    let pieces = pieces.iter().map(|piece| piece.as_bytes().to_vec());
+    bytes.chain(pieces).chain([Vec::new()]).collect()
+}
+
+fn end() -> u32 {
+    texts().len() as u32 - 1
+}
+
+fn vocabulary() -> Vocabulary {
+    Vocabulary::new(texts(), &[end()]).unwrap()
+}
+
+fn compiled(grammar: Grammar) -> Constraint {
+    Constraint::new(&vocabulary(), grammar).unwrap()
+}
+
+fn regex(pattern: &str) -> Constraint {
+    compiled(Grammar::Regex(pattern.to_owned()))
+}
+
+fn config(constraint: &Constraint, seed: u64) -> ChooserConfig {
+    ChooserConfig {
+        sampler: SamplerConfig {
+            seed,
+            ..SamplerConfig::default()
+        },
+        constraint: Some(constraint.clone()),
+        ..ChooserConfig::default()
+    }
+}
+
+/// What a model of random logits writes, until it may write no more or chooses to end; `towards` is added to the end's.
+fn written(constraint: &Constraint, seed: u64, towards: f32) -> String {
+    let texts = texts();
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut chooser = Chooser::new(&config(constraint, seed), &[], texts.len(), 0).unwrap();
+    let mut text = Vec::new();
+    for _ in 0..2_000 {
+        let logit = |_| random.random_range(-2.0..2.0_f32);
+        let mut logits: Vec<f32> = (0..texts.len()).map(logit).collect();
+        logits[end() as usize] += towards;
+        let id = chooser.choose(&logits).unwrap().id;
+        if id == end() {
+            assert!(chooser.is_complete());
+            break;
+        }
+        text.extend(&texts[id as usize]);
+        if chooser.is_complete() {
+            break;
+        }
+    }
+    assert!(chooser.is_complete(), "{}", String::from_utf8_lossy(&text));
+    String::from_utf8(text).unwrap()
+}
+
+const SCHEMA: &str = r##"{
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["a", "b\"", "c"]}, "maxItems": 3},
+        "address": {"$ref": "#/$defs/address"},
+        "happy": {"type": ["boolean", "null"]}
+    },
+    "required": ["name", "age", "tags", "address"],
+    "additionalProperties": false,
+    "$defs": {
+        "address": {
+            "type": "object",
+            "properties": {"zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
+            "required": ["zip"],
+            "additionalProperties": false
+        }
+    }
+}"##;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Person {
+    name: String,
+    age: u8,
+    tags: Vec<Tag>,
+    address: Address,
+    #[allow(
+        dead_code,
+        reason = "that it is a boolean, null or not there is what is read"
+    )]
+    happy: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+enum Tag {
+    #[serde(rename = "a")]
+    A,
+    #[serde(rename = "b\"")]
+    B,
+    #[serde(rename = "c")]
+    C,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Address {
+    zip: String,
+}
+
+fn assert_is_a_person(text: &str) {
+    let person: Person = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert!(person.name.chars().count() <= 12, "{text}");
+    assert!(person.age <= 150 && person.tags.len() <= 3, "{text}");
+    let zip = &person.address.zip;
+    assert!(
+        zip.len() == 5 && zip.bytes().all(|b| b.is_ascii_digit()),
+        "{text}"
+    );
+    // In the schema's order, with the blanks that Python's json.dumps writes.
+    assert!(text.starts_with("{\"name\": \""), "{text}");
+    let place = |key: &str| text.find(&format!(", \"{key}\": ")).unwrap();
+    assert!(
+        place("age") < place("tags") && place("tags") < place("address"),
+        "{text}"
+    );
+}
+
+#[test]
+fn json_is_what_its_schema_describes() {
+    let constraint = compiled(Grammar::JsonSchema(SCHEMA.to_owned()));
+    let mut tags = [0; 3];
+    let mut names = std::collections::HashSet::new();
+    for seed in 0..60 {
+        let text = written(&constraint, seed, 0.0);
+        assert_is_a_person(&text);
+        let person: Person = serde_json::from_str(&text).unwrap();
+        person.tags.iter().for_each(|tag| match tag {
+            Tag::A => tags[0] += 1,
+            Tag::B => tags[1] += 1,
+            Tag::C => tags[2] += 1,
+        });
+        names.insert(person.name);
+    }
+    assert!(
+        tags.iter().all(|count| *count > 0) && names.len() > 30,
+        "a model's own choice"
+    );
+}
+
+/// The whole way, from a decoder with random weights.
+#[test]
+fn a_decoder_writes_json_and_ends() {
+    let mut raw = families::preset("pocket-tales").unwrap().config;
+    raw.vocab_size = texts().len();
+    raw.seq_len = 64;
+    raw.d_model = 24;
+    raw.n_layers = 1;
+    raw.init = Init::Normal {
+        std: 0.4,
+        scale_residual: false,
+    };
+    let decoder = DecoderConfig::try_from(raw).unwrap();
+    let decoder = decoder.init::<Flex>(3, &Default::default());
+    let constraint = compiled(Grammar::JsonSchema(SCHEMA.to_owned()));
+    for seed in 0..3 {
+        let options = GenerateOptions {
+            max_new_tokens: 1_000,
+            stop_tokens: vec![end()],
+            chooser: config(&constraint, seed),
+        };
+        let mut generator = Generator::new(&decoder, &[3, 7], &options).unwrap();
+        let ids: Vec<u32> = generator.by_ref().map(Result::unwrap).collect();
+        assert_eq!(generator.finish(), Some(Finish::Complete));
+        let text = ids.iter().flat_map(|&id| texts()[id as usize].clone());
+        assert_is_a_person(&String::from_utf8(text.collect()).unwrap());
+    }
+}
+
+#[test]
+fn a_text_is_matched_by_its_expression_as_a_whole() {
+    for pattern in [
+        r"(foo|ba[rz])+-[0-9]{2,4}( ü)?",
+        r"\d{4}-[01]\d-[0-3]\d",
+        r"(?i)yes|no",
+        r"^(so|so)$",
+        r"[^a-z\n]{3,9}/é+\\",
+        r"a\.b\/c|",
+        "日本?",
+    ] {
+        let constraint = regex(pattern);
+        let whole = Regex::new(&format!("^(?:{pattern})$")).unwrap();
+        for seed in 0..15 {
+            let text = written(&constraint, seed, 2.0);
+            assert!(whole.is_match(&text), "{text:?} for {pattern}");
+        }
+    }
+}
+
+/// However much the model wants to end: the grammar must be met. And however little: where nothing may follow, it ends.
+#[test]
+fn the_end_comes_where_the_grammar_allows_it() {
+    let at_least_three = regex("[0-9]{3,}");
+    let three = regex("[0-9]{3}");
+    for seed in 0..10 {
+        let text = written(&at_least_three, seed, 1e3);
+        assert!(
+            (3..=4).contains(&text.len()),
+            "a piece has two digits: {text}"
+        );
+        assert_eq!(written(&three, seed, -1e3).len(), 3);
+    }
+    // Nothing at all.
+    let chooser = Chooser::new(&config(&regex(""), 0), &[], texts().len(), 0).unwrap();
+    assert!(chooser.is_complete());
+}
+
+#[test]
+fn without_an_end_of_text_it_ends_where_nothing_may_follow() {
+    let vocabulary = Vocabulary::new(texts(), &[]).unwrap();
+    let constraint = Constraint::new(&vocabulary, Grammar::Regex("a{2}".to_owned())).unwrap();
+    let mut chooser = Chooser::new(&config(&constraint, 0), &[], texts().len(), 0).unwrap();
+    let logits = vec![0.0; texts().len()];
+    for expected in [false, true] {
+        assert_eq!(chooser.choose(&logits).unwrap().id, u32::from(b'a'));
+        assert_eq!(chooser.is_complete(), expected);
+    }
+    let error = chooser.choose(&logits).unwrap_err();
+    assert!(matches!(error, LogitsError::NoneAllowed { .. }), "{error}");
+}
+
+#[test]
+fn a_choice_is_one_of_its_texts_and_a_grammar_is_followed() {
+    let texts = ["a.b", "(c)", "日本", "a.bc"];
+    let choice = compiled(Grammar::choice(&texts));
+    let written_ones: Vec<String> = (0..40).map(|seed| written(&choice, seed, 0.0)).collect();
+    for text in texts {
+        assert!(written_ones.iter().any(|one| one == text), "{text}");
+    }
+    assert!(written_ones.iter().all(|one| texts.contains(&one.as_str())));
+    let lark = "start: \"foo\" sum\nsum: NUMBER (\"+\" NUMBER)*\nNUMBER: /[1-9]/";
+    let constraint = compiled(Grammar::Lark(lark.to_owned()));
+    let expected = Regex::new(r"^foo[1-9](\+[1-9])*$").unwrap();
+    for seed in 0..10 {
+        let text = written(&constraint, seed, 1.0);
+        assert!(expected.is_match(&text), "{text}");
+    }
+}
+
+/// What is allowed is drawn as the model's distribution has it, the rest left out; log-probabilities are those of all.
+#[test]
+fn frequencies_are_the_model_s_among_what_is_allowed() {
+    let texts = ["a", "b", "c", "ab", "d", ""].map(|text| text.as_bytes().to_vec());
+    let vocabulary = Vocabulary::new(texts.to_vec(), &[5]).unwrap();
+    let constraint = Constraint::new(&vocabulary, Grammar::Regex("a?b|d*".to_owned())).unwrap();
+    let logits = [0.5, -1.0, 3.0, 0.0, 1.0, 0.2];
+    let mut counts = vec![0; 6];
+    let mut config = config(&constraint, 1);
+    config.sampler.temperature = 1.5;
+    config.top_logprobs = Some(1);
+    let all = softmax(&[0.5, -1.0, 3.0, 0.0, 1.0, 0.2], 1.0);
+    for stream in 0..DRAWS as u64 / 4 {
+        let mut chooser = Chooser::new(&config, &[], 6, stream).unwrap();
+        let chosen = chooser.choose(&logits.map(|x| x as f32)).unwrap();
+        counts[chosen.id as usize] += 1;
+        let logprob = f64::from(chosen.logprob.unwrap());
+        assert!((logprob - all[chosen.id as usize].ln()).abs() < 1e-6);
+        assert_eq!(chosen.alternatives[0].0, 2);
+    }
+    let mut allowed = logits;
+    allowed[2] = f64::NEG_INFINITY;
+    assert_drawn_from(&counts, &softmax(&allowed, 1.5));
+}
+
+#[test]
+fn sequences_of_one_constraint_do_not_disturb_each_other() {
+    fn shared<T: Send + Sync + Clone>(_: &T) {}
+    let constraint = regex("ab|ac");
+    shared(&constraint);
+    let config = config(&constraint, 0);
+    let mut choosers =
+        [0, 1].map(|stream| Chooser::new(&config, &[], texts().len(), stream).unwrap());
+    let towards = |byte: u8| {
+        let mut logits = vec![0.0; texts().len()];
+        logits[usize::from(byte)] = 1e3;
+        logits
+    };
+    for (bytes, complete) in [(*b"aa", false), (*b"bc", true)] {
+        for (chooser, byte) in choosers.iter_mut().zip(bytes) {
+            assert_eq!(chooser.choose(&towards(byte)).unwrap().id, u32::from(byte));
+            assert_eq!(chooser.is_complete(), complete);
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_that_cannot_say_it_is_an_error() {
+    let texts = ["a", "b"].map(|text| text.as_bytes().to_vec());
+    let vocabulary = Vocabulary::new(texts.to_vec(), &[]).unwrap();
+    let constraint = Constraint::new(&vocabulary, Grammar::Regex("ac".to_owned())).unwrap();
+    let mut chooser = Chooser::new(&config(&constraint, 0), &[], 2, 0).unwrap();
+    let mut choose = || chooser.choose(&[0.0, 1.0]).map(|chosen| chosen.id);
+    let made = [choose(), choose()];
+    let error = made.into_iter().find_map(Result::err).unwrap().to_string();
+    assert_eq!(
+        error,
+        "the constraint leaves no token to choose: no token of the vocabulary goes on with it"
+    );
+    let error = Chooser::new(&config(&constraint, 0), &[], 3, 0).unwrap_err();
+    let expected = "vocabulary = 2 ids: must be of as many ids as the model's 3";
+    assert_eq!(error.to_string(), expected);
+}
+
+/// After `a` the text may end, and nothing that the vocabulary has may follow.
+#[test]
+fn it_is_complete_where_the_vocabulary_has_no_more() {
+    let texts = ["a", "b"].map(|text| text.as_bytes().to_vec());
+    let vocabulary = Vocabulary::new(texts.to_vec(), &[]).unwrap();
+    let constraint = Constraint::new(&vocabulary, Grammar::Regex("ac?".to_owned())).unwrap();
+    let mut chooser = Chooser::new(&config(&constraint, 0), &[], 2, 0).unwrap();
+    assert!(!chooser.is_complete());
+    assert_eq!(chooser.choose(&[0.0, 1.0]).unwrap().id, 0);
+    assert!(chooser.is_complete());
+}
+
+#[test]
+fn ids_without_a_text_are_never_chosen() {
+    let long = vec![b'a'; 5_000];
+    let texts = vec![
+        vec![],
+        vec![0xFF, b'a'],
+        long,
+        b"a".to_vec(),
+        b"a".to_vec(),
+        b"a".to_vec(),
+    ];
+    let vocabulary = Vocabulary::new(texts, &[5, 77]).unwrap();
+    let constraint = Constraint::new(&vocabulary, Grammar::Regex("a+".to_owned())).unwrap();
+    let mut chooser = Chooser::new(&config(&constraint, 0), &[], 6, 0).unwrap();
+    let chosen = chooser.choose(&[9.0, 9.0, 9.0, 0.0, 0.0, 9.0]).unwrap();
+    assert!([3, 4].contains(&chosen.id), "{chosen:?}");
+}
+
+#[test]
+fn what_cannot_be_compiled_is_refused_with_the_reason() {
+    let vocabulary = vocabulary();
+    let error = |grammar| {
+        Constraint::new(&vocabulary, grammar)
+            .unwrap_err()
+            .to_string()
+    };
+    for (schema, field, reason) in [
+        (
+            "{",
+            "json_schema = {: ",
+            "it is not JSON: EOF while parsing",
+        ),
+        (r#"{"type": "strin"}"#, "json_schema = ", "strin"),
+        (
+            r#"{"type": "object", "unevaluatedProperties": false}"#,
+            "json_schema = ",
+            "unevaluatedProperties",
+        ),
+        (r##"{"$ref": "#/$defs/none"}"##, "json_schema = ", "none"),
+        (
+            r#"{"$ref": "https://example.org/schema"}"#,
+            "json_schema = ",
+            "example.org",
+        ),
+        (
+            r#"{"type": "string", "pattern": "("}"#,
+            "json_schema = ",
+            "(",
+        ),
+        (
+            r#"{"minimum": 3, "maximum": 1, "type": "integer"}"#,
+            "json_schema = ",
+            "",
+        ),
+        ("3", "json_schema = 3: ", ""),
+    ] {
+        let error = error(Grammar::JsonSchema(schema.to_owned()));
+        assert!(
+            error.starts_with(field) && error.contains(reason),
+            "{schema}: {error}"
+        );
+        assert!(!error.contains("panic") && !error.contains("<"), "{error}");
+    }
+    for (pattern, reason) in [
+        ("(", "regex = (: unclosed group"),
+        ("a\\", "regex = a\\: incomplete escape"),
+        ("a(?=b)", "look-around"),
+        ("a\\b", ""),
+    ] {
+        let error = error(Grammar::Regex(pattern.to_owned()));
+        assert!(
+            error.starts_with("regex = ") && error.contains(reason),
+            "{pattern}: {error}"
+        );
+        assert!(!error.contains("panic"), "{error}");
+    }
+    let error_of_lark = error(Grammar::Lark("start: nothing".to_owned()));
+    assert!(
+        error_of_lark.starts_with("grammar = start: nothing: "),
+        "{error_of_lark}"
+    );
+    let long = error(Grammar::Regex("a".repeat((1 << 20) + 1)));
+    assert!(
+        long.ends_with("…: must have at most 1048576 bytes"),
+        "{long}"
+    );
+    assert!(long.len() < 200, "{long}");
+}
+
+#[test]
+fn a_schema_of_endless_depth_is_refused() {
+    let vocabulary = vocabulary();
+    let deep = r#"{"items":"#.repeat(100_000) + &"}".repeat(100_000);
+    let error = Constraint::new(&vocabulary, Grammar::JsonSchema(deep)).unwrap_err();
+    assert!(error.to_string().contains("recursion limit"), "{error}");
+    let deep = "(".repeat(10_000) + &")".repeat(10_000);
+    let error = Constraint::new(&vocabulary, Grammar::Regex(deep)).unwrap_err();
+    assert!(error.to_string().starts_with("regex = (((("), "{error}");
+}
