@@ -22,7 +22,7 @@ fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
         ..request
     };
     let mut hot = greedy(&[1], 1);
-    hot.sampler.temperature = f64::NAN;
+    hot.chooser.sampler.temperature = f64::NAN;
     for (request, expected) in [
         (
             greedy(&[], 1),
@@ -114,7 +114,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
     assert!(!config.head.tied);
     let mut decoder = config.init::<Flex>(9, &Default::default());
-    decoder.tokens = decoder.tokens.map(|tokens| {
+    decoder.tokens = decoder.tokens.mapped(|tokens| {
         let width = tokens.dims()[1];
         let damaged = Tensor::full([1, width], f32::NAN, &tokens.device());
         tokens.slice_assign([13..14, 0..width], damaged)
