@@ -1,8 +1,10 @@
 //! Who has a slot, for how long, and who waits.
 
-use emberlm_generate::{Finish, Overflow, Request};
+use emberlm_generate::{
+    ChooserConfig, Constraint, Finish, Grammar, Overflow, Request, SamplerConfig, Vocabulary,
+};
 
-use super::{Ears, MODELS, SEQ_LEN, decoder, drain, engine, greedy, plain, run, step};
+use super::{Ears, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, run, step};
 
 #[test]
 fn a_long_prompt_does_not_stall_what_runs() {
@@ -129,4 +131,51 @@ fn the_caches_are_as_large_as_they_are_said_to_be() {
     assert_eq!(engine.cache_bytes(), bytes);
     run(&mut engine, &greedy(&[1, 2, 3], 10));
     assert_eq!(engine.cache_bytes(), bytes);
+}
+
+#[test]
+fn each_sample_keeps_to_its_own_grammar() {
+    // The tokens are the letters from a on.
+    let texts = (0..VOCAB_SIZE as u8).map(|id| vec![b'a' + id]).collect();
+    let vocabulary = Vocabulary::new(texts, &[]).unwrap();
+    let held = |pattern: &str| Request {
+        samples: 2,
+        chooser: ChooserConfig {
+            sampler: SamplerConfig::default(),
+            constraint: Some(
+                Constraint::new(&vocabulary, Grammar::Regex(pattern.to_owned())).unwrap(),
+            ),
+            top_logprobs: Some(1),
+            ..ChooserConfig::default()
+        },
+        ..greedy(&[4, 2], 12)
+    };
+    let requests = [held("ab[c-f]{3}"), held("(no|yes)"), greedy(&[3], 12)];
+    let mut engine = engine("pocket-tales", 5, 4);
+    let mut ears = Ears::default();
+    let ids = requests
+        .clone()
+        .map(|request| engine.submit(request).unwrap());
+    drain(&mut engine, &mut ears);
+    let decoder = decoder("pocket-tales", 9);
+    for (request, id) in requests.iter().zip(ids) {
+        for sample in 0..request.samples {
+            let heard = ears.of(id, sample);
+            let expected = plain(&decoder, request, sample);
+            assert_eq!(heard.tokens, expected.tokens);
+            assert_eq!(heard.finish(), expected.finish);
+        }
+    }
+    let text = |id, sample| -> String {
+        let letter = |&token: &u32| char::from(b'a' + token as u8);
+        ears.of(id, sample).tokens.iter().map(letter).collect()
+    };
+    for sample in 0..2 {
+        let letters = text(ids[0], sample);
+        let rest = letters.strip_prefix("ab").unwrap();
+        assert!(rest.len() == 3 && rest.chars().all(|c| ('c'..='f').contains(&c)));
+        assert!(["no", "yes"].contains(&text(ids[1], sample).as_str()));
+        assert_eq!(ears.of(ids[0], sample).finish(), Finish::Complete);
+    }
+    assert_eq!(ears.of(ids[2], 0).finish(), Finish::Length);
 }
