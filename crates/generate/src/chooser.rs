@@ -86,6 +86,16 @@ impl Chooser {
         })
     }
 
+    /// Whether what it does has a meaning for a vocabulary of `vocab_size`, another than it was made for maybe.
+    ///
+    /// # Errors
+    /// A bias of a token that is not there; a constraint of another vocabulary.
+    pub fn check(&self, vocab_size: usize) -> Result<(), SettingError> {
+        logit_bias::check(&self.logit_bias, vocab_size)?;
+        let constraint = self.constraint.as_ref();
+        constraint.map_or(Ok(()), |constraint| constraint.check(vocab_size))
+    }
+
     /// Chooses from `logits` `[vocab_size]` and goes on from what was chosen: the next call is for the token after it.
     ///
     /// # Errors

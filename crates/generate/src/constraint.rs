@@ -203,10 +203,7 @@ impl Constraint {
     /// The beginning of a sequence.
     pub(crate) fn start(&self, vocab_size: usize) -> Result<Progress, SettingError> {
         let size = self.vocabulary.size;
-        if size != vocab_size {
-            let rule = format!("must be of as many ids as the model's {vocab_size}");
-            return Err(SettingError::new("vocabulary", format!("{size} ids"), rule));
-        }
+        check_size(size, vocab_size)?;
         let mut progress = Progress {
             matcher: self.start.deep_clone(),
             end: self.vocabulary.end.clone(),
@@ -284,6 +281,11 @@ impl Progress {
         }
     }
 
+    /// Whether it is of a vocabulary of `vocab_size`.
+    pub fn check(&self, vocab_size: usize) -> Result<(), SettingError> {
+        check_size(self.size, vocab_size)
+    }
+
     /// Whether the grammar is met and nothing may follow.
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -295,6 +297,14 @@ impl fmt::Debug for Progress {
         let Self { size, complete, .. } = self;
         write!(f, "Progress({size} ids, complete: {complete})")
     }
+}
+
+fn check_size(size: usize, vocab_size: usize) -> Result<(), SettingError> {
+    if size == vocab_size {
+        return Ok(());
+    }
+    let rule = format!("must be of as many ids as the model's {vocab_size}");
+    Err(SettingError::new("vocabulary", format!("{size} ids"), rule))
 }
 
 fn none_allowed(error: &impl fmt::Display) -> LogitsError {

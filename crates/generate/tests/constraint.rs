@@ -191,6 +191,7 @@ fn a_decoder_writes_json_and_ends() {
             max_new_tokens: 1_000,
             stop_tokens: vec![end()],
             chooser: config(&constraint, seed),
+            sample: 0,
         };
         let mut generator = Generator::new(&decoder, &[3, 7], &options).unwrap();
         let ids: Vec<u32> = generator.by_ref().map(Result::unwrap).collect();

@@ -36,6 +36,7 @@ fn greedy(max_new_tokens: usize) -> GenerateOptions {
         max_new_tokens,
         stop_tokens: Vec::new(),
         chooser: SamplerConfig::greedy().into(),
+        sample: 0,
     }
 }
 

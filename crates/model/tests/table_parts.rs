@@ -124,7 +124,7 @@ struct Read<'a, B: TrainingBackend> {
 
 impl<B: TrainingBackend> ParamVisitor<B> for Read<'_, B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let grad = value.grad(self.from).expect(path);
+        let grad = value.grad(self.from).unwrap();
         assert_eq!(grad.dims(), value.dims(), "{path}");
         let whole = self.grads.entry(whole_path(path).to_owned()).or_default();
         whole.extend(host(grad));

@@ -26,12 +26,13 @@ struct File {
 #[derive(Serialize)]
 #[serde(tag = "type")]
 enum Model {
+    /// What is `()` is null: the byte pairs here have none of it.
     #[serde(rename = "BPE")]
     Bpe {
-        dropout: Value,
-        unk_token: Value,
-        continuing_subword_prefix: Value,
-        end_of_word_suffix: Value,
+        dropout: (),
+        unk_token: (),
+        continuing_subword_prefix: (),
+        end_of_word_suffix: (),
         fuse_unk: bool,
         byte_fallback: bool,
         ignore_merges: bool,
@@ -48,10 +49,10 @@ impl Model {
     /// Byte pairs over bytes: nothing is unknown. Where merges are ignored, a piece that is a token becomes that token.
     fn byte_pairs(vocab: Vec<(String, u32)>, merges: Vec<String>, ignore_merges: bool) -> Self {
         Self::Bpe {
-            dropout: Value::Null,
-            unk_token: Value::Null,
-            continuing_subword_prefix: Value::Null,
-            end_of_word_suffix: Value::Null,
+            dropout: (),
+            unk_token: (),
+            continuing_subword_prefix: (),
+            end_of_word_suffix: (),
             fuse_unk: false,
             byte_fallback: false,
             ignore_merges,

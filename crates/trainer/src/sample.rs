@@ -24,6 +24,7 @@ pub fn sample<B: Backend>(
             ..SamplerConfig::default()
         }
         .into(),
+        ..GenerateOptions::default()
     };
     let made = generate(decoder, &prompt, &options, |_| {
         std::ops::ControlFlow::Continue(())

@@ -186,6 +186,7 @@ impl Job for Bench {
             max_new_tokens: self.tokens + 1,
             stop_tokens: Vec::new(),
             chooser: SamplerConfig::greedy().into(),
+            sample: 0,
         };
         let (mut prefills, mut tokens) = (Vec::new(), Vec::new());
         for round in 0..=self.rounds {

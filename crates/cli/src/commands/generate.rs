@@ -34,6 +34,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         max_new_tokens: args.max_new_tokens,
         stop_tokens,
         chooser,
+        ..GenerateOptions::default()
     };
     backend.run(Generate {
         model: &model,

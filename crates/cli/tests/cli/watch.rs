@@ -138,7 +138,7 @@ fn a_signal_ends_it() {
 fn what_cannot_be_watched_is_said() {
     let sandbox = Sandbox::new();
     insta::assert_snapshot!(sandbox.words("watch"), @r"
-    exit code: 1
+    exit 1
     --- stderr
     error: there is no folder runs
     hint: runs are made by `emberlm train`, in the folder runs where nothing is said

@@ -81,8 +81,6 @@ pub(super) struct Waiting {
     pub voices: Vec<Voice>,
     pub max_new_tokens: usize,
     pub stop_tokens: Arc<[u32]>,
-    /// The model's that its choices were made for.
-    vocab_size: usize,
 }
 
 impl Waiting {
@@ -128,7 +126,6 @@ impl Waiting {
             id,
             prompt,
             truncated_prompt,
-            vocab_size: model.vocab_size,
             voices,
             max_new_tokens,
             stop_tokens: stop_tokens.into(),
@@ -139,11 +136,11 @@ impl Waiting {
 
     /// Whether this model can take it.
     pub fn check(&self, model: &DecoderConfig) -> Result<(), GenerateError> {
-        if self.vocab_size != model.vocab_size {
-            let rule = format!("must be {}, as when the request was made", self.vocab_size);
-            return Err(SettingError::new("vocab_size", model.vocab_size, rule).into());
-        }
         check_stop_tokens(model, &self.stop_tokens)?;
-        Ok(check_prompt(model, &self.prompt)?)
+        check_prompt(model, &self.prompt)?;
+        for voice in &self.voices {
+            voice.chooser.check(model.vocab_size)?;
+        }
+        Ok(())
     }
 }

@@ -44,6 +44,9 @@ fn what_the_second_cannot_take_fails() {
     let mut engine = engine("char-nano", 1, 64);
     let mut ears = Ears::default();
     let [running, bad, good] = [7, 22, 4].map(|token| engine.submit(greedy(&[token], 3)).unwrap());
+    let mut biased = greedy(&[5], 3);
+    biased.chooser.logit_bias = vec![(21, 1.0)];
+    let biased = engine.submit(biased).unwrap();
     step(&mut engine, &mut ears);
     let second = other(20, 30);
     engine.replace_decoder(Arc::clone(&second)).unwrap();
@@ -58,6 +61,11 @@ fn what_the_second_cannot_take_fails() {
     assert_eq!(
         error,
         "token 22 at position 0 is outside of the vocabulary of 20"
+    );
+    let error = ears.of(biased, 0).end.unwrap().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "logit_bias = 21=1: the id must be below the vocabulary's size of 20"
     );
     let expected = plain(&second, &greedy(&[4], 3), 0);
     assert_eq!(ears.of(good, 0).tokens, expected.tokens);

@@ -13,6 +13,8 @@ use crate::fixture::{Training, config, decoder_config, start, updated};
 use crate::restore::{KINDS, on_host};
 
 type Model = Decoder<Training<Flex>>;
+/// Tensors by their names.
+type Named = Vec<(String, HostTensor)>;
 
 /// The same weights, tables in three parts: 5, 4 and 4 of 13 rows.
 fn cut(decoder: &Model) -> Model {
@@ -36,11 +38,7 @@ fn whole(decoder: &Model) -> Model {
 }
 
 /// Ten updates; at the fourth the run is stopped and goes on with the model that `between` makes of its own.
-fn relayed(
-    kind: OptimizerKind,
-    first: Model,
-    between: fn(&Model) -> Model,
-) -> (Vec<(String, HostTensor)>, Vec<(String, HostTensor)>) {
+fn relayed(kind: OptimizerKind, first: Model, between: fn(&Model) -> Model) -> (Named, Named) {
     let config = config(kind, true);
     let mut before = Optimizer::<Flex>::new(&config);
     let decoder = between(&updated(&mut before, first, 0..4));
@@ -54,7 +52,7 @@ fn relayed(
             &parts,
             &Default::default(),
         )
-        .expect("its own");
+        .unwrap();
     let decoder = updated(&mut after, decoder, 4..10);
     (named_tensors(&decoder), on_host(&after.snapshot()))
 }
