@@ -5,6 +5,7 @@
 //! temperature 0 the likeliest of what is left is taken, so that all of the former act on it too.
 
 use crate::constraint::{Constraint, Progress};
+use crate::distribution::Distribution;
 use crate::error::{LogitsError, SettingError};
 use crate::logit_bias;
 use crate::logprobs::LogProbs;
@@ -103,8 +104,37 @@ impl Chooser {
     pub fn choose(&mut self, logits: &[f32]) -> Result<Chosen, LogitsError> {
         let id = match self.changes() {
             false => self.sampler.sample(logits)?,
-            true => self.choose_changed(logits)?,
+            true => {
+                self.change(logits)?;
+                let chosen = self.sampler.sample_among(&self.changed);
+                chosen.ok_or(LogitsError::Empty)?
+            }
         };
+        self.take(id, logits)
+    }
+
+    /// What [`Chooser::choose`] would draw from.
+    pub(crate) fn distribution(&mut self, logits: &[f32]) -> Result<Distribution, LogitsError> {
+        let made = match self.changes() {
+            false => {
+                check_finite(logits)?;
+                self.sampler.distribution_among(logits)
+            }
+            true => {
+                self.change(logits)?;
+                self.sampler.distribution_among(&self.changed)
+            }
+        };
+        made.ok_or(LogitsError::Empty)
+    }
+
+    /// A number that is drawn evenly from 0 up to, and without, 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.sampler.uniform()
+    }
+
+    /// Goes on from a token that `logits` allow.
+    pub(crate) fn take(&mut self, id: u32, logits: &[f32]) -> Result<Chosen, LogitsError> {
         if let Some(counted) = &mut self.counted {
             counted.add(id);
         }
@@ -135,7 +165,8 @@ impl Chooser {
         self.counted.is_some() || self.constraint.is_some() || !self.logit_bias.is_empty()
     }
 
-    fn choose_changed(&mut self, logits: &[f32]) -> Result<u32, LogitsError> {
+    /// Makes `changed` of `logits`.
+    fn change(&mut self, logits: &[f32]) -> Result<(), LogitsError> {
         check_finite(logits)?;
         self.changed.clear();
         self.changed.extend_from_slice(logits);
@@ -146,7 +177,6 @@ impl Chooser {
         if let Some(constraint) = &mut self.constraint {
             constraint.mask(&mut self.changed)?;
         }
-        let chosen = self.sampler.sample_among(&self.changed);
-        chosen.ok_or(LogitsError::Empty)
+        Ok(())
     }
 }

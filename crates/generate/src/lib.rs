@@ -2,7 +2,7 @@
 //!
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
-//! chooser for each next token; [`engine`] does so for many requests at once, which share each pass over the weights;
+//! chooser for each next token; [`speculative`] lets a smaller model guess ahead; [`engine`] does so for many requests at once, which share each pass over the weights;
 //! [`stop_strings`] ends a text that the caller decodes; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's, and what ids stand for it says.
 //!
@@ -27,6 +27,7 @@
 mod check;
 pub mod chooser;
 pub mod constraint;
+mod distribution;
 pub mod engine;
 pub mod error;
 mod logit_bias;
@@ -35,6 +36,7 @@ pub mod logprobs;
 pub mod penalties;
 pub mod plain;
 pub mod sampler;
+pub mod speculative;
 pub mod stop_strings;
 
 pub use chooser::{Chooser, ChooserConfig, Chosen};
@@ -47,4 +49,5 @@ pub use logprobs::LogProbs;
 pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
+pub use speculative::{Guesses, Speculator};
 pub use stop_strings::{Passed, StopStrings};

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::distribution::Distribution;
 use crate::error::{LogitsError, SettingError};
 
 /// How a token is chosen.
@@ -127,9 +128,36 @@ impl Sampler {
     /// No logit may be NaN or plus infinity.
     pub(crate) fn sample_among(&mut self, logits: &[f32]) -> Option<u32> {
         let greatest = greatest(logits)?;
-        if self.config.temperature == 0.0 || self.config.top_k == 1 {
+        if self.is_greedy() {
             return Some(greatest.id);
         }
+        self.keep(logits, &greatest);
+        Some(self.draw(greatest.id))
+    }
+
+    /// What [`Sampler::sample_among`] would draw from; nothing is drawn.
+    pub(crate) fn distribution_among(&mut self, logits: &[f32]) -> Option<Distribution> {
+        let greatest = greatest(logits)?;
+        if self.is_greedy() {
+            return Some(Distribution::certain(greatest.id));
+        }
+        self.keep(logits, &greatest);
+        let weights = self.candidates.iter();
+        let weights = weights.map(|candidate| (candidate.id, candidate.weight));
+        Some(Distribution::of_weights(weights.collect(), greatest.id))
+    }
+
+    /// A number that is drawn evenly from 0 up to, and without, 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.rng.random()
+    }
+
+    fn is_greedy(&self) -> bool {
+        self.config.temperature == 0.0 || self.config.top_k == 1
+    }
+
+    /// Makes the tokens that may be drawn the candidates.
+    fn keep(&mut self, logits: &[f32], greatest: &Greatest) {
         self.candidates.clear();
         let temperature = self.config.temperature;
         let candidate = |(id, &logit): (usize, &f32)| Candidate {
@@ -143,7 +171,6 @@ impl Sampler {
         self.keep_top_k();
         self.keep_top_p();
         self.keep_min_p();
-        Some(self.draw(greatest.id))
     }
 
     fn keep_top_k(&mut self) {

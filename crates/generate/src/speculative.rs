@@ -1,0 +1,349 @@
+//! Speculative decoding: a small model guesses a few tokens ahead, and the large one reads them all in one pass.
+//!
+//! ```text
+//! draft    … last ─► x₁ ─► x₂ ─► … ─► x_k          one cheap pass each, xᵢ drawn from qᵢ
+//! target   last x₁ x₂ … x_k ─► p₁ p₂ … p_{k+1}     one pass, which reads the weights once for all of them
+//! ```
+//!
+//! From the first on, `xᵢ` is taken with probability `min(1, pᵢ(xᵢ) / qᵢ(xᵢ))`; the first that is not is replaced by a draw
+//! from `max(0, pᵢ - qᵢ)`, and those after it are forgotten. Where all are taken, one more is drawn from `p_{k+1}`. What
+//! comes out is distributed as the target's own choices are, whatever the draft is (Leviathan, Kalman and Matias 2023,
+//! "Fast Inference from Transformers via Speculative Decoding", section 2.3): the draft decides how fast it comes. At
+//! temperature 0 it is token for token what plain generation gives, but for near-ties that products of more rows round
+//! otherwise; else it is another draw from the same distribution, since random numbers are spent otherwise.
+//!
+//! `p` is all that is asked of the choice, penalties and constraint among it; `q` is drawn by temperature, top-k, top-p and
+//! min-p alone.
+
+use std::collections::VecDeque;
+
+use burn::tensor::{Tensor, TensorData};
+use emberlm_kernels::Backend;
+use emberlm_model::config::AttentionKind;
+use emberlm_model::{KvCache, Piece, Predictor, Wanted};
+
+use crate::check::{check_prompt, check_stop_tokens};
+use crate::chooser::{Chooser, Chosen};
+use crate::distribution::Distribution;
+use crate::error::{GenerateError, LogitsError, SettingError};
+use crate::logits::floats;
+use crate::plain::{Finish, GenerateOptions};
+use crate::sampler::{Sampler, check_finite};
+
+/// How well the draft guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guesses {
+    /// Tokens that the draft guessed and the target read.
+    pub made: u64,
+    /// Those that were taken.
+    pub taken: u64,
+    /// The target's passes after the prompt's; each gives one token more than it takes.
+    pub passes: u64,
+}
+
+impl Guesses {
+    /// The share of them that was taken, 0 to 1; none before the first.
+    pub fn rate(&self) -> Option<f64> {
+        (self.made > 0).then(|| self.taken as f64 / self.made as f64)
+    }
+}
+
+/// Speculative generation as an iterator over the new tokens. After an error it has ended.
+#[derive(Debug)]
+pub struct Speculator<'a, B: Backend> {
+    target: Reader<'a, B>,
+    draft: Reader<'a, B>,
+    ahead: usize,
+    chooser: Chooser,
+    /// Draws the draft's guesses.
+    guesser: Sampler,
+    stop_tokens: Vec<u32>,
+    left: usize,
+    /// Chosen and not given yet.
+    ready: VecDeque<Chosen>,
+    chosen: Chosen,
+    /// How it ends once what is ready is given.
+    end: Option<Result<Finish, GenerateError>>,
+    finish: Option<Finish>,
+    over: bool,
+    guesses: Guesses,
+}
+
+impl<'a, B: Backend> Speculator<'a, B> {
+    /// The most tokens that can be guessed ahead.
+    pub const MOST_AHEAD: usize = 64;
+
+    /// Checks settings, models and prompt; nothing is computed yet. The draft guesses `ahead` tokens before each pass.
+    ///
+    /// # Errors
+    /// A setting out of its range, an empty prompt, an id outside of the vocabulary; models of other vocabularies; linear
+    /// attention in one of them, whose sums cannot take a token back.
+    pub fn new(
+        target: impl Into<Predictor<'a, B>>,
+        draft: impl Into<Predictor<'a, B>>,
+        ahead: usize,
+        prompt: &[u32],
+        options: &GenerateOptions,
+    ) -> Result<Self, GenerateError> {
+        let (target, draft) = (target.into(), draft.into());
+        let config = target.config();
+        if !(1..=Self::MOST_AHEAD).contains(&ahead) {
+            let rule = format!("must be between 1 and {}", Self::MOST_AHEAD);
+            return Err(SettingError::new("draft_tokens", ahead, rule).into());
+        }
+        let vocab_size = draft.config().vocab_size;
+        if vocab_size != config.vocab_size {
+            let rule = format!("the draft's must be the model's {}", config.vocab_size);
+            return Err(SettingError::new("vocab_size", vocab_size, rule).into());
+        }
+        for (model, whose) in [(config, "the model"), (draft.config(), "the draft")] {
+            if model.attention != AttentionKind::Softmax {
+                let rule =
+                    format!("{whose} must be able to take a token back, as softmax attention is");
+                return Err(SettingError::new("attention", "linear", rule).into());
+            }
+        }
+        let stream = options.sample as u64;
+        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, stream)?;
+        // Numbers that no sample's choices are drawn by.
+        let guesser = Sampler::with_stream(options.chooser.sampler, u64::MAX - stream)?;
+        check_stop_tokens(config, &options.stop_tokens)?;
+        check_prompt(config, prompt)?;
+        let most = prompt.len().saturating_add(options.max_new_tokens);
+        Ok(Self {
+            target: Reader::new(target, prompt, most),
+            draft: Reader::new(draft, prompt, most),
+            ahead,
+            chooser,
+            guesser,
+            stop_tokens: options.stop_tokens.clone(),
+            left: options.max_new_tokens,
+            ready: VecDeque::new(),
+            chosen: Chosen::default(),
+            end: None,
+            finish: None,
+            over: false,
+            guesses: Guesses::default(),
+        })
+    }
+
+    /// The newest token with its log-probability, where that was asked for; nothing yet before the first.
+    pub fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// Why it ended; none before it has.
+    pub fn finish(&self) -> Option<Finish> {
+        self.finish
+    }
+
+    /// How well the draft has guessed so far.
+    pub fn guesses(&self) -> Guesses {
+        self.guesses
+    }
+
+    /// One pass of the target: at least one token, or the end.
+    fn round(&mut self) -> Result<Option<Finish>, GenerateError> {
+        if let Some(finish) = self.ended() {
+            return Ok(Some(finish));
+        }
+        self.target.make_room(1);
+        self.target.read_all_but_last();
+        // One token more than is taken comes of a pass.
+        let ahead = self.ahead.min(self.left - 1).min(self.target.room());
+        let guesses = self.guess(ahead)?;
+        let before = self.target.tokens.len();
+        self.target
+            .tokens
+            .extend(guesses.iter().map(|guess| guess.0));
+        let logits = self.target.read(Wanted::All)?;
+        self.guesses.passes += 1;
+        self.guesses.made += guesses.len() as u64;
+
+        let logits = floats(&logits);
+        let (mut taken, mut other) = (0, None);
+        let made = guesses.len();
+        let mut guesses = guesses.into_iter();
+        let width = self.target.decoder.config().vocab_size;
+        for row in logits.chunks_exact(width) {
+            let id = match self.decide(row, guesses.next())? {
+                Decision::Taken(id) => {
+                    taken += 1;
+                    id
+                }
+                Decision::Other(id) => {
+                    other = Some(id);
+                    id
+                }
+            };
+            let chosen = self.chooser.take(id, row)?;
+            if self.stop_tokens.contains(&id) {
+                self.guesses.taken += taken as u64;
+                return Ok(Some(Finish::Stop(id)));
+            }
+            self.ready.push_back(chosen);
+            self.left -= 1;
+            if other.is_some() || self.ended().is_some() {
+                break;
+            }
+        }
+        self.guesses.taken += taken as u64;
+        self.target.keep(before + taken);
+        let draft = self.draft.tokens.len();
+        self.draft.keep(draft - made + taken);
+        self.target.tokens.extend(other);
+        self.draft.tokens.extend(other);
+        Ok(self.ended())
+    }
+
+    /// What the draft thinks comes next, with what each was drawn from.
+    fn guess(&mut self, ahead: usize) -> Result<Vec<(u32, Distribution)>, GenerateError> {
+        let mut guesses = Vec::with_capacity(ahead);
+        if ahead == 0 {
+            return Ok(guesses);
+        }
+        self.draft.make_room(ahead);
+        for _ in 0..ahead.min(self.draft.room()) {
+            let logits = self.draft.read(Wanted::Last)?;
+            let logits = floats(&logits);
+            check_finite(&logits)?;
+            let guess = self.guesser.distribution_among(&logits);
+            let guess = guess.ok_or(LogitsError::Empty)?;
+            let id = guess.draw(self.guesser.uniform());
+            self.draft.tokens.push(id);
+            guesses.push((id, guess));
+        }
+        Ok(guesses)
+    }
+
+    /// The token after which the target gave `logits`, of which the draft had a guess or not.
+    fn decide(
+        &mut self,
+        logits: &[f32],
+        guess: Option<(u32, Distribution)>,
+    ) -> Result<Decision, LogitsError> {
+        let wanted = self.chooser.distribution(logits)?;
+        let Some((id, guess)) = guess else {
+            return Ok(Decision::Other(wanted.draw(self.chooser.uniform())));
+        };
+        // Below and not equal: what the target never chooses is not taken by a draw of 0.
+        if self.chooser.uniform() * guess.of(id) < wanted.of(id) {
+            return Ok(Decision::Taken(id));
+        }
+        let rest = wanted.without(&guess);
+        Ok(Decision::Other(rest.draw(self.chooser.uniform())))
+    }
+
+    fn ended(&self) -> Option<Finish> {
+        match self.chooser.is_complete() {
+            true => Some(Finish::Complete),
+            false => (self.left == 0).then_some(Finish::Length),
+        }
+    }
+}
+
+/// What became of a place in the text.
+enum Decision {
+    /// The draft's guess.
+    Taken(u32),
+    /// The target's own choice.
+    Other(u32),
+}
+
+impl<B: Backend> Iterator for Speculator<'_, B> {
+    type Item = Result<u32, GenerateError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(chosen) = self.ready.pop_front() {
+                self.chosen = chosen;
+                return Some(Ok(self.chosen.id));
+            }
+            match self.end.take() {
+                Some(Ok(finish)) => {
+                    self.finish = Some(finish);
+                    self.over = true;
+                }
+                Some(Err(error)) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+                None => {}
+            }
+            if self.over {
+                return None;
+            }
+            // What was chosen before an error is given first.
+            self.end = self.round().transpose();
+        }
+    }
+}
+
+/// A model with its cache and the context that goes into it.
+#[derive(Debug)]
+struct Reader<'a, B: Backend> {
+    decoder: Predictor<'a, B>,
+    cache: KvCache<B>,
+    /// What the cache holds, then what it has not seen.
+    tokens: Vec<u32>,
+}
+
+impl<'a, B: Backend> Reader<'a, B> {
+    /// For a text of at most `most` tokens that begins with `prompt`, of which the context has room for the newest.
+    fn new(decoder: Predictor<'a, B>, prompt: &[u32], most: usize) -> Self {
+        let config = decoder.config();
+        let capacity = most.min(config.seq_len);
+        let kept = prompt.len().saturating_sub(config.seq_len);
+        Self {
+            decoder,
+            cache: KvCache::new(config, 1, capacity, &decoder.device()),
+            tokens: prompt[kept..].to_vec(),
+        }
+    }
+
+    /// How many more tokens the context holds.
+    fn room(&self) -> usize {
+        self.cache.capacity().saturating_sub(self.tokens.len())
+    }
+
+    /// Where the context has no room for `more` tokens beside those it has, the last of which was not read yet, it keeps its
+    /// newest half, which is read again.
+    fn make_room(&mut self, more: usize) {
+        let capacity = self.cache.capacity();
+        if self.tokens.len() + more > capacity + 1 {
+            let kept = (capacity / 2).max(1);
+            self.tokens.drain(..self.tokens.len().saturating_sub(kept));
+            self.cache.clear();
+        }
+    }
+
+    /// Reads a prompt, or what a context kept, but for its last token, whose logits are asked for.
+    fn read_all_but_last(&mut self) {
+        let last = self.tokens.len().saturating_sub(1);
+        if self.cache.len() < last {
+            self.pass(last, Wanted::None);
+        }
+    }
+
+    /// Reads what the cache has not seen; the logits, `[rows, vocab_size]`.
+    fn read(&mut self, logits: Wanted) -> Result<TensorData, LogitsError> {
+        let all = self.tokens.len();
+        self.pass(all, logits).ok_or(LogitsError::Empty)
+    }
+
+    fn pass(&mut self, end: usize, logits: Wanted) -> Option<TensorData> {
+        let piece = Piece {
+            tokens: &self.tokens[self.cache.len()..end],
+            cache: &mut self.cache,
+            logits,
+        };
+        let decoder = self.decoder;
+        B::run(|| decoder.ragged(&mut [piece]).map(Tensor::into_data))
+    }
+
+    /// Forgets all but the first `len` tokens.
+    fn keep(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.cache.truncate(len);
+    }
+}

@@ -1,0 +1,279 @@
+//! Guessing ahead changes nothing of what comes out: at temperature 0 the same tokens, else the same distribution.
+
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::ops::ControlFlow;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use emberlm_generate::{
+    ChooserConfig, Constraint, Finish, GenerateOptions, Generation, Grammar, Guesses, Penalties,
+    SamplerConfig, Speculator, Vocabulary, generate,
+};
+use emberlm_model::config::{AttentionKind, Init, ModelConfig};
+use emberlm_model::{Decoder, DecoderConfig, families};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use support::{DRAWS, assert_drawn_from, softmax};
+
+const SEQ_LEN: usize = 20;
+const VOCAB_SIZE: usize = 11;
+
+fn raw(preset: &str, d_model: usize, seq_len: usize) -> ModelConfig {
+    let mut raw = families::preset(preset).unwrap().config;
+    (raw.vocab_size, raw.seq_len) = (VOCAB_SIZE, seq_len);
+    (raw.d_model, raw.n_layers) = (d_model, 1);
+    // Wide enough that the next token depends on all of the context.
+    raw.init = Init::Normal {
+        std: 0.4,
+        scale_residual: false,
+    };
+    raw
+}
+
+fn made(raw: ModelConfig, seed: u64) -> Decoder<Flex> {
+    let config = DecoderConfig::try_from(raw).unwrap();
+    config.init(seed, &Default::default())
+}
+
+fn target() -> Decoder<Flex> {
+    made(raw("pocket-tales", 24, SEQ_LEN), 9)
+}
+
+/// Drafts that guess well and badly, of another family, and with a shorter context.
+fn drafts() -> Vec<Decoder<Flex>> {
+    vec![
+        target(),
+        made(raw("pocket-tales", 24, SEQ_LEN), 2),
+        made(raw("char-nano", 24, 30), 3),
+        made(raw("pocket-tales", 24, 7), 4),
+    ]
+}
+
+fn options(chooser: impl Into<ChooserConfig>, max_new_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_new_tokens,
+        chooser: chooser.into(),
+        ..GenerateOptions::default()
+    }
+}
+
+fn plain(target: &Decoder<Flex>, prompt: &[u32], options: &GenerateOptions) -> Generation {
+    generate(target, prompt, options, |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// The tokens, how it ended, and how well was guessed.
+fn guessed(
+    target: &Decoder<Flex>,
+    draft: &Decoder<Flex>,
+    ahead: usize,
+    prompt: &[u32],
+    options: &GenerateOptions,
+) -> (Vec<u32>, Finish, Guesses) {
+    let mut speculator = Speculator::new(target, draft, ahead, prompt, options).unwrap();
+    let tokens = speculator.by_ref().map(Result::unwrap).collect();
+    (tokens, speculator.finish().unwrap(), speculator.guesses())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 120,
+        // Where two tokens' logits are as near as rounding, a pass of more rows may take the other one.
+        rng_seed: RngSeed::Fixed(3),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_likeliest_tokens_are_those_of_plain_generation(
+        draft in 0..4usize,
+        ahead in 1..9usize,
+        prompt in prop::collection::vec(0..VOCAB_SIZE as u32, 1..30),
+        max_new_tokens in 0..50usize,
+        stop in prop::option::of(0..VOCAB_SIZE as u32),
+        repetition in prop_oneof![Just(1.0), Just(1.4)],
+    ) {
+        let target = target();
+        let penalties = Penalties { repetition, ..Penalties::default() };
+        let chooser = ChooserConfig {
+            sampler: SamplerConfig::greedy(),
+            penalties,
+            ..ChooserConfig::default()
+        };
+        let mut options = options(chooser, max_new_tokens);
+        options.stop_tokens.extend(stop);
+        let expected = plain(&target, &prompt, &options);
+        let (tokens, finish, guesses) = guessed(&target, &drafts()[draft], ahead, &prompt, &options);
+        prop_assert_eq!(&tokens, &expected.tokens);
+        prop_assert_eq!(finish, expected.finish);
+        prop_assert!(guesses.taken <= guesses.made);
+        prop_assert!(tokens.len() as u64 <= guesses.taken + guesses.passes);
+        if draft == 0 && repetition == 1.0 && prompt.len() + max_new_tokens <= SEQ_LEN && stop.is_none() {
+            // It is the target itself: all is right, and passes are as few as can be.
+            prop_assert_eq!(guesses.taken, guesses.made);
+            prop_assert_eq!(guesses.passes, max_new_tokens.div_ceil(ahead + 1) as u64);
+        }
+    }
+}
+
+/// The logits after the last of some tokens.
+fn logits(target: &Decoder<Flex>, tokens: &[u32]) -> Vec<f64> {
+    let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
+    let ids = TensorData::new(ids, [1, tokens.len()]);
+    let ids = Tensor::<Flex, 2, Int>::from_data(ids, &Default::default());
+    let all: Vec<f32> = target.forward(ids).into_data().iter::<f32>().collect();
+    let last = all[all.len() - VOCAB_SIZE..].iter();
+    last.map(|&logit| f64::from(logit)).collect()
+}
+
+/// The probabilities of the next token as `sampler`'s temperature and top-k have them.
+fn probabilities(target: &Decoder<Flex>, tokens: &[u32], sampler: &SamplerConfig) -> Vec<f64> {
+    let mut logits = logits(target, tokens);
+    let mut sorted = logits.clone();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    if let Some(least) = sorted.get(sampler.top_k.wrapping_sub(1)).copied() {
+        for logit in logits.iter_mut().filter(|logit| **logit < least) {
+            *logit = f64::NEG_INFINITY;
+        }
+    }
+    softmax(&logits, sampler.temperature)
+}
+
+#[test]
+fn two_tokens_in_a_row_are_distributed_as_the_target_s() {
+    let (target, prompt) = (target(), [3, 7]);
+    let settings = [(1.0, 0), (0.6, 0), (1.3, 4)];
+    for (draft, (temperature, top_k)) in drafts().iter().skip(1).zip(settings) {
+        let sampler = |seed| SamplerConfig {
+            temperature,
+            top_k,
+            seed,
+            ..SamplerConfig::default()
+        };
+        let mut counts = vec![0; VOCAB_SIZE * VOCAB_SIZE];
+        for seed in 0..DRAWS as u64 {
+            let options = options(sampler(seed), 2);
+            let (tokens, ..) = guessed(&target, draft, 3, &prompt, &options);
+            counts[tokens[0] as usize * VOCAB_SIZE + tokens[1] as usize] += 1;
+        }
+        let first = probabilities(&target, &prompt, &sampler(0));
+        let both = (0..VOCAB_SIZE as u32).flat_map(|id| {
+            let before = first[id as usize];
+            let second = probabilities(&target, &[3, 7, id], &sampler(0));
+            second.into_iter().map(move |after| before * after)
+        });
+        assert_drawn_from(&counts, &both.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_draft_that_is_the_target_is_always_right() {
+    let target = target();
+    let sampler = SamplerConfig {
+        seed: 5,
+        ..SamplerConfig::default()
+    };
+    let (tokens, _, guesses) = guessed(&target, &target, 4, &[1, 2], &options(sampler, 15));
+    assert_eq!(tokens.len(), 15);
+    assert_eq!((guesses.made, guesses.taken, guesses.passes), (12, 12, 3));
+    assert_eq!(guesses.rate(), Some(1.0));
+}
+
+#[test]
+fn a_bad_draft_guesses_badly_and_is_counted() {
+    let target = target();
+    let sampler = SamplerConfig::greedy();
+    let (tokens, _, guesses) = guessed(&target, &drafts()[1], 4, &[1, 2], &options(sampler, 15));
+    assert!(guesses.rate().unwrap() < 0.9, "{guesses:?}");
+    assert_eq!(tokens.len() as u64, guesses.taken + guesses.passes);
+}
+
+#[test]
+fn what_is_asked_of_the_choice_is_kept_to() {
+    let target = target();
+    let texts = (0..VOCAB_SIZE as u8).map(|id| vec![b'a' + id]).collect();
+    let vocabulary = Vocabulary::new(texts, &[]).unwrap();
+    let pattern = Grammar::Regex("ab(c|dd)[e-g]{4}".to_owned());
+    for temperature in [0.0, 1.0] {
+        let chooser = ChooserConfig {
+            sampler: SamplerConfig {
+                temperature,
+                ..SamplerConfig::default()
+            },
+            constraint: Some(Constraint::new(&vocabulary, pattern.clone()).unwrap()),
+            top_logprobs: Some(2),
+            ..ChooserConfig::default()
+        };
+        let options = options(chooser, 15);
+        for draft in &drafts() {
+            let mut speculator = Speculator::new(&target, draft, 3, &[1], &options).unwrap();
+            let mut tokens = vec![1];
+            while let Some(id) = speculator.next() {
+                let id = id.unwrap();
+                let expected = softmax(&logits(&target, &tokens), 1.0)[id as usize].ln();
+                let found = f64::from(speculator.chosen().logprob.unwrap());
+                assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
+                assert_eq!(speculator.chosen().alternatives.len(), 2);
+                tokens.push(id);
+            }
+            assert_eq!(speculator.finish(), Some(Finish::Complete));
+            let letters = tokens[1..].iter().map(|&id| char::from(b'a' + id as u8));
+            let text: String = letters.collect();
+            let rest = text.strip_prefix("abc").or(text.strip_prefix("abdd"));
+            let rest = rest.unwrap_or_else(|| panic!("{text}"));
+            assert!(rest.len() == 4 && rest.chars().all(|c| ('e'..='g').contains(&c)));
+            if temperature == 0.0 {
+                assert_eq!(tokens[1..], plain(&target, &[1], &options).tokens);
+            }
+        }
+    }
+}
+
+#[test]
+fn models_that_do_not_go_together_are_refused() {
+    let target = target();
+    let options = options(SamplerConfig::greedy(), 5);
+    let refused = |draft: &Decoder<Flex>, ahead, prompt: &[u32]| {
+        let refused = Speculator::new(&target, draft, ahead, prompt, &options);
+        refused.unwrap_err().to_string()
+    };
+    let good = &drafts()[1];
+    let mut other = raw("char-nano", 24, 30);
+    other.vocab_size = 12;
+    let mut linear = raw("char-nano", 24, 30);
+    linear.attention = AttentionKind::Linear {
+        features: 24,
+        seed: 1,
+    };
+    for (found, expected) in [
+        (
+            refused(&made(other, 1), 3, &[1]),
+            "vocab_size = 12: the draft's must be the model's 11",
+        ),
+        (
+            refused(&made(linear, 1), 3, &[1]),
+            "attention = linear: the draft must be able to take a token back, as softmax attention is",
+        ),
+        (
+            refused(good, 0, &[1]),
+            "draft_tokens = 0: must be between 1 and 64",
+        ),
+        (
+            refused(good, 65, &[1]),
+            "draft_tokens = 65: must be between 1 and 64",
+        ),
+        (
+            refused(good, 3, &[]),
+            "no tokens given: the model needs at least one",
+        ),
+        (
+            refused(good, 3, &[11]),
+            "token 11 at position 0 is outside of the vocabulary of 11",
+        ),
+    ] {
+        assert_eq!(found, expected);
+    }
+}
