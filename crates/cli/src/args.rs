@@ -122,6 +122,13 @@ pub struct GenerateArgs {
     /// End the text before TEXT; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop)]
     pub stop: Vec<String>,
+    /// A smaller model of the same tokens that guesses ahead: the same text at temperature 0, the same distribution else, in fewer
+    /// passes
+    #[arg(long, value_name = "MODEL")]
+    pub draft: Option<PathBuf>,
+    /// How many tokens it guesses before each pass
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "draft")]
+    pub draft_tokens: usize,
     /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,

@@ -3,8 +3,10 @@
 pub mod choice;
 mod writer;
 
+use std::path::Path;
+
 use burn::tensor::Device;
-use emberlm_generate::{GenerateOptions, Generator, StopStrings};
+use emberlm_generate::{GenerateOptions, Generator, Speculator, StopStrings};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::Tokenizer;
@@ -36,8 +38,14 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         chooser,
         ..GenerateOptions::default()
     };
+    let draft = args
+        .draft
+        .as_deref()
+        .map(|path| draft(path, &args, tokenizer.as_ref()));
     backend.run(Generate {
         model: &model,
+        draft: draft.transpose()?,
+        draft_tokens: args.draft_tokens,
         tokenizer: tokenizer.as_ref(),
         prompt,
         options,
@@ -45,6 +53,24 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         weights: args.weights,
         json: args.json,
     })?
+}
+
+/// The model that guesses ahead, of the same tokens.
+fn draft(
+    path: &Path,
+    args: &GenerateArgs,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Model, CliError> {
+    let draft = Model::open(path)?;
+    let other = draft.tokenizer()?;
+    match (tokenizer, other) {
+        (Some(tokenizer), Some(other)) if !tokenizer.agrees_with(&other) => {
+            let (path, model) = (path.display(), args.model.display());
+            let message = format!("{path} has other tokens than {model}");
+            Err(CliError::new(message).hint("a draft must have the model's tokenizer"))
+        }
+        _ => Ok(draft),
+    }
 }
 
 /// What to continue: the ids given, the text given, or a document's beginning.
@@ -90,6 +116,8 @@ struct Prompt {
 
 struct Generate<'a> {
     model: &'a Model,
+    draft: Option<Model>,
+    draft_tokens: usize,
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
     options: GenerateOptions,
@@ -102,19 +130,26 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self
-            .model
-            .for_inference::<B::InnerBackend>(self.weights, &device)?;
+        let held = |model: &Model| model.for_inference::<B::InnerBackend>(self.weights, &device);
+        let decoder = held(self.model)?;
+        let draft = self.draft.as_ref().map(held).transpose()?;
         let (ids, options) = (&self.prompt.ids, &self.options);
         let logprobs = options.chooser.top_logprobs.is_some();
         let mut writer = Writer::new(self.tokenizer, ids, self.stops, self.json, logprobs)?;
         if !self.json {
             print(&self.prompt.echo)?;
         }
+        if let Some(draft) = &draft {
+            let mut generator = Speculator::new(&decoder, draft, self.draft_tokens, ids, options)?;
+            while !writer.is_stopped() && generator.next().transpose()?.is_some() {
+                writer.write(generator.chosen())?;
+            }
+            return writer.finish(generator.finish(), Some(generator.guesses()));
+        }
         let mut generator = Generator::new(&decoder, ids, options)?;
         while !writer.is_stopped() && generator.next().transpose()?.is_some() {
             writer.write(generator.chosen())?;
         }
-        writer.finish(generator.finish())
+        writer.finish(generator.finish(), None)
     }
 }

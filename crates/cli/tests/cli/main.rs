@@ -11,6 +11,7 @@ mod crash;
 #[cfg(unix)]
 mod dashboard;
 mod data;
+mod draft;
 mod eval_split;
 mod eval_tasks;
 mod feeding;

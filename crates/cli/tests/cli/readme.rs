@@ -37,6 +37,26 @@ fn sweep(readme: &str) -> String {
     text.replace("\"train.steps\" = 300\n", short)
 }
 
+/// A command line's words, some of them in quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (i, part) in line.split('"').enumerate() {
+        let quoted = i % 2 == 1;
+        let mut pieces = if quoted {
+            vec![part]
+        } else {
+            part.split(' ').collect()
+        }
+        .into_iter();
+        let last = words.last_mut().unwrap();
+        last.push_str(pieces.next().unwrap_or_default());
+        words.extend(pieces.map(str::to_owned));
+    }
+    // A quoted word at the end of a line leaves nothing after it.
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 #[test]
 fn every_command_works_as_written() {
     let sandbox = Sandbox::new();
@@ -68,10 +88,7 @@ fn every_command_works_as_written() {
         if trains && !command.contains("--from") {
             line += " --set model.n_layers=1";
         }
-        // The README's only quoted word.
-        let words = line.replace("\"The \"", "The\u{a0}");
-        let words: Vec<String> = words.split(' ').map(|w| w.replace('\u{a0}', " ")).collect();
-        let ran = sandbox.run(&words);
+        let ran = sandbox.run(words(&line));
         assert_eq!(ran.code, Some(0), "{line}\n{ran}");
     }
 }

@@ -1,6 +1,6 @@
 //! What `emberlm generate` shows of tokens: text as it becomes complete, or JSON at the end.
 
-use emberlm_generate::{Chosen, Finish, StopStrings};
+use emberlm_generate::{Chosen, Finish, Guesses, StopStrings};
 use emberlm_tokenizer::{DecodeStream, Tokenizer};
 use serde::Serialize;
 
@@ -28,6 +28,26 @@ struct Made {
     finish: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<Vec<LogProb>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draft: Option<Guessed>,
+}
+
+/// What became of a draft's guesses.
+#[derive(Serialize)]
+struct Guessed {
+    guesses: u64,
+    taken: u64,
+    passes: u64,
+}
+
+impl From<Guesses> for Guessed {
+    fn from(guesses: Guesses) -> Self {
+        Self {
+            guesses: guesses.made,
+            taken: guesses.taken,
+            passes: guesses.passes,
+        }
+    }
 }
 
 /// A token's log-probability, and those of the likeliest in its place.
@@ -120,15 +140,32 @@ impl Writer {
         Ok(())
     }
 
-    /// Shows what was held back, and ends the output.
-    pub fn finish(mut self, finish: Option<Finish>) -> Result<(), CliError> {
+    /// Shows what was held back, and ends the output; of a draft's guesses it tells on stderr, or in JSON.
+    pub fn finish(
+        mut self,
+        finish: Option<Finish>,
+        guesses: Option<Guesses>,
+    ) -> Result<(), CliError> {
         let has_text = self.stream.is_some();
         let rest = self.stream.take().map(DecodeStream::finish);
         self.show(&rest.unwrap_or_default())?;
         let stops = std::mem::take(&mut self.stops);
         self.show_bytes(&stops.finish())?;
         if !self.json {
-            return print("\n");
+            print("\n")?;
+            if let Some((guesses, rate)) = guesses.and_then(|all| Some((all, all.rate()?))) {
+                let Guesses {
+                    made,
+                    taken,
+                    passes,
+                } = guesses;
+                let percent = (100.0 * rate).round();
+                eprintln!(
+                    "{taken} of the draft's {made} guesses were taken ({percent}%): {} tokens in {passes} passes",
+                    self.tokens.len()
+                );
+            }
+            return Ok(());
         }
         let by_length = !self.stopped && finish == Some(Finish::Length);
         print_json(&Made {
@@ -136,6 +173,7 @@ impl Writer {
             text: has_text.then_some(self.text),
             finish: if by_length { "length" } else { "stop" },
             logprobs: self.logprobs,
+            draft: guesses.map(Guessed::from),
         })
     }
 }

@@ -1,0 +1,81 @@
+//! `generate --draft`: a smaller model that guesses ahead.
+
+use emberlm_data::Manifest;
+use serde_json::Value;
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+
+/// A run `run`, and `small` of one block and other weights.
+fn with_two_models() -> Sandbox {
+    let sandbox = Sandbox::with_char_model();
+    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    let mut small = tiny(spec.vocab_size);
+    small.n_layers = 1;
+    write_run(&sandbox.path("small"), &small, Some(&spec), &[7]);
+    sandbox
+}
+
+#[test]
+fn the_text_is_the_same_in_fewer_passes() {
+    let sandbox = with_two_models();
+    let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30 --json";
+    let alone: Value = sandbox.words(line).json();
+    assert!(alone.get("draft").is_none());
+    for (draft, all) in [("small", false), ("run", true)] {
+        let guessed: Value = sandbox
+            .words(&format!("{line} --draft {draft} --draft-tokens 2"))
+            .json();
+        for field in ["tokens", "text", "finish"] {
+            assert_eq!(guessed[field], alone[field], "{draft}");
+        }
+        let [made, taken, passes] =
+            ["guesses", "taken", "passes"].map(|field| guessed["draft"][field].as_u64().unwrap());
+        assert_eq!(taken + passes, 30, "{guessed}");
+        assert_eq!(taken == made, all, "{guessed}");
+    }
+}
+
+#[test]
+fn how_well_was_guessed_is_told_beside_the_text() {
+    let sandbox = with_two_models();
+    let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3 --draft run";
+    let ran = sandbox.words(line);
+    let expected = "2 of the draft's 2 guesses were taken (100%): 3 tokens in 1 passes\n";
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(0), expected),
+        "{ran}"
+    );
+    assert!(ran.stdout.starts_with("hello"), "{ran}");
+}
+
+#[test]
+fn models_that_do_not_go_together_are_refused() {
+    let sandbox = with_two_models();
+    sandbox
+        .words("prepare text.txt --out bytes --tokenizer byte")
+        .ok();
+    let spec = Manifest::read(&sandbox.path("bytes")).unwrap().tokenizer;
+    let model = tiny(spec.vocab_size);
+    write_run(&sandbox.path("other"), &model, Some(&spec), &[1]);
+    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft other"), @r"
+    exit 1
+    --- stderr
+    error: other has other tokens than run
+    hint: a draft must have the model's tokenizer
+    ");
+    write_run(&sandbox.path("wide"), &tiny(40), None, &[1]);
+    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft wide --json"), @r"
+    exit 1
+    --- stderr
+    error: vocab_size = 40: the draft's must be the model's 12
+    ");
+    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft small --draft-tokens 0 --json"), @r"
+    exit 1
+    --- stderr
+    error: draft_tokens = 0: must be between 1 and 64
+    ");
+    let ran = sandbox.words("generate run --draft-tokens 3");
+    assert_eq!(ran.code, Some(2), "{ran}");
+}
