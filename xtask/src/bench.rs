@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `scaling`, `backends`, `kernels`, `load`, `loader` and `prepare` are the
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader` and `prepare` are the
 //! benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
 mod backends;
 mod char_nano;
+mod draft;
 mod generate;
 mod kernels;
 mod load;
@@ -38,6 +39,8 @@ enum Subject {
     CharNano(char_nano::CharNanoArgs),
     /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
     Generate(generate::GenerateArgs),
+    /// Guessing ahead: what a pass over a draft's guesses costs, and from which share of right ones it pays.
+    Draft(draft::DraftArgs),
     /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
     Scaling(scaling::ScalingArgs),
     /// The same run on several backends: the curves of their losses, and how far they are apart.
@@ -59,6 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Peers(args) => peers::run(args)?,
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
+        Subject::Draft(args) => draft::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,
         Subject::Backends(args) => backends::run(args)?,
         Subject::Kernels(args) => kernels::run(args)?,

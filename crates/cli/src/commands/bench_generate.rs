@@ -1,6 +1,8 @@
 //! `emberlm bench-generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
 //! runs it, and what this machine's memory and matrix products would allow.
 
+mod draft;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,6 +52,9 @@ pub struct BenchGenerateArgs {
     /// Accepted for scripts: the result is JSON in any case
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub draft: draft::DraftArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
@@ -110,6 +115,7 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
     // No slide of a full cache among what is measured.
     model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
     let model = DecoderConfig::try_from(model)?;
+    let draft = args.draft.config(&model)?;
     let parameters = count::parameters(&model);
     let read = bytes_per_token(&model, args.weights);
     let maps = parameters.attention + parameters.feed_forward;
@@ -123,6 +129,8 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
         tokens: args.tokens.max(1),
         rounds: args.rounds.max(1),
         sequences: args.sequences,
+        draft,
+        ahead: args.draft.ahead,
     })??;
     let together = measured.together.iter().map(|(sequences, seconds)| {
         serde_json::json!({
@@ -143,6 +151,7 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
         "prefill_tokens_per_second": rounded(args.prompt as f64 / measured.prefill),
         "decode_tokens_per_second": rounded(1.0 / measured.token),
         "together": together,
+        "draft": measured.draft,
         "peak_rss_mib": measured.peak_rss_mib,
         "bytes_per_token": read,
         "read_bytes_per_second": bandwidth.round(),
@@ -161,6 +170,8 @@ struct Bench {
     tokens: usize,
     rounds: usize,
     sequences: Vec<usize>,
+    draft: Option<DecoderConfig>,
+    ahead: Vec<usize>,
 }
 
 struct Measured {
@@ -170,6 +181,8 @@ struct Measured {
     token: f64,
     /// Sequences that are decoded at the same time, and the median seconds of a token of each of them.
     together: Vec<(usize, f64)>,
+    /// What guessing ahead costs, where there is a draft.
+    draft: Vec<draft::Ahead>,
     peak_rss_mib: Option<u64>,
     product_flops: f64,
 }
@@ -214,10 +227,19 @@ impl Job for Bench {
             }
             together.push((sequences, median(seconds)));
         }
+        let token = median(tokens);
+        let mut ahead = Vec::new();
+        if let Some(draft) = &self.draft {
+            let draft = draft.init::<B::InnerBackend>(2, &device);
+            let draft = draft.for_inference(self.weights);
+            let task = (&prompt[..], &options);
+            ahead = draft::measure(&*decoder, &draft, &self.ahead, task, (self.rounds, token))?;
+        }
         Ok(Measured {
             prefill: median(prefills),
-            token: median(tokens),
+            token,
             together,
+            draft: ahead,
             // Before what is taken for the bounds.
             peak_rss_mib: peak_rss_mib(),
             product_flops: matrix_product::<B::InnerBackend>(Precision::F32, &device),

@@ -1,0 +1,145 @@
+//! What guessing ahead costs: the seconds of a pass of the model over a draft's guesses, those of the draft among them.
+//!
+//! The weights are first ones, so that no guess is worth anything: what a pass costs is measured, and what it gives follows
+//! from the share `α` of guesses that are right, `1 + α + … + αᵏ` tokens of `k` guesses (Leviathan et al. 2023, equation 1,
+//! for guesses that are right independently of each other).
+
+use std::time::Instant;
+
+use clap::Args;
+use emberlm_generate::{GenerateError, GenerateOptions, Speculator};
+use emberlm_kernels::Backend;
+use emberlm_model::{DecoderConfig, InferenceDecoder};
+use serde::Serialize;
+
+use super::median;
+use crate::error::CliError;
+use crate::{presets, run_config};
+
+/// Which draft.
+#[derive(Debug, Args)]
+pub struct DraftArgs {
+    /// The preset of a smaller model that guesses ahead
+    #[arg(long, value_name = "NAME")]
+    pub draft: Option<String>,
+    /// One value over the draft's preset; may be given again
+    #[arg(long, value_name = "KEY=VALUE", requires = "draft")]
+    pub draft_set: Vec<String>,
+    /// How many tokens it guesses before each pass: several numbers, separated by commas
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "1,2,4,8"
+    )]
+    pub ahead: Vec<usize>,
+}
+
+impl DraftArgs {
+    /// The draft for a model, of its tokens and context.
+    pub fn config(&self, model: &DecoderConfig) -> Result<Option<DecoderConfig>, CliError> {
+        let Some(preset) = &self.draft else {
+            return Ok(None);
+        };
+        let mut draft = run_config::layered(presets::run(preset)?, None, &self.draft_set)?.model;
+        (draft.vocab_size, draft.seq_len) = (model.vocab_size, model.seq_len);
+        Ok(Some(DecoderConfig::try_from(draft)?))
+    }
+}
+
+/// What `ahead` guesses cost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ahead {
+    ahead: usize,
+    /// The median of a pass, with the draft's before it.
+    seconds_per_pass: f64,
+    /// The share of right guesses from which it is quicker than one token at a time; none where it never is.
+    pays_from: Option<f64>,
+    /// How many times as quick it is where 6, 8 and 9 of 10 guesses are right.
+    speedups: [f64; 3],
+}
+
+impl Ahead {
+    fn new(ahead: usize, seconds_per_pass: f64, seconds_per_token: f64) -> Self {
+        let cost = seconds_per_pass / seconds_per_token;
+        Self {
+            ahead,
+            seconds_per_pass,
+            pays_from: pays_from(ahead, cost),
+            speedups: [0.6, 0.8, 0.9].map(|share| tokens(ahead, share) / cost),
+        }
+    }
+}
+
+/// The tokens that a pass gives on average where each guess is right with a probability of `share`.
+fn tokens(ahead: usize, share: f64) -> f64 {
+    (0..=ahead).map(|right| share.powi(right as i32)).sum()
+}
+
+/// The share of right guesses from which a pass gives as many tokens as it costs.
+fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
+    if tokens(ahead, 1.0) < cost {
+        return None;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..50 {
+        let middle = (low + high) / 2.0;
+        match tokens(ahead, middle) < cost {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    Some(high)
+}
+
+/// Measures each number of guesses, beside the seconds of a token without any.
+pub fn measure<B: Backend>(
+    target: &InferenceDecoder<B>,
+    draft: &InferenceDecoder<B>,
+    ahead: &[usize],
+    (prompt, options): (&[u32], &GenerateOptions),
+    (rounds, seconds_per_token): (usize, f64),
+) -> Result<Vec<Ahead>, GenerateError> {
+    let measured = |&ahead: &usize| {
+        let mut seconds = Vec::new();
+        for round in 0..=rounds {
+            let mut speculator = Speculator::new(target, draft, ahead, prompt, options)?;
+            let (mut last, mut passes) = (None, 0);
+            while let Some(token) = speculator.next() {
+                token?;
+                let made = speculator.guesses().passes;
+                if made == passes {
+                    // It came of a pass that gave several.
+                    continue;
+                }
+                passes = made;
+                let now = Instant::now();
+                // The first pass comes after the prompt's.
+                if let Some(before) = last.replace(now)
+                    && round > 0
+                {
+                    seconds.push((now - before).as_secs_f64());
+                }
+            }
+        }
+        Ok(Ahead::new(ahead, median(seconds), seconds_per_token))
+    };
+    ahead.iter().map(measured).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_pays_where_it_gives_as_much_as_it_costs() {
+        // 1 + α tokens for the time of 1.5.
+        assert!((pays_from(1, 1.5).unwrap() - 0.5).abs() < 1e-9);
+        // 1 + α + α² = 1.75 at (√4 - 1)/2.
+        assert!((pays_from(2, 1.75).unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(pays_from(2, 3.1), None);
+        assert!(pays_from(4, 0.9).unwrap() < 1e-9);
+        let ahead = Ahead::new(2, 0.02, 0.01);
+        assert!((ahead.speedups[1] - (1.0 + 0.8 + 0.64) / 2.0).abs() < 1e-12);
+    }
+}
