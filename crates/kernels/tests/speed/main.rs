@@ -12,6 +12,7 @@ mod elementwise;
 mod products;
 
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use burn::tensor::ops::{FloatTensor, IntTensor};
@@ -31,8 +32,9 @@ const VOCAB: usize = 4096;
 
 /// Pairs of measurements in a try.
 const PAIRS: usize = 8;
-/// Tries before the test fails.
-const TRIES: usize = 6;
+/// Tries before the test fails, and the time between them: together longer than what keeps a machine's memory busy for a while.
+const TRIES: usize = 80;
+const PAUSE: Duration = Duration::from_millis(100);
 /// A measurement repeats its operation for at least so long.
 const LEAST: Duration = Duration::from_millis(1);
 
@@ -59,6 +61,7 @@ fn assert_within<R, S>(
             if ratio(least) <= most {
                 break;
             }
+            thread::sleep(PAUSE);
         }
         ratio(least)
     });
