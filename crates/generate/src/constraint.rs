@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory, panic_utils};
-use regex_automata::util::syntax;
 use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
@@ -109,7 +108,7 @@ pub enum Grammar {
 impl Grammar {
     /// One of a few texts.
     pub fn choice<S: AsRef<str>>(texts: &[S]) -> Self {
-        let text = |text: &S| regex_escape(text.as_ref());
+        let text = |text: &S| regex_syntax::escape(text.as_ref());
         let texts: Vec<String> = texts.iter().map(text).collect();
         Self::Regex(texts.join("|"))
     }
@@ -132,7 +131,7 @@ impl Grammar {
             }
             Self::Regex(regex) => {
                 // The library drops a backslash at the end; what is wrong is better told by its own parser.
-                syntax::parse(regex).map_err(|error| told(&error))?;
+                regex_syntax::parse(regex).map_err(|error| told(&error))?;
                 Ok(TopLevelGrammar::from_regex(regex))
             }
             Self::Lark(grammar) => Ok(TopLevelGrammar::from_lark(grammar.clone())),
@@ -147,18 +146,6 @@ fn with_few_blanks(mut schema: Value) -> Value {
         fields.entry("x-guidance").or_insert_with(few);
     }
     schema
-}
-
-/// `text` as an expression that matches it alone.
-fn regex_escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_ascii_punctuation() {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
 }
 
 /// A grammar compiled for a vocabulary; cheap to clone.

@@ -12,7 +12,7 @@ pub(crate) struct Asset {
 
 /// What a page may load and do: its own server's files and answers, and nothing inline, so that a name or a text that
 /// it shows can never become code.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 impl IntoResponse for Asset {

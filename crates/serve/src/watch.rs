@@ -9,7 +9,7 @@
 //! A run is asked for by a name that `/api/runs` gives: no path comes from a client.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
@@ -29,22 +29,27 @@ use crate::tail::{self, Place};
 pub struct WatchedRun {
     /// What it is called on the page and asked for by.
     pub name: String,
-    /// Where it stands (running, finished, …).
-    pub status: String,
-    /// The file of its events, which may not be there yet.
-    pub events: PathBuf,
+    /// Its folder.
+    pub folder: PathBuf,
 }
 
-/// Looks for the runs, anew for each question: a sweep makes more as it goes.
-pub type FindRuns = dyn Fn() -> Vec<WatchedRun> + Send + Sync;
+/// What knows the runs.
+pub struct Runs {
+    /// Looks for them, anew for each question: a sweep makes more as it goes.
+    pub find: Box<dyn Fn() -> Vec<WatchedRun> + Send + Sync>,
+    /// Where the run in a folder stands (running, finished, …).
+    pub status: fn(&Path) -> String,
+    /// The name of the file of its events, which may not be there yet.
+    pub events: &'static str,
+}
 
 struct Watch {
-    find: Box<FindRuns>,
+    runs: Runs,
     machine: Machine,
 }
 
 /// The page and what it asks for.
-pub fn router(find: Box<FindRuns>) -> Router {
+pub fn router(runs: Runs) -> Router {
     let machine = Machine::new();
     let asset = |kind, content| get(move || async move { Asset { kind, content } });
     const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -75,14 +80,14 @@ pub fn router(find: Box<FindRuns>) -> Router {
             "/runs.js",
             asset(SCRIPT, include_str!("watch/page/runs.js")),
         )
-        .route("/api/runs", get(runs))
+        .route("/api/runs", get(listed))
         .route("/api/events", get(events))
-        .with_state(Arc::new(Watch { find, machine }))
+        .with_state(Arc::new(Watch { runs, machine }))
 }
 
 /// What `/api/runs` answers.
 #[derive(Serialize)]
-struct Runs {
+struct Answer {
     runs: Vec<Listed>,
     machine: crate::machine::Use,
 }
@@ -93,10 +98,13 @@ struct Listed {
     status: String,
 }
 
-async fn runs(State(watch): State<Arc<Watch>>) -> Json<Runs> {
-    let found = (watch.find)().into_iter();
-    let listed = |WatchedRun { name, status, .. }| Listed { name, status };
-    Json(Runs {
+async fn listed(State(watch): State<Arc<Watch>>) -> Json<Answer> {
+    let found = (watch.runs.find)().into_iter();
+    let listed = |WatchedRun { name, folder }| Listed {
+        name,
+        status: (watch.runs.status)(&folder),
+    };
+    Json(Answer {
         runs: found.map(listed).collect(),
         machine: watch.machine.now(),
     })
@@ -121,14 +129,15 @@ struct Events {
 }
 
 async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<Asked>) -> Response {
-    let Some(run) = (watch.find)().into_iter().find(|run| run.name == asked.run) else {
+    let mut found = (watch.runs.find)().into_iter();
+    let Some(run) = found.find(|run| run.name == asked.run) else {
         return failed(StatusCode::NOT_FOUND, "there is no such run");
     };
     let from = Place {
         file: asked.file,
         offset: asked.offset,
     };
-    match tail::read(&run.events, &from) {
+    match tail::read(&run.folder.join(watch.runs.events), &from) {
         Ok(tail) => Json(Events {
             file: tail.place.file,
             offset: tail.place.offset,

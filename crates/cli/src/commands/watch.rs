@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use clap::Args;
-use emberlm_serve::watch::{WatchedRun, router};
+use emberlm_serve::watch::{Runs, WatchedRun, router};
 use emberlm_serve::{Server, ServerError};
 use emberlm_trainer::events::EVENTS_FILE;
 use tokio::sync::oneshot;
@@ -46,7 +46,11 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
     print(&format!("http://{}\n", server.address()))?;
     eprintln!("Ctrl-C ends it");
     let folders = args.runs;
-    let router = router(Box::new(move || watched(&folders)));
+    let router = router(Runs {
+        find: Box::new(move || watched(&folders)),
+        status: |run| Status::of(run).name().to_owned(),
+        events: EVENTS_FILE,
+    });
     server
         .run(router, stop)
         .map_err(|error| CliError::new(error.to_string()))
@@ -70,10 +74,8 @@ fn watched(folders: &[PathBuf]) -> Vec<WatchedRun> {
         found.extend(inner);
     }
     let names = names(&found);
-    let watched = |(run, name): (&PathBuf, String)| WatchedRun {
-        name,
-        status: Status::of(run).name().to_owned(),
-        events: run.join(EVENTS_FILE),
-    };
-    found.iter().zip(names).map(watched).collect()
+    let named = names.into_iter().zip(found);
+    named
+        .map(|(name, folder)| WatchedRun { name, folder })
+        .collect()
 }

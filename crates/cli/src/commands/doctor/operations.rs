@@ -111,10 +111,18 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     ] {
         add(
             name,
-            Box::new(move |case| head_loss(case, options, Precision::F32)),
+            Box::new(move |case| head_loss(case, options, Precision::F32, false)),
         );
     }
-    add("head with loss, in parts", Box::new(head_loss_parts));
+    let options = HeadLossOptions {
+        label_smoothing: 0.1,
+        z_loss: 1e-2,
+        soft_cap: 3.0,
+    };
+    add(
+        "head with loss, in parts",
+        Box::new(move |case| head_loss(case, options, Precision::F32, true)),
+    );
     add("AdamW", Box::new(adamw));
     for (precision, unit) in [
         (Precision::Bf16, 2_f64.powi(-8)),
@@ -135,7 +143,7 @@ fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operati
         ),
         (
             "head with loss",
-            Box::new(move |case| head_loss(case, HeadLossOptions::default(), precision)),
+            Box::new(move |case| head_loss(case, HeadLossOptions::default(), precision, false)),
         ),
     ];
     runs.map(|(name, run)| Operation {
@@ -324,6 +332,7 @@ fn head_loss<B: TrainingBackend>(
     case: &Case<B>,
     options: HeadLossOptions,
     precision: Precision,
+    weight_in_parts: bool,
 ) -> Vec<Part> {
     let (tokens, vocab) = (29, 101);
     let hidden = case.tracked(1, [tokens, WIDTH]);
@@ -339,36 +348,10 @@ fn head_loss<B: TrainingBackend>(
             reference::rows_per_block(vocab),
             Precision::F32,
         )),
+        false if weight_in_parts => {
+            ops::head_loss_parts(hidden.clone(), halves(&weight), targets, options, precision)
+        }
         false => ops::head_loss(hidden.clone(), weight.clone(), targets, options, precision),
-    };
-    let inputs = vec![
-        ("hidden", gradient_of(&hidden)),
-        ("weight", gradient_of(&weight)),
-    ];
-    case.differentiated::<1>(loss, inputs)
-}
-
-/// [`head_loss`] with all of its options, of a weight in parts.
-fn head_loss_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
-    let options = HeadLossOptions {
-        label_smoothing: 0.1,
-        z_loss: 1e-2,
-        soft_cap: 3.0,
-    };
-    let (tokens, vocab, precision) = (29, 101, Precision::F32);
-    let hidden = case.tracked(1, [tokens, WIDTH]);
-    let weight = case.tracked(2, [vocab, WIDTH]);
-    let targets = case.integers(3, [tokens], vocab + 1) - 1;
-    let loss = match case.composed {
-        true => typed(reference::head_loss::<B>(
-            float(hidden.clone()),
-            float(weight.clone()),
-            targets.into_primitive(),
-            options,
-            reference::rows_per_block(vocab),
-            precision,
-        )),
-        false => ops::head_loss_parts(hidden.clone(), halves(&weight), targets, options, precision),
     };
     let inputs = vec![
         ("hidden", gradient_of(&hidden)),

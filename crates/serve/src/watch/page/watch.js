@@ -149,8 +149,10 @@ async function ask() {
   for (const { name, status } of listed) {
     if (!runs.has(name)) runs.set(name, new Run(name));
     const run = runs.get(name);
+    // What has ended is read to its end once.
+    const goes_on = status === "running" || status !== run.status || run.file === "";
     run.status = status;
-    if (await run.follow()) news = true;
+    if (goes_on && (await run.follow())) news = true;
   }
   const gib = (bytes) => (bytes / 2 ** 30).toFixed(1);
   document.getElementById("machine").textContent =
