@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use self::report::Report;
-use self::{cases::Case, client::Client, footprint::Footprint};
+use self::{cases::Case, client::Client, footprint::Footprint, malformed::Malformed};
 use crate::{error::Error, served::process::Server};
 
 /// How soon after the last client has left nothing may run any more.
@@ -51,6 +51,7 @@ pub struct Storm {
 struct Shared<'a> {
     server: &'a Server,
     cases: &'a [Case],
+    nonsense: Vec<Malformed>,
     over: AtomicBool,
     told: Mutex<Report>,
 }
@@ -75,6 +76,7 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     let shared = Shared {
         server: &server,
         cases: &cases,
+        nonsense: malformed::all(),
         over: AtomicBool::new(false),
         told: Mutex::default(),
     };

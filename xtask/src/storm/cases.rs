@@ -195,7 +195,7 @@ pub fn ask(server: &Server, body: &Value) -> io::Result<http::Reply> {
     post(server, "/v1/completions", &of(server, body))
 }
 
-/// Asks for a whole answer, and leaves after a while without having read it.
+/// Asks for a completion, and leaves after a while without having read of it.
 pub fn ask_and_leave(server: &Server, body: &Value, after: Duration) -> io::Result<()> {
     let mut stream = http::connect(server.address, PATIENCE)?;
     let body = of(server, body).to_string();

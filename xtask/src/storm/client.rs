@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use super::{Shared, cases, cases::Answer, malformed};
+use super::{Shared, cases, cases::Answer};
 use crate::served::{chance::Chance, events::Events};
 
 /// One of the clients.
@@ -10,6 +10,8 @@ use crate::served::{chance::Chance, events::Events};
 pub struct Client {
     manner: Manner,
     chance: Chance,
+    /// Which nonsense is next: each kind has its turn.
+    next: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +33,11 @@ impl Client {
             _ => Manner::Whole,
         };
         let chance = Chance::new(seed, number as u64);
-        Self { manner, chance }
+        Self {
+            manner,
+            chance,
+            next: number,
+        }
     }
 
     /// Goes on until the storm is over.
@@ -67,10 +73,11 @@ impl Client {
     fn leaves(&mut self, shared: &Shared<'_>) {
         let case = self.chance.pick(shared.cases);
         let left = match self.chance.below(4) {
-            // Before an answer that comes in one piece.
+            // Having read nothing.
             0 => {
+                let stream = self.chance.below(2) == 0;
                 let after = Duration::from_millis(self.chance.below(50) as u64);
-                cases::ask_and_leave(shared.server, &case.body(false), after)
+                cases::ask_and_leave(shared.server, &case.body(stream), after)
             }
             _ => self.leaves_a_stream(shared, case),
         };
@@ -91,8 +98,8 @@ impl Client {
     }
 
     fn nonsense(&mut self, shared: &Shared<'_>) {
-        let kinds = malformed::all();
-        let kind = self.chance.pick(&kinds);
+        let kind = &shared.nonsense[self.next % shared.nonsense.len()];
+        self.next += 1;
         let sent = kind.send(shared.server);
         shared.tell(|report| match sent {
             Ok(()) => report.nonsense(kind.name),

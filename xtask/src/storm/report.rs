@@ -32,10 +32,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes a failure.
+    /// Notes a failure; what was told already only counts.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
-        if self.failures.len() < TOLD {
+        if self.failures.len() < TOLD && !self.failures.contains(&failure) {
             self.failures.push(failure);
         }
     }
@@ -193,6 +193,9 @@ mod tests {
             (Some(100), TOLD)
         );
         assert!(report.to_text().ends_with("FAILED  wrong 19\n"));
+        let mut report = good();
+        (0..3).for_each(|_| report.failed("wrong".to_owned()));
+        assert_eq!((report.failed, report.failures.len()), (3, 1));
     }
 
     #[test]
