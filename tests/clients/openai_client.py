@@ -233,7 +233,7 @@ def unknown_model(client, _binary):
 @check("errors: what cannot be is a BadRequestError that names the parameter")
 def bad_requests(client, _binary):
     wrong = {
-        "temperature": [-1, 3, "hot"],
+        "temperature": [-1, "hot"],
         "top_p": [-0.1, 1.5],
         "n": [0, -1, 100000, "two"],
         "max_tokens": [-1, 1.5, "many", 10**30],
