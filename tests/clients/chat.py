@@ -12,8 +12,9 @@ MESSAGES = [
     {"role": "system", "content": "Add."},
     {"role": "user", "content": "3 and 4 make"},
 ]
-# What ChatML makes of them, from its definition.
-PROMPT = "<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n3 and 4 make<|im_end|>\n<|im_start|>assistant\n"
+# What ChatML makes of them, from its definition; before it the token with which every document of bytes begins.
+WRITTEN = "<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n3 and 4 make<|im_end|>\n<|im_start|>assistant\n"
+PROMPT = [256, *WRITTEN.encode()]
 
 
 class Found(BaseModel):
@@ -37,11 +38,13 @@ def ask(client, **options):
 
 
 def greedy(client, _binary):
-    told = ask(client)
+    told = ask(client, logprobs=True)
     choice = told.choices[0]
     written = client.completions.create(
-        model=client.name, prompt=PROMPT, temperature=0, max_tokens=40, stop="<|im_end|>"
+        model=client.name, prompt=PROMPT, temperature=0, max_tokens=40, stop="<|im_end|>", logprobs=1
     )
+    logprobs = [token.logprob for token in choice.logprobs.content]
+    close(logprobs, written.choices[0].logprobs.token_logprobs, 1e-4, "logprobs beside the completion's")
     equal(choice.message.content, written.choices[0].text, "the answer, beside a completion of the template's text")
     equal(choice.finish_reason, written.choices[0].finish_reason, "finish_reason")
     equal((choice.message.role, told.object), ("assistant", "chat.completion"), "role and object")
@@ -124,7 +127,7 @@ def refused(client, _binary):
     user = {"role": "user", "content": "a"}
     schema = lambda schema: {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
     wrong = {
-        "messages": [[], "hello", [5], [{"role": "user"}], [{"role": "nobody", "content": "a"}], [user | {"content": 5}]],
+        "messages": [[], "hello", [5], [{"role": "user"}], [user | {"content": 5}]],
         "top_logprobs": [-1, 21],
         "max_completion_tokens": [-1, "a"],
         "response_format": [{"type": "poem"}, "json", schema({"type": 5}), {"type": "json_schema"}],
