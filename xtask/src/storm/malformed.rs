@@ -51,6 +51,7 @@ pub fn all() -> Vec<Malformed> {
     };
     let long = format!("\"{}\"", "and ".repeat(50_000));
     let deep = "[".repeat(100_000);
+    let stops = format!("[\"a\"{}]", ",\"b\"".repeat(1000));
     let request = |name, method, path, codes| Malformed {
         name,
         what: What::Request {
@@ -80,13 +81,12 @@ pub fn all() -> Vec<Malformed> {
         prompt("no prompts", "[]"),
         prompt("too long a prompt", &long),
         field("a text as temperature", r#""temperature":"hot""#),
-        field("a huge temperature", r#""temperature":1e308"#),
         field("a number beyond numbers", r#""temperature":1e999"#),
         field("a huge n", r#""n":4294967297"#),
         field("an endless max_tokens", r#""max_tokens":1e300"#),
         field("a negative max_tokens", r#""max_tokens":-1"#),
         field("a bias of no token", r#""logit_bias":{"99999999":1}"#),
-        field("too many stops", r#""stop":["a","b","c","d","e"]"#),
+        field("too many stops", &format!(r#""stop":{stops}"#)),
         field("a stream of maybe", r#""stream":"maybe""#),
         refused(
             "messages of nobody",

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::{TOLD, footprint::Footprint, footprint::Growth};
 
+/// Failures that begin alike are alike.
+const ALIKE: usize = 40;
+
 /// Counts, and what went wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -32,10 +35,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes a failure; what was told already only counts.
+    /// Notes a failure; what is like one that was told only counts.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
-        if self.failures.len() < TOLD && !self.failures.contains(&failure) {
+        let begins = |text: &str| text.chars().take(ALIKE).collect::<String>();
+        let alike = |told: &String| begins(told) == begins(&failure);
+        if self.failures.len() < TOLD && !self.failures.iter().any(alike) {
             self.failures.push(failure);
         }
     }
