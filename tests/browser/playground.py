@@ -222,7 +222,14 @@ def refused(browser, address):
         page.click("#write .go")
         expect(alert).to_be_empty()
         ended(page)
-        passed("the server's refusal is told, and is gone with the next try")
+        before = text(page)
+        set_to(page, temperature=-3)
+        for button in ["Again", "Continue"]:
+            page.get_by_role("button", name=button).click()
+            expect(alert).to_contain_text("temperature")
+            assert text(page) == before, f"a refused {button} leaves {text(page)!r} of {before!r}"
+        set_to(page, temperature=0.5)
+        passed("the server's refusal is told, takes nothing away, and is gone with the next try")
 
         page.fill("#prompt", "<img src=x onerror=alert(1)><b>bold</b>")
         page.click("#write .go")

@@ -2,7 +2,7 @@
 
 import { counted, grouped } from "./spelling.js";
 
-const ENDS = { stop: "ended by itself", length: "as long as was asked for", stopped: "stopped", failed: "broke off" };
+const ENDS = { stop: "ended by itself", length: "length reached", stopped: "stopped", failed: "broke off" };
 
 export class Actions {
   /** `answer()` gives the answer that is acted on, or null; `more` are further buttons, as [name, what it does]. */
@@ -56,7 +56,7 @@ export class Actions {
 /** How an answer stands, in a line. */
 export function told(made, model) {
   const parts = [counted(made.tokens.length, "token")];
-  if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} a second`);
+  if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
   if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);
   if (made.asked !== undefined && model?.context) {
     parts.push(`${grouped(made.asked + made.tokens.length)} of ${grouped(model.context)} in context`);

@@ -15,6 +15,7 @@ export class Answer {
     this.tries = [];
     this.at = -1;
     this.running = null;
+    this.told = "";
   }
 
   get current() { return this.tries[this.at] ?? null; }
@@ -42,7 +43,10 @@ export class Answer {
 
   again() { return this.write(this.current.request, [], true); }
 
-  more() { return this.run(this.current, false); }
+  more() {
+    this.current.continues = true;
+    return this.run(this.current, false);
+  }
 
   turn(by) {
     this.stop();
@@ -62,7 +66,8 @@ export class Answer {
     const wanted = { ...made.request, ...sampler(fresh) };
     const continued = made.tokens.map((token) => token.id);
     if (continued.length) wanted.continued = continued;
-    Object.assign(made, { seed: wanted.seed, finish: null, told: null, fresh: 0, since: performance.now(), seconds: 0 });
+    Object.assign(made, { seed: wanted.seed, finish: null, fresh: 0, since: performance.now(), seconds: 0 });
+    this.told = "";
     this.changed("begun");
     try {
       for await (const event of played(wanted, running.signal)) {
@@ -73,13 +78,24 @@ export class Answer {
     } catch (error) {
       if (!running.signal.aborted) {
         made.finish = "failed";
-        made.told = error instanceof TypeError ? "The answer broke off: the server is gone." : error.message;
+        this.told = error instanceof TypeError ? "The answer broke off: the server is gone." : error.message;
       }
     }
     made.finish ??= "stopped";
     if (this.running === running) this.running = null;
     // Another try that has begun meanwhile tells of itself.
-    if (this.running === null) this.changed(made.finish === "failed" ? "failed" : "ended");
+    if (this.running !== null) return;
+    if (made.finish === "failed" && made.fresh === 0) this.forget(made);
+    this.changed(made.finish === "failed" ? "failed" : "ended");
+  }
+
+  /** What was refused leaves the try before it where it was. */
+  forget(made) {
+    const before = this.tries.filter((other) => other !== made);
+    if (this.current !== made || made.continues || before.length === 0) return;
+    this.tries = before;
+    this.at = before.length - 1;
+    this.text.show(this.current.tokens);
   }
 
   take(made, event) {

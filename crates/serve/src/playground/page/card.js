@@ -29,6 +29,7 @@ const FACTS = [
 export function draw(shown) {
   const another = shown.id !== model?.id;
   model = shown;
+  document.getElementById("card").hidden = false;
   document.getElementById("about").textContent = model.about ?? "";
   const cell = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   const rows = FACTS.flatMap(([name, value]) => {

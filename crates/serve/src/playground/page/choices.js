@@ -103,6 +103,7 @@ export function leave() {
 
 export const isOpen = () => shown !== null;
 
+window.addEventListener("resize", () => shown && put());
 box.addEventListener("pointerenter", () => clearTimeout(leaving));
 box.addEventListener("pointerleave", leave);
 box.addEventListener("focusout", leave);

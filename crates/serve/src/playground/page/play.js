@@ -17,7 +17,7 @@ let mode = "write";
 
 /** What happens in either mode. Readers of the screen hear of an answer once, when it is whole. */
 function changed(what, answer) {
-  const failed = what === "failed" ? answer.current.told : "";
+  const failed = what === "failed" ? answer.told : "";
   if (by("alert").textContent !== failed) by("alert").textContent = failed;
   by("legend").hidden = !answer?.current?.tokens.length;
   if (what === "ended") by("announce").textContent = `${answer.content}. ${told(answer.current, page.model)}`;
@@ -41,8 +41,9 @@ async function look(first) {
   try {
     known = await models();
   } catch (error) {
+    if (!first) return;
     by("state").textContent = "";
-    if (first) by("alert").textContent = error.message;
+    by("alert").textContent = error.message;
     return;
   }
   const names = known.map((model) => model.id);
@@ -56,6 +57,7 @@ async function look(first) {
 }
 
 function turn(to) {
+  if (to !== mode) modes[mode].answer?.stop();
   mode = to;
   for (const name of Object.keys(modes)) {
     const tab = by(`${name}-tab`);
@@ -72,7 +74,8 @@ function turn(to) {
 
 by("model").addEventListener("change", () => choose(by("model").value));
 by("modes").addEventListener("click", (event) => {
-  if (event.target.id) turn(event.target.id.replace("-tab", ""));
+  const tab = event.target.closest("[role=tab]");
+  if (tab) turn(tab.id.replace("-tab", ""));
 });
 by("modes").addEventListener("keydown", (event) => {
   if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;

@@ -9,7 +9,7 @@ const FIELDS = [
   { name: "top_p", label: "Top-p", value: 0.95, neutral: 1, least: 0, most: 1, step: 0.01, told: "of the likeliest that share p; 1 is off" },
   { name: "min_p", label: "Min-p", value: 0, neutral: 0, least: 0, most: 1, step: 0.01, told: "at least this share of the likeliest's; 0 is off" },
   { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },
-  { name: "top_logprobs", label: "Alternatives shown", value: 8, least: 0, most: 20, step: 1 },
+  { name: "top_logprobs", label: "Alternatives", value: 8, least: 0, most: 20, step: 1 },
   { name: "repetition_penalty", label: "Repetition penalty", value: 1, neutral: 1, least: 0.5, most: 2, step: 0.01, more: true },
   { name: "presence_penalty", label: "Presence penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },
   { name: "frequency_penalty", label: "Frequency penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },

@@ -43,10 +43,12 @@ export class Write {
   changed(what) {
     this.go.textContent = this.answer.running ? "Stop" : "Generate";
     const { request } = this.answer.current;
-    this.sheet.hidden = false;
+    // What was refused at once has nothing to show.
+    this.sheet.hidden = this.answer.told !== "" && this.answer.content === "";
     this.sheet.classList.toggle("running", this.answer.running !== null);
     this.panel.querySelector(".prompt").textContent = (request.prompt.length > SHOWN ? "…" : "") + request.prompt.slice(-SHOWN);
     this.actions.draw(this.page.model);
+    if (this.sheet.hidden) this.actions.place.hidden = true;
     this.page.changed(what, this.answer);
   }
 }
