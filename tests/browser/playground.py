@@ -343,7 +343,7 @@ def locked(browser, binary, model, at):
 def main():
     wanted = arguments(__doc__, model="a run, checkpoint or Hugging Face folder; a tiny one is trained if none is given")
     with folder() as at, Browser(wanted.chromium, wanted.shots) as browser:
-        model = wanted.model.resolve() if wanted.model else trained(wanted.binary, at, "tiny", 60, 1)
+        model = wanted.model.resolve() if wanted.model else trained(wanted.binary, at, "tiny", 150, 1)
         other = at / "another"
         shutil.copytree(model, other)
         with served(wanted.binary, "serve", model, other, "--port", 0, "--chat-template", "chatml", at=at) as address:

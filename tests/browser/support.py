@@ -16,7 +16,8 @@ from playwright.sync_api import expect, sync_playwright
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
 
-TALE = "Once upon a time, a young fox called Juniper found a silver bell under an old oak. Whose bell is it? "
+# A tale with characters that take several bytes, and so several tokens.
+TALE = "Once upon a time, a young fox called Zoë found a silver bell – whose bell may it be? "
 
 
 def arguments(description, **more):
