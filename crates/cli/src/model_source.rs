@@ -194,7 +194,6 @@ impl Model {
         ids
     }
 
-    #[allow(dead_code)] // What talks and what serves are on their way.
     /// What makes prompts of conversations: by the template that is `asked` for (chatml, llama3 or a path), else by the
     /// model's own; none where it has none.
     ///
@@ -229,7 +228,6 @@ impl Model {
         })
     }
 
-    #[allow(dead_code)] // As above.
     /// What ends an answer of its: [`ChatEncoder::stops`], and [`Model::stop_tokens`].
     pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
         let mut stops = encoder.stops();

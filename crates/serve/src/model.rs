@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use emberlm_generate::{Constraint, Grammar, SettingError, Vocabulary};
 use emberlm_tokenizer::Tokenizer;
-use emberlm_tokenizer::chat::ChatEncoder;
+use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use serde::Serialize;
 
 use crate::worker::Worker;
@@ -18,7 +18,7 @@ pub struct ServedModel {
     /// What its ids stand for.
     pub tokenizer: Tokenizer,
     /// How its conversations are written, where that is known.
-    pub chat: Option<ChatEncoder>,
+    pub chat: Option<Talk>,
     /// The ids that end a text.
     pub stop_tokens: Vec<u32>,
     /// The id that begins a text without a prompt.
@@ -29,6 +29,15 @@ pub struct ServedModel {
     pub worker: Worker,
     /// What is looked up once, when it is first wanted.
     pub tables: Tables,
+}
+
+/// How a model's conversations are written.
+#[derive(Debug)]
+pub struct Talk {
+    /// What writes them.
+    pub encoder: ChatEncoder,
+    /// What ends an answer.
+    pub stops: Stops,
 }
 
 /// What is told of a model beside its sizes.

@@ -221,11 +221,10 @@ pub(crate) async fn open(
     let model = Arc::clone(model);
     let written = spawn_blocking(move || {
         let chat = model.chat.as_ref()?;
-        let stops = chat.stops();
-        Some(chat.prompt(&record).map(|prompt| Opened {
+        Some(chat.encoder.prompt(&record).map(|prompt| Opened {
             prompt,
-            stop_tokens: stops.tokens.clone(),
-            stop_strings: stops.strings.clone(),
+            stop_tokens: chat.stops.tokens.clone(),
+            stop_strings: chat.stops.strings.clone(),
         }))
     });
     let written = written.await.ok().flatten();
