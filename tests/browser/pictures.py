@@ -13,7 +13,7 @@ WINDOW = {"viewport": {"width": 1280, "height": 900}}
 def taken(page, path):
     """A picture in few colours, which a page has anyway: a third of the bytes."""
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(255, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def main():

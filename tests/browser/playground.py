@@ -87,14 +87,21 @@ def writing(browser, address, model):
 
 def hovered(browser, page, tokens):
     choices = page.locator("#choices")
-    page.locator("#write .token").nth(20).hover()
+    # Not one that is only a piece of a character.
+    at = next(at for at in range(15, 40) if tokens[at]["text"].strip().isalpha())
+    page.locator("#write .token").nth(at).hover()
     expect(choices).to_be_visible()
     expect(choices.locator("button")).to_have_count(5)
-    expect(choices.locator("p b")).to_have_text(tokens[20]["text"].replace(" ", "␣").replace("\n", "⏎"))
-    shares = [2.718281828459045 ** choice["logprob"] * 100 for choice in tokens[20]["top"]]
+    expect(choices.locator("p b")).to_have_text(tokens[at]["text"].replace(" ", "␣"))
+    shares = [2.718281828459045 ** choice["logprob"] * 100 for choice in tokens[at]["top"]]
     first = choices.locator(".share").first.inner_text()
     assert first == ">99.9%" or abs(float(first.rstrip("%")) - shares[0]) < 0.06, f"{first} for {shares[0]}"
     browser.look(page, "write-choices")
+    page.mouse.move(2, 2)
+    expect(choices).to_be_hidden()
+    at = next(at for at in range(40) if tokens[at]["text"].startswith(" "))
+    page.locator("#write .token").nth(at).hover()
+    expect(choices.locator("p b")).to_have_text(tokens[at]["text"].replace(" ", "␣"))
     page.mouse.move(2, 2)
     expect(choices).to_be_hidden()
     passed("hovering shows what else could have come, and leaving hides it")
