@@ -25,7 +25,7 @@ def main():
                 with browser.page(address, **options) as page:
                     # The same seed makes the same picture.
                     page.uncheck("#settings [name=random]")
-                    set_to(page, seed=7, max_tokens=110, temperature=1, top_p=1, top_logprobs=6)
+                    set_to(page, seed=7, max_tokens=190, temperature=1, top_p=1, top_logprobs=6)
                     page.fill("#prompt", PROMPT)
                     page.click("#write .go")
                     ended(page)
