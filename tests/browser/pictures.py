@@ -6,14 +6,14 @@ from playground import ended, set_to
 from support import Browser, arguments, folder, passed, served
 
 PROMPT = "One misty winter day, Piet"
-MESSAGES = ["Tell me a tale of Hilda the piper.", "And what was found?"]
-WINDOW = {"viewport": {"width": 1280, "height": 900}}
+MESSAGES = [("Tell me a tale of Hilda the piper.", 130), ("And what was found?", 30)]
+WINDOW = {"viewport": {"width": 1280, "height": 1090}}
 
 
 def taken(page, path):
     """A picture in few colours, which a page has anyway: a third of the bytes."""
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def main():
@@ -25,7 +25,7 @@ def main():
                 with browser.page(address, **options) as page:
                     # The same seed makes the same picture.
                     page.uncheck("#settings [name=random]")
-                    set_to(page, seed=7, max_tokens=110, temperature=1, top_p=1, top_logprobs=6)
+                    set_to(page, seed=7, max_tokens=190, temperature=1, top_p=1, top_logprobs=6)
                     page.fill("#prompt", PROMPT)
                     page.click("#write .go")
                     ended(page)
@@ -38,7 +38,8 @@ def main():
                     taken(page, wanted.shots / f"playground-{name}.png")
                     page.mouse.move(2, 2)
                     page.click("#chat-tab")
-                    for message in MESSAGES:
+                    for message, most in MESSAGES:
+                        set_to(page, max_tokens=most, temperature=0.6)
                         page.fill("#message", message)
                         page.click("#chat .go")
                         ended(page, "chat")

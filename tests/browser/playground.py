@@ -1,5 +1,6 @@
 """The playground in a real browser: python tests/browser/playground.py --binary target/release/emberlm"""
 
+import contextlib
 import json
 import shutil
 import urllib.request
@@ -87,14 +88,21 @@ def writing(browser, address, model):
 
 def hovered(browser, page, tokens):
     choices = page.locator("#choices")
-    page.locator("#write .token").nth(20).hover()
+    # Not one that is only a piece of a character.
+    at = next(at for at in range(15, 40) if tokens[at]["text"].strip().isalpha())
+    page.locator("#write .token").nth(at).hover()
     expect(choices).to_be_visible()
     expect(choices.locator("button")).to_have_count(5)
-    expect(choices.locator("p b")).to_have_text(tokens[20]["text"].replace(" ", "␣").replace("\n", "⏎"))
-    shares = [2.718281828459045 ** choice["logprob"] * 100 for choice in tokens[20]["top"]]
+    expect(choices.locator("p b")).to_have_text(tokens[at]["text"].replace(" ", "␣"))
+    shares = [2.718281828459045 ** choice["logprob"] * 100 for choice in tokens[at]["top"]]
     first = choices.locator(".share").first.inner_text()
     assert first == ">99.9%" or abs(float(first.rstrip("%")) - shares[0]) < 0.06, f"{first} for {shares[0]}"
     browser.look(page, "write-choices")
+    page.mouse.move(2, 2)
+    expect(choices).to_be_hidden()
+    at = next(at for at in range(40) if tokens[at]["text"].startswith(" "))
+    page.locator("#write .token").nth(at).hover()
+    expect(choices.locator("p b")).to_have_text(tokens[at]["text"].replace(" ", "␣"))
     page.mouse.move(2, 2)
     expect(choices).to_be_hidden()
     passed("hovering shows what else could have come, and leaving hides it")
@@ -211,7 +219,7 @@ def stopping(browser, address):
 
 
 def refused(browser, address):
-    with browser.page(address, refusals=[400, 422]) as page:
+    with browser.page(address, provoked=["status of 400"]) as page:
         set_to(page, temperature=-3)
         page.fill("#prompt", PROMPT)
         page.click("#write .go")
@@ -319,10 +327,51 @@ def models(browser, address, names):
         passed("each model has its card and its curve, and the one that is chosen writes")
 
 
+def sampled(browser, address):
+    """What is set is what is asked for, and what does nothing is not sent."""
+    with browser.page(address) as page:
+        bodies = asking(page)
+        page.click("#settings summary")
+        page.uncheck("#settings [name=random]")
+        sent = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.05, "max_tokens": 12, "top_logprobs": 2, "seed": 11,
+                "repetition_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": -0.1}
+        set_to(page, **sent)
+        page.fill("#set-stop", "\\n\n. Who")
+        page.fill("#prompt", PROMPT)
+        page.click("#write .go")
+        ended(page)
+        more = {name: value for name, value in bodies[0].items() if name not in ("model", "prompt")}
+        assert more == {**sent, "stop": ["\n", ". Who"]}, more
+        browser.look(page, "write-settings")
+        first = text(page)
+        page.click("#write .go")
+        expect(page.locator("#write .tries")).to_contain_text("2 of 2")
+        ended(page)
+        assert text(page) == first, f"the same seed writes {text(page)!r} after {first!r}"
+        page.get_by_role("button", name="Reset").click()
+        page.click("#write .go")
+        ended(page)
+        assert set(bodies[-1]) == {"model", "prompt", "temperature", "top_p", "max_tokens", "top_logprobs", "seed"}, bodies[-1]
+        passed("settings reach the server, and the same seed writes the same")
+
+
+def lost(browser, binary, model, at):
+    with contextlib.ExitStack() as server:
+        address = server.enter_context(served(binary, "serve", model, "--port", 0, at=at))
+        with browser.page(address, provoked=["ERR_CONNECTION_REFUSED"]) as page:
+            expect(page.locator("#facts")).to_contain_text("parameters")
+            server.close()
+            page.fill("#prompt", PROMPT)
+            page.click("#write .go")
+            expect(page.locator("#alert")).to_have_text("The server does not answer.")
+            browser.look(page, "write-lost")
+            passed("a server that is gone is told of")
+
+
 def locked(browser, binary, model, at):
     (at / "keys").write_text("open-sesame\n")
     with served(binary, "serve", model, "--port", 0, "--api-key-file", "keys", at=at) as address:
-        with browser.page(address, refusals=[401]) as page:
+        with browser.page(address, provoked=["status of 401"]) as page:
             expect(page.locator("#key-dialog")).to_be_visible()
             browser.look(page, "key")
             page.fill("#key", "wrong")
@@ -353,7 +402,9 @@ def main():
             refused(browser, address)
             chatting(browser, address)
             looks(browser, address)
+            sampled(browser, address)
             models(browser, address, [model.name, other.name])
+        lost(browser, wanted.binary, model, at)
         locked(browser, wanted.binary, model, at)
     print("all passed")
 

@@ -96,8 +96,8 @@ class Browser:
         self.playwright.stop()
 
     @contextlib.contextmanager
-    def page(self, address, refusals=(), **options):
-        """A page with nothing kept from before. `refusals` are the statuses that this page provokes."""
+    def page(self, address, provoked=(), **options):
+        """A page with nothing kept from before. `provoked` is what the console may tell of."""
         options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
         context = self.browser.new_context(**options)
         page = context.new_page()
@@ -106,8 +106,7 @@ class Browser:
         own = urlsplit(address).netloc
 
         def said(message):
-            provoked = any(f"status of {status} " in message.text for status in refusals)
-            if message.type in ("error", "warning") and not provoked:
+            if message.type in ("error", "warning") and not any(text in message.text for text in provoked):
                 faults.append(message.text)
 
         def asked(request):

@@ -59,7 +59,7 @@ export function told(made, model) {
   if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
   if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);
   if (made.asked !== undefined && model?.context) {
-    parts.push(`${grouped(made.asked + made.tokens.length)} of ${grouped(model.context)} in context`);
+    parts.push(`${grouped(made.asked + made.fresh)} of ${grouped(model.context)} in context`);
   }
   if (made.finish) parts.push(`seed ${made.seed}`);
   return parts.join(" · ");

@@ -7,6 +7,17 @@ import { TokenText } from "./tokens.js";
 // So many tries are kept.
 const MOST = 50;
 
+/** The text that tokens stand for and have not shown, since a text that would have ended all might begin with it. */
+function held(tokens) {
+  let rest = "";
+  for (const { id, text, top } of tokens) {
+    const alone = top.find((choice) => choice.id === id)?.text;
+    if (alone !== undefined && !alone.includes("\ufffd")) rest += alone;
+    rest = rest.startsWith(text) ? rest.slice(text.length) : "";
+  }
+  return rest;
+}
+
 export class Answer {
   /** `changed(what)` is told of what happens: "begun", "token", "ended", "failed" or "turned". */
   constructor(element, changed) {
@@ -34,9 +45,10 @@ export class Answer {
   /** Goes on after another token in a token's place. */
   pick(at, choice) {
     const { request, tokens } = this.current;
+    const kept = tokens.slice(0, at);
     // What is no whole character by itself is read with the tokens that follow.
-    const taken = { ...choice, text: choice.text.replace(/\ufffd+$/, ""), top: tokens[at].top };
-    const written = this.write(request, [...tokens.slice(0, at), taken]);
+    const text = held(kept) + choice.text.replace(/\ufffd+$/, "");
+    const written = this.write(request, [...kept, { ...choice, text, top: tokens[at].top }]);
     this.text.focus(at);
     return written;
   }
@@ -108,6 +120,7 @@ export class Answer {
       this.text.append(event.token);
       this.changed("token");
     }
+    if (event.rest) this.text.complete(made.tokens, event.rest.text);
     if (event.end) Object.assign(made, { finish: event.end.finish, seconds: event.end.seconds });
   }
 }

@@ -17,7 +17,8 @@ export function open(span, token, take) {
   span.classList.add("open");
   const rank = token.top.findIndex((choice) => choice.id === token.id);
   const title = document.createElement("p");
-  const name = Object.assign(document.createElement("b"), { textContent: spelt(token.text) });
+  // A piece of a character is nothing to read yet, and is shown as what it is by itself.
+  const name = Object.assign(document.createElement("b"), { textContent: spelt(token.text || token.top[rank]?.text || "") });
   const place = rank >= 0 ? `choice ${rank + 1}` : token.top.length ? `not of the first ${token.top.length}` : "";
   title.append(name, ` ${percent(token.logprob)}`, Object.assign(document.createElement("span"), { textContent: place }));
   const list = document.createElement("ol");

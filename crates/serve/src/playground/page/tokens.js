@@ -24,19 +24,31 @@ export class TokenText {
     tokens.forEach((token) => this.append(token));
   }
 
+  /** Gives the last token text that was held back, since a text that would have ended all might have begun with it. */
+  complete(tokens, text) {
+    const last = tokens.at(-1);
+    if (!last) return;
+    last.text += text;
+    this.write(this.element.lastElementChild, last);
+  }
+
   append(token) {
     const span = document.createElement("span");
     span.className = "token";
-    // A line's end is seen, so that it can be pointed at; so is a piece of a character.
-    span.classList.toggle("break", /^[\r\n]+$/.test(token.text));
-    span.textContent = token.text;
     span.tabIndex = this.tokens.length === 0 ? 0 : -1;
     span.dataset.at = this.tokens.length;
     span.setAttribute("role", "button");
-    span.setAttribute("aria-label", `${spelt(token.text)}, ${percent(token.logprob)}`);
     span.style.setProperty("--share", Math.exp(token.logprob));
+    this.write(span, token);
     this.tokens.push(token);
     this.element.append(span);
+  }
+
+  write(span, token) {
+    // A line's end is seen, so that it can be pointed at; so is a piece of a character.
+    span.classList.toggle("break", /^[\r\n]+$/.test(token.text));
+    span.textContent = token.text;
+    span.setAttribute("aria-label", `${spelt(token.text)}, ${percent(token.logprob)}`);
   }
 
   /** Looks at a token without its choices in the way of the text. */
