@@ -10,6 +10,7 @@ use emberlm_kernels::{Backend, memory};
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, DecoderConfig, InferenceDecoder, WeightFormat, families};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind, TokenizerSpec};
 use emberlm_trainer::checkpoint::Checkpoint;
 use indicatif::HumanCount;
@@ -191,6 +192,52 @@ impl Model {
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    /// What makes prompts of conversations: by the template that is `asked` for (chatml, llama3 or a path), else by the
+    /// model's own; none where it has none.
+    ///
+    /// What `emberlm train` made has seen the end of a text before every conversation, so prompts begin with it.
+    pub fn chat(
+        &self,
+        tokenizer: &Tokenizer,
+        asked: Option<&str>,
+    ) -> Result<Option<ChatEncoder>, CliError> {
+        let template = match asked {
+            Some(asked) => Some(asked.parse()?),
+            None => self.chat_template()?,
+        };
+        let beginning = match &self.source {
+            Source::Own(_) => tokenizer.end_of_text().into_iter().collect(),
+            Source::HuggingFace(_) => Vec::new(),
+        };
+        Ok(
+            template
+                .map(|template| ChatEncoder::new(template, tokenizer).with_beginning(beginning)),
+        )
+    }
+
+    /// Its own chat template: that of the dataset it was trained on, or what lies beside a Hugging Face model.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, CliError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => {
+                let spec = checkpoint.description.chat_template.as_ref();
+                spec.map(ChatTemplate::try_from).transpose()?
+            }
+            Source::HuggingFace(model) => ChatTemplate::beside_model(model.path())?,
+        })
+    }
+
+    /// What ends an answer of its: [`ChatEncoder::stops`], and [`Model::stop_tokens`].
+    pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
+        let mut stops = encoder.stops();
+        stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
+        stops
+            .tokens
+            .retain(|&id| (id as usize) < self.config.vocab_size);
+        stops.tokens.sort_unstable();
+        stops.tokens.dedup();
+        stops
     }
 
     /// The id that begins a text without a prompt, if there is one.

@@ -96,4 +96,5 @@ pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 
 /// What a dataset's ids are read with: part of its interface.
+pub use emberlm_tokenizer::chat::ChatTemplateSpec;
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

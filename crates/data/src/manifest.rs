@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Component, Path};
 
 use emberlm_tokenizer::TokenizerSpec;
+use emberlm_tokenizer::chat::ChatTemplateSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::{DataError, ShardLayout, Split};
@@ -34,6 +35,9 @@ pub struct Manifest {
     pub command: String,
     /// The tokenizer whose ids the shards hold.
     pub tokenizer: TokenizerSpec,
+    /// The chat template that made its documents, where they are conversations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<ChatTemplateSpec>,
     /// The two splits.
     pub splits: Splits,
     /// Whether the shards were there before the dataset was: they are not this program's to remove.
@@ -130,6 +134,7 @@ impl Manifest {
             format: FORMAT,
             command,
             tokenizer,
+            chat_template: None,
             splits,
             adopted: false,
         }

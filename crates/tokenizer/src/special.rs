@@ -23,11 +23,12 @@ impl Tokenizer {
         found.map(|(_, id)| id)
     }
 
-    /// Whether `name` is a special token, or one that was added to a file's vocabulary and is read from text as a whole.
-    pub(crate) fn has_token(&self, name: &str) -> bool {
+    /// The id of `name`, where it is a special token or one that was added to a file's vocabulary and is read from text as a
+    /// whole.
+    pub(crate) fn token_id(&self, name: &str) -> Option<u32> {
         match self.vocab() {
-            Vocab::File(file) => file.token_id(name).is_some(),
-            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => self.special_id(name).is_some(),
+            Vocab::File(file) => file.token_id(name),
+            Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => self.special_id(name),
         }
     }
 }

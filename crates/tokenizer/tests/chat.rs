@@ -13,6 +13,15 @@ use serde::Deserialize;
 struct Golden {
     tokens: BTreeMap<String, BTreeMap<String, String>>,
     cases: Vec<Case>,
+    prompts: Vec<Prompt>,
+}
+
+#[derive(Deserialize)]
+struct Prompt {
+    template: String,
+    tokenizer: String,
+    record: String,
+    ids: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +117,72 @@ fn ids_and_masks_are_those_of_transformers() {
             .map(|&learnt| if learnt { '1' } else { '0' })
             .collect();
         assert_eq!(mask, case.mask, "{about}");
+    }
+}
+
+#[test]
+fn prompts_are_those_of_transformers() {
+    let golden = golden();
+    let encoders = encoders(&golden);
+    assert!(golden.prompts.len() > 150);
+    for case in &golden.prompts {
+        let encoder = &encoders[&(case.template.clone(), case.tokenizer.clone())];
+        let about = format!("{} with {}: {}", case.template, case.tokenizer, case.record);
+        assert_eq!(encoder.prompt(&case.record).unwrap(), case.ids, "{about}");
+    }
+    let case = &golden.prompts[0];
+    let encoder = ChatEncoder::new(
+        template(&case.template, &golden),
+        &tokenizer(&case.tokenizer),
+    );
+    let begun = encoder.with_beginning(vec![7, 8]);
+    assert_eq!(
+        begun.prompt(&case.record).unwrap(),
+        [&[7, 8], &case.ids[..]].concat()
+    );
+}
+
+#[test]
+fn an_answer_ends_with_what_the_template_writes_after_one() {
+    let golden = golden();
+    for (name, tokenizer_name, special, text) in [
+        ("chatml", "tokenizer", Some("<|im_end|>"), None),
+        ("chatml", "gpt2", None, Some("<|im_end|>")),
+        ("llama3", "tokenizer", Some("<|eot_id|>"), None),
+        ("mistral", "llama", Some("</s>"), None),
+        ("mistral_marked", "tokenizer", Some("</s>"), None),
+        ("mistral", "gpt2", None, Some("</s>")),
+        ("gemma", "tokenizer", Some("<end_of_turn>"), None),
+        ("qwen", "metaspace", Some("<|im_end|>"), None),
+        ("headings", "gpt2", None, Some("\n### User:")),
+    ] {
+        let tokenizer = tokenizer(tokenizer_name);
+        let stops = ChatEncoder::new(template(name, &golden), &tokenizer).stops();
+        let id = special.map(|special| tokenizer.special_id(special).unwrap());
+        let mut tokens: Vec<u32> = id.into_iter().chain(tokenizer.end_of_text()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(stops.tokens, tokens, "{name} with {tokenizer_name}");
+        let strings: Vec<&str> = text.into_iter().collect();
+        assert_eq!(stops.strings, strings, "{name} with {tokenizer_name}");
+    }
+    // What begins the next turn where an answer has no end of its own; nothing where the template takes no answer.
+    for (source, text) in [
+        (
+            "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}",
+            Some("<|user|>"),
+        ),
+        (
+            "{% for m in messages %}{{ '<|' + m.role + '|>' }} <|turn|> {{ m.content }}\n{% endfor %}",
+            Some("<|turn|>"),
+        ),
+        ("{{ raise_exception('no') }}", None),
+    ] {
+        let template = ChatTemplate::parse("test", source).unwrap();
+        let stops = ChatEncoder::new(template, &tokenizer("gpt2")).stops();
+        let strings: Vec<&str> = text.into_iter().collect();
+        assert_eq!(stops.strings, strings, "{source}");
+        assert_eq!(stops.tokens, [50_256], "{source}");
     }
 }
 

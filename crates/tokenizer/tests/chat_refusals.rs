@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
 
-use std::fs;
-
-use emberlm_tokenizer::chat::{ChatEncoder, ChatExample, ChatTemplate};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -172,7 +170,7 @@ fn broken_records_are_refused_by_field() {
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
-            "`messages[0].content[0].type` is \"image_url\", but only \"text\" can be learnt",
+            "`messages[0].content[0].type` is \"image_url\", but only \"text\" can be read",
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
@@ -206,62 +204,41 @@ fn broken_records_are_refused_by_field() {
 }
 
 #[test]
-fn files_of_templates_are_read_or_refused_by_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let refusal = |name: &str, which| {
-        ChatTemplate::from_path(&path(name), which)
+fn a_prompt_needs_messages() {
+    let encoder = encoder("{{ messages[-1].content }}");
+    let user = json!({"role": "user", "content": "a"});
+    for (record, expected) in [
+        (
+            json!({"messages": []}),
+            "`messages` must hold at least one message",
+        ),
+        (json!({"messages": null}), "`messages` is missing"),
+        (
+            json!({"prompt": "a", "completion": "b"}),
+            "`messages` is missing",
+        ),
+        (
+            json!({"messages": [user, {"role": "user"}]}),
+            "`messages[1].content` is missing",
+        ),
+        (json!("a"), "`record` must be an object"),
+    ] {
+        let message = encoder.prompt(&record.to_string()).unwrap_err().to_string();
+        assert_eq!(message, expected, "{record}");
+    }
+    assert!(
+        encoder
+            .prompt("{")
             .unwrap_err()
             .to_string()
-    };
-    assert!(
-        refusal("", None).ends_with("holds no chat_template.jinja and no tokenizer_config.json")
+            .starts_with("it is not JSON")
     );
-    let message = "nope.jinja"
-        .parse::<ChatTemplate>()
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.starts_with("unknown chat template `nope.jinja`: choose chatml or llama3"),
-        "{message}"
+    assert_eq!(
+        encoder
+            .prompt(&json!({"messages": [user]}).to_string())
+            .unwrap(),
+        [97]
     );
-
-    fs::write(path("tokenizer_config.json"), "{").unwrap();
-    assert!(refusal("", None).contains("tokenizer_config.json: it is not JSON"));
-    fs::write(path("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
-    assert!(refusal("", None).ends_with("it has no `chat_template`"));
-    fs::write(path("tokenizer_config.json"), r#"{"chat_template": 1}"#).unwrap();
-    assert!(refusal("", None).contains("`chat_template` must be a text, or a list"));
-    let config = json!({
-        "bos_token": {"content": "<s>", "special": true}, "eos_token": "</s>", "pad_token": null,
-        "chat_template": [{"name": "rag", "template": "R"}, {"name": "default", "template": "{{ bos_token }}D{{ eos_token }}"}],
-    });
-    fs::write(path("tokenizer_config.json"), config.to_string()).unwrap();
-    let render = |template: ChatTemplate| {
-        let ChatExample::Conversation(chat) = ChatExample::from_json(&chat().to_string()).unwrap()
-        else {
-            panic!("a conversation");
-        };
-        template.render(&chat, false).unwrap()
-    };
-    let open = |name: &str, which| render(ChatTemplate::from_path(&path(name), which).unwrap());
-    assert_eq!(open("", None), "<s>D</s>");
-    assert_eq!(open("tokenizer_config.json", Some("rag")), "R");
-    assert!(refusal("", Some("tools")).ends_with("none called \"tools\", but: rag, default"));
-    fs::write(path("chat_template.jinja"), "{{ eos_token }}J").unwrap();
-    assert_eq!(open("", None), "</s>J");
-    let parsed = path("chat_template.jinja")
-        .to_str()
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert_eq!(render(parsed), "</s>J");
-    assert!(
-        refusal("chat_template.jinja", Some("x"))
-            .ends_with("it holds one template, which has no name")
-    );
-    fs::write(path("latin.jinja"), b"\xE9").unwrap();
-    assert!(refusal("latin.jinja", None).contains("latin.jinja: "));
 }
 
 /// Contents of pieces of special tokens' names, marks and white space.
@@ -393,6 +370,9 @@ fn any_record_gives_tokens_or_an_error() {
         let answered = [messages.clone(), vec![json!({"role": "assistant", "content": "b"})]].concat();
         for record in [any.clone(), json!({"messages": messages, "tools": any}), json!({"messages": answered, "tools": any})] {
             for encoder in &encoders {
+                if let Ok(ids) = encoder.prompt(&record.to_string()) {
+                    prop_assert!(!ids.is_empty());
+                }
                 if let Ok(tokens) = encoder.encode(&record.to_string()) {
                     prop_assert_eq!(tokens.ids.len(), tokens.learnt.len());
                     prop_assert!(tokens.learnt.contains(&true));

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{Packing, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use emberlm_data::{ChatTemplateSpec, Packing, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,9 @@ pub struct Description {
     pub model: ModelConfig,
     /// What its token ids stand for, if that is known.
     pub tokenizer: Option<TokenizerSpec>,
+    /// The chat template of the conversations that it was trained on, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<ChatTemplateSpec>,
     /// How documents came into the sequences that it was trained on.
     #[serde(default, skip_serializing_if = "Packing::is_stream")]
     pub documents: Packing,
@@ -213,6 +216,14 @@ impl Checkpoint {
         passed_over: impl FnMut(&TrainError),
     ) -> Result<Option<Self>, TrainError> {
         Self::newest_checked(run, Depth::All, passed_over)
+    }
+
+    /// The step of a run's newest checkpoint, whole or damaged, if it has any.
+    ///
+    /// # Errors
+    /// The run's directory cannot be read.
+    pub fn newest_step(run: &Path) -> Result<Option<usize>, TrainError> {
+        Ok(keep::listed(run)?.last().map(|&(step, _)| step))
     }
 
     fn newest_checked(

@@ -1,6 +1,8 @@
 //! The datasets of a run: what is trained on in proportion to their weights, and what is evaluated.
 
-use emberlm_data::{DataError, Dataset, Floor, Packing, Split, TrainBatches, Windows};
+use emberlm_data::{
+    ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TrainBatches, Windows,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
@@ -45,6 +47,12 @@ impl TrainingData {
     /// What each of them is known by.
     pub fn identities(&self) -> Vec<DataIdentity> {
         self.datasets().map(DataIdentity::of).collect()
+    }
+
+    /// The chat template of the first dataset that was made by one.
+    pub(crate) fn chat_template(&self) -> Option<&ChatTemplateSpec> {
+        self.datasets()
+            .find_map(|dataset| dataset.manifest().chat_template.as_ref())
     }
 
     /// The lowest validation loss that any model can have, where it is known.

@@ -189,6 +189,7 @@ pub(crate) fn train_how<B: TrainingBackend>(
         description: Description {
             model: config.model.clone(),
             tokenizer: Some(dataset.tokenizer().spec()),
+            chat_template: data.chat_template().cloned(),
             documents: packing,
         },
         tokenizer: Some(dataset.tokenizer().clone()),

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
+use emberlm_tokenizer::chat::{ChatTemplate, TEMPLATE_FILE};
 use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
@@ -27,7 +28,7 @@ const KEPT_FILES: [&str; 10] = [
     "tokenizer.model",
     "vocab.json",
     "merges.txt",
-    "chat_template.jinja",
+    TEMPLATE_FILE,
     "chat_template.json",
     "generation_config.json",
 ];
@@ -60,6 +61,14 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             let seq_len = model.config().seq_len;
             write(folder.path(), TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
             let config = tokenizer.to_tokenizer_config_json(Some(seq_len));
+            let config = match model.chat_template()? {
+                Some(template) => {
+                    let source = template.source().as_bytes().to_vec();
+                    write(folder.path(), TEMPLATE_FILE, source)?;
+                    with_tokens(config, &template)?
+                }
+                None => config,
+            };
             write(folder.path(), TOKENIZER_CONFIG_FILE, config)?;
         }
         (None, None) => {}
@@ -101,6 +110,24 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Map<String, Value> {
     fields.insert("bos_token_id".to_owned(), json!(end));
     fields.insert("eos_token_id".to_owned(), json!(end));
     fields
+}
+
+/// A `tokenizer_config.json` with what the template was told of special tokens, where the tokenizer says nothing of them.
+fn with_tokens(config: Vec<u8>, template: &ChatTemplate) -> Result<Vec<u8>, CliError> {
+    if template.tokens().is_empty() {
+        return Ok(config);
+    }
+    let mut fields: Map<String, Value> = serde_json::from_slice(&config).map_err(unwritable)?;
+    for (name, token) in template.tokens() {
+        fields.entry(name.as_str()).or_insert_with(|| json!(token));
+    }
+    let mut config = serde_json::to_vec_pretty(&fields).map_err(unwritable)?;
+    config.push(b'\n');
+    Ok(config)
+}
+
+fn unwritable(error: serde_json::Error) -> CliError {
+    CliError::new(format!("cannot write {TOKENIZER_CONFIG_FILE}: {error}"))
 }
 
 fn keep_files(from: &Path, to: &Path) -> Result<(), CliError> {

@@ -22,6 +22,7 @@ pub mod plot;
 pub mod prepare;
 mod preset_list;
 pub mod runs;
+pub mod serve;
 pub mod sweep;
 pub mod tokenizer;
 pub mod train;
@@ -41,6 +42,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),

@@ -60,6 +60,7 @@ impl Job for New<'_> {
         let description = Description {
             model: self.config.raw().clone(),
             tokenizer: None,
+            chat_template: None,
             documents: Packing::Stream,
         };
         Ok(write_untrained(self.folder, &decoder, &description, None)?)

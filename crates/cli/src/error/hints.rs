@@ -5,6 +5,7 @@ use std::io;
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::{GenerateError, LogitsError, SettingError};
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
+use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
 use emberlm_trainer::tasks::TaskError;
@@ -30,6 +31,15 @@ impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
         let hint = tokenizer(&error);
         with(&error, hint)
+    }
+}
+
+impl From<ChatError> for CliError {
+    fn from(error: ChatError) -> Self {
+        match error {
+            ChatError::Tokenizer(error) => error.into(),
+            error => with(&error, None),
+        }
     }
 }
 

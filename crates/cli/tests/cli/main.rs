@@ -6,6 +6,7 @@
 mod anywhere;
 mod attention;
 mod backends;
+mod chat;
 mod choosing;
 mod crash;
 #[cfg(unix)]

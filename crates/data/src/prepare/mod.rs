@@ -35,7 +35,7 @@ mod waves;
 
 use std::path::{Path, PathBuf};
 
-use emberlm_tokenizer::chat::ChatTemplate;
+use emberlm_tokenizer::chat::{ChatTemplate, ChatTemplateSpec};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 
 use self::assign::Assigner;
@@ -151,6 +151,7 @@ fn make(
         Some(tokenizer) => tokenizer,
         None => Tokenizer::char_from_alphabet(scan.alphabet.iter().copied())?,
     };
+    let recorded = template.as_ref().map(ChatTemplateSpec::from);
     let encoder = Encoder::new(&tokenizer, template);
     let Tokenized {
         splits,
@@ -165,7 +166,8 @@ fn make(
         return Err(DataError::NoTrainDocuments { documents });
     }
     staging.save_tokenizer(&tokenizer)?;
-    let manifest = Manifest::new(command, tokenizer.spec(), splits);
+    let mut manifest = Manifest::new(command, tokenizer.spec(), splits);
+    manifest.chat_template = recorded;
     let val_wanted = corpus.rule == SplitRule::File || options.val_fraction > 0.0;
     Ok(Prepared {
         warnings: findings::warnings(

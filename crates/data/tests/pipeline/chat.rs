@@ -66,6 +66,8 @@ fn answers_are_learnt_and_all_else_is_read() {
         fs::read(place.out().join("train_00000.mask")).unwrap(),
         mask.concat()
     );
+    let template = made.manifest.chat_template.as_ref().unwrap();
+    assert!(template.template.contains("<|im_start|>"), "{template:?}");
     let split = &made.manifest.splits.train;
     assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);

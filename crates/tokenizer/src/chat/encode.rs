@@ -38,13 +38,16 @@ pub struct ChatTokens {
 /// ```
 #[derive(Debug)]
 pub struct ChatEncoder {
-    template: ChatTemplate,
-    markup: MarkupEncoder,
+    pub(super) template: ChatTemplate,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) markup: MarkupEncoder,
     names: Names,
     /// What an answer can end with: the template's special tokens and the tokenizer's.
-    ends: Vec<String>,
+    pub(super) ends: Vec<String>,
     missing: Vec<String>,
-    end_of_text: Option<u32>,
+    pub(super) end_of_text: Option<u32>,
+    /// What stands before a prompt.
+    pub(super) beginning: Vec<u32>,
 }
 
 impl ChatEncoder {
@@ -71,7 +74,7 @@ impl ChatEncoder {
         let missing = template
             .specials()
             .into_iter()
-            .filter(|name| !tokenizer.has_token(name));
+            .filter(|name| tokenizer.token_id(name).is_none());
         let names: Vec<String> = specials.into_iter().map(|(name, _)| name).collect();
         let written = template.specials().into_iter().map(str::to_owned);
         Self {
@@ -79,7 +82,9 @@ impl ChatEncoder {
             names: Names::new(&names),
             ends: names.into_iter().chain(written).collect(),
             markup: MarkupEncoder::new(tokenizer),
+            tokenizer: tokenizer.clone(),
             end_of_text,
+            beginning: Vec::new(),
             template,
         }
     }
@@ -149,7 +154,7 @@ impl ChatEncoder {
     }
 
     /// Marks that occur in neither the conversation nor the template.
-    fn marks_for(&self, conversation: &Conversation) -> Result<Marks, ChatError> {
+    pub(super) fn marks_for(&self, conversation: &Conversation) -> Result<Marks, ChatError> {
         let mut used = BTreeSet::new();
         self.template.note_used(&mut used);
         let fields = conversation.messages.iter().map(|message| &message.fields);
@@ -165,7 +170,7 @@ impl ChatEncoder {
 
     /// Puts barriers into special tokens' names in all that comes from the record. A role that is one word stays as it is,
     /// since templates compare it with their own.
-    fn bar(&self, conversation: &mut Conversation, barrier: char) {
+    pub(super) fn bar(&self, conversation: &mut Conversation, barrier: char) {
         let bar =
             |value: &Value| marks::map_texts(value, &mut |text| self.names.bar(text, barrier));
         for message in &mut conversation.messages {

@@ -53,12 +53,7 @@ impl ChatExample {
     /// # Errors
     /// [`ChatError::Json`]; [`ChatError::Record`] with the field and the rule that it breaks.
     pub fn from_json(json: &str) -> Result<Self, ChatError> {
-        let record: Value = serde_json::from_str(json).map_err(|error| ChatError::Json {
-            reason: error.to_string(),
-        })?;
-        if record.kind() != ValueKind::Map {
-            return Err(ChatError::record("record", "must be an object"));
-        }
+        let record = read_object(json)?;
         let messages = field(&record, "messages");
         let (prompt, completion) = (field(&record, "prompt"), field(&record, "completion"));
         let messages = match (messages, prompt, completion) {
@@ -89,6 +84,21 @@ impl ChatExample {
 }
 
 impl Conversation {
+    /// Reads the `messages` of a record, and what else it tells a template, as [`ChatExample::from_json`] does. None of it is
+    /// to be learnt: an answer is asked for.
+    ///
+    /// # Errors
+    /// [`ChatError::Json`]; [`ChatError::Record`] with the field and the rule that it breaks.
+    pub fn from_json(json: &str) -> Result<Self, ChatError> {
+        let record = read_object(json)?;
+        let messages = field(&record, "messages")
+            .ok_or_else(|| ChatError::record("messages", "is missing"))?;
+        Ok(Self {
+            messages: read_messages(&messages, "messages", false)?,
+            variables: read_variables(&record)?,
+        })
+    }
+
     /// A conversation of one message, which nobody is to learn.
     pub(crate) fn of_user(fields: Value) -> Self {
         let message = Message {
@@ -126,6 +136,17 @@ impl Message {
         let texts = parts.filter_map(|part| field(&part, "text"));
         let content: String = texts.map(|text| text.to_string()).collect();
         self.fields = with_field(&self.fields, "content", Value::from(content));
+    }
+}
+
+/// A record, which must be an object.
+fn read_object(json: &str) -> Result<Value, ChatError> {
+    let record: Value = serde_json::from_str(json).map_err(|error| ChatError::Json {
+        reason: error.to_string(),
+    })?;
+    match record.kind() {
+        ValueKind::Map => Ok(record),
+        _ => Err(ChatError::record("record", "must be an object")),
     }
 }
 
@@ -236,7 +257,7 @@ fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
                 return Err(ChatError::record(format!("{path}.text"), "must be a text"));
             }
             Some(other) => {
-                let reason = format!("is {other:?}, but only \"text\" can be learnt");
+                let reason = format!("is {other:?}, but only \"text\" can be read");
                 return Err(ChatError::record(format!("{path}.type"), reason));
             }
             None => {

@@ -10,7 +10,10 @@ use super::{ChatError, ChatTemplate, builtin};
 use crate::TOKENIZER_CONFIG_FILE;
 
 /// The name of a template's own file beside a model.
-const TEMPLATE_FILE: &str = "chat_template.jinja";
+pub const TEMPLATE_FILE: &str = "chat_template.jinja";
+
+/// The name of the file that processors of several kinds of input have for it.
+const TEMPLATE_JSON_FILE: &str = "chat_template.json";
 
 impl FromStr for ChatTemplate {
     type Err = ChatError;
@@ -64,6 +67,25 @@ impl ChatTemplate {
         let mut template = Self::parse(&file.display().to_string(), &source)?;
         template.add_specials(added_specials(&config));
         Ok(template.with_tokens(named_tokens(&config)))
+    }
+
+    /// The template that lies beside a model in `folder`: its `chat_template.jinja`, or what `tokenizer_config.json` or
+    /// `chat_template.json` says; none where there is none.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::from_path`], where there is one.
+    pub fn beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
+        let file = folder.join(TEMPLATE_FILE);
+        if file.is_file() {
+            return Self::from_path(&file, None).map(Some);
+        }
+        for name in [TOKENIZER_CONFIG_FILE, TEMPLATE_JSON_FILE] {
+            let file = folder.join(name);
+            if file.is_file() && !read_json(&file)?["chat_template"].is_null() {
+                return Self::from_path(&file, None).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -9,6 +9,9 @@
 //! | `marks` | characters that show in a rendered text what came from where |
 //! | `turns` | which stretches of a rendered text are the assistant's |
 //! | `encode` | [`ChatEncoder`]: a record to ids and mask |
+//! | `prompt` | a record to the ids that prompt for an answer |
+//! | `stops` | [`Stops`]: what ends an answer |
+//! | `spec` | [`ChatTemplateSpec`]: a template as it is recorded |
 //! | `error` | [`ChatError`] |
 
 mod builtin;
@@ -18,11 +21,17 @@ mod example;
 mod files;
 mod generation;
 mod marks;
+mod prompt;
 mod python;
+mod spec;
+mod stops;
 mod template;
 mod turns;
 
 pub use encode::{ChatEncoder, ChatTokens};
 pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
+pub use files::TEMPLATE_FILE;
+pub use spec::ChatTemplateSpec;
+pub use stops::Stops;
 pub use template::ChatTemplate;

@@ -112,6 +112,11 @@ impl ChatTemplate {
         &self.name
     }
 
+    /// Its text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// BLAKE3, in hexadecimal, of its text and of the special tokens that it is told of.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();

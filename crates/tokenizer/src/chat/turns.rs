@@ -37,7 +37,12 @@ pub(crate) fn render(
     Ok(unmarked)
 }
 
-fn take_out(template: &ChatTemplate, marks: &Marks, text: &str) -> Result<Unmarked, ChatError> {
+/// Takes the marks out of a rendered text.
+pub(super) fn take_out(
+    template: &ChatTemplate,
+    marks: &Marks,
+    text: &str,
+) -> Result<Unmarked, ChatError> {
     marks.take_out(text).ok_or_else(|| ChatError::Template {
         template: template.name().to_owned(),
         line: None,

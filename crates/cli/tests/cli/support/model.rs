@@ -40,6 +40,7 @@ pub fn write_run(
     let description = Description {
         model: model.clone(),
         tokenizer: tokenizer.cloned(),
+        chat_template: None,
         documents: Packing::Stream,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
