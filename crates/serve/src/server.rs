@@ -21,6 +21,9 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head at most.
 const HEAD: usize = 64 << 10;
 
+/// Threads for what takes its time: long texts, grammars, files. More of it waits.
+const BLOCKING: usize = 4;
+
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -75,6 +78,7 @@ impl Server {
     ) -> Result<(), ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(BLOCKING)
             .build()
             .map_err(ServerError::Run)?;
         runtime.block_on(async {

@@ -26,6 +26,11 @@ impl FromRequest<App> for Body {
             return Err(ApiError::media_type());
         }
         let limits = app.limits();
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if length.is_some_and(|length| length > limits.body as u64) {
+            return Err(ApiError::too_large(limits.body));
+        }
         let read = timeout(limits.body_time, Bytes::from_request(request, app));
         match read.await {
             Ok(Ok(bytes)) => Ok(Self(bytes)),
@@ -48,7 +53,7 @@ impl Fields {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
         match value {
-            Value::Object(_) => Ok(Self(value)),
+            Value::Object(_) => Ok(Self(with_integers(value))),
             _ => Err(ApiError::invalid("the body must be a JSON object")),
         }
     }
@@ -84,6 +89,28 @@ impl Fields {
         Ok(())
     }
 }
+
+/// The value with 5 in place of 5.0, which is an integer to JSON's schemas.
+fn with_integers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            // All of these are whole numbers of f64 that an i64 holds.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+                (float as i64).into()
+            }
+            _ => number.into(),
+        },
+        Value::Array(values) => values.into_iter().map(with_integers).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, with_integers(value)))
+            .collect(),
+        value => value,
+    }
+}
+
+/// 2^53: from here on not every integer is an f64.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A type's JSON schema.
 pub(crate) fn schema<T: JsonSchema>() -> Value {

@@ -239,8 +239,8 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     let asked: Chat = fields.take()?;
     let settings: Settings = fields.take()?;
     fields.check_known(&app.schemas().chat)?;
-    delivery.check()?;
     let model = app.model(&delivery.model)?;
+    let samples = delivery.samples(&model)?;
     let logprobs = asked.logprobs == Some(true);
     let alternatives = asked.top_logprobs.unwrap_or(0);
     if alternatives > MOST_ALTERNATIVES {
@@ -261,7 +261,6 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         (one, other) => one.or(other),
     };
     constrained(&model, &mut chooser, grammar).await?;
-    let samples = delivery.n.unwrap_or(1);
     let ask = Ask {
         prompt: opened.prompt,
         samples,

@@ -87,8 +87,8 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     let asked: Completions = fields.take()?;
     let settings: Settings = fields.take()?;
     fields.check_known(&app.schemas().completions)?;
-    delivery.check()?;
     let model = app.model(&delivery.model)?;
+    let samples = delivery.samples(&model)?;
     if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
         return Err(ApiError::field(
             "logprobs",
@@ -109,11 +109,10 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     chooser.top_logprobs = asked.logprobs;
     constrained(&model, &mut chooser, settings.grammar()?).await?;
     let stops = settings.stops(&[])?;
-    let samples = delivery.n.unwrap_or(1);
     let count = prompts.len() * samples;
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     if echo {
-        for (tokens, choices) in prompts.iter().zip(choices.chunks_mut(samples.max(1))) {
+        for (tokens, choices) in prompts.iter().zip(choices.chunks_mut(samples)) {
             let text = model.tokenizer.decode(tokens);
             let text = text.map_err(|error| ApiError::field("prompt", error.to_string()))?;
             choices.iter_mut().for_each(|c| c.text.clone_from(&text));

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::error::ApiError;
+use crate::model::ServedModel;
 
 /// The fields that every request for text may have beside [`super::settings::Settings`].
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -25,7 +26,7 @@ pub(crate) struct Delivery {
     pub n: Option<usize>,
     /// Whether the answer comes as it is made, as server-sent events.
     pub stream: Option<bool>,
-    /// What a stream tells beside the text.
+    /// What a stream tells beside the text; without a stream it has no effect.
     pub stream_options: Option<StreamOptions>,
     /// Has no effect.
     #[allow(dead_code)]
@@ -60,13 +61,23 @@ impl Delivery {
             .is_some_and(|options| options.include_usage == Some(true))
     }
 
+    /// How many answers there are to each prompt.
+    ///
     /// # Errors
-    /// Options of a stream where there is none.
-    pub fn check(&self) -> Result<(), ApiError> {
+    /// None, or more than the model makes at once.
+    pub fn samples(&self, model: &ServedModel) -> Result<usize, ApiError> {
         if self.stream_options.is_some() && !self.streams() {
             return Err(ApiError::field("stream_options", "is for \"stream\": true"));
         }
-        Ok(())
+        let (samples, most) = (self.n.unwrap_or(1), model.worker.config().slots);
+        match (1..=most).contains(&samples) {
+            true => Ok(samples),
+            false => {
+                let rule =
+                    format!("must be between 1 and {most}, as many as are made at the same time");
+                Err(ApiError::field("n", rule))
+            }
+        }
     }
 }
 

@@ -90,7 +90,12 @@ impl Types {
     fn post<A: JsonSchema>(&mut self, summary: &str, body: Value, streams: bool) -> Value {
         let mut answered = answer("The answer", self.named::<A>());
         if streams {
-            answered["content"]["text/event-stream"] = json!({ "schema": { "type": "string" } });
+            answered["content"]["text/event-stream"] = json!({ "schema": {
+                "type": "object",
+                "description": "An event: a piece of the answer, and at the end [DONE]",
+                "properties": { "data": { "type": "string" } },
+                "required": ["data"],
+            } });
         }
         let mut operation = self.operation(summary, answered);
         operation["requestBody"] =

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use emberlm_generate::{GenerateError, SettingError};
+use emberlm_generate::{GenerateError, LogitsError, SettingError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -182,6 +182,9 @@ impl From<GenerateError> for ApiError {
                 max_new_tokens,
                 context,
             } => Self::context(prompt, max_new_tokens, context),
+            GenerateError::Logits(error @ LogitsError::NoneAllowed { .. }) => {
+                Self::invalid(error.to_string()).code("constraint_not_met")
+            }
             GenerateError::Logits(error) => Self::internal(error.to_string()),
         }
     }

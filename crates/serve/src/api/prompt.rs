@@ -20,11 +20,11 @@ pub(crate) enum Prompt {
     /// One text.
     Text(String),
     /// Its tokens.
-    Ids(#[schemars(length(min = 1))] Vec<u32>),
+    Ids(#[schemars(length(min = 1), inner(range(max = u32::MAX)))] Vec<u32>),
     /// Several texts.
     Texts(#[schemars(length(min = 1))] Vec<String>),
     /// The tokens of several.
-    ManyIds(#[schemars(length(min = 1))] Vec<Vec<u32>>),
+    ManyIds(#[schemars(length(min = 1), inner(inner(range(max = u32::MAX))))] Vec<Vec<u32>>),
 }
 
 impl Prompt {

@@ -66,7 +66,7 @@ enum StructuredOutputs {
     /// A text that a regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
-    Choice(Vec<String>),
+    Choice(#[schemars(length(min = 1))] Vec<String>),
 }
 
 impl Settings {
@@ -134,12 +134,16 @@ impl Settings {
     /// What the text must be.
     ///
     /// # Errors
-    /// It cannot be written down again.
+    /// There is nothing that it may be.
     pub fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
         Ok(match &self.structured_outputs {
             None => None,
             Some(StructuredOutputs::Json(schema)) => Some(json_grammar(schema)?),
             Some(StructuredOutputs::Regex(pattern)) => Some(Grammar::Regex(pattern.clone())),
+            Some(StructuredOutputs::Choice(texts)) if texts.is_empty() => {
+                let rule = "must be at least one text";
+                return Err(ApiError::field("structured_outputs.choice", rule));
+            }
             Some(StructuredOutputs::Choice(texts)) => Some(Grammar::choice(texts)),
         })
     }

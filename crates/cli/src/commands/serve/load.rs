@@ -60,7 +60,12 @@ pub fn load<B: Backend>(
     let decoder = model.for_inference::<B>(sizes.weights, device)?;
     let config = model.config();
     let context = sizes.context.unwrap_or(config.seq_len);
-    let one = KvCache::<B>::new(config, 1, context.min(config.seq_len), device).bytes();
+    if context > config.seq_len {
+        let (path, tokens) = (path.display(), HumanCount(config.seq_len as u64));
+        let message = format!("--context {context}: {path} has a context of {tokens} tokens");
+        return Err(CliError::new(message));
+    }
+    let one = KvCache::<B>::new(config, 1, context, device).bytes();
     let engine = EngineConfig {
         slots: sizes
             .slots
@@ -70,7 +75,7 @@ pub fn load<B: Backend>(
     };
     let engine = Engine::new(Arc::new(decoder), engine)?;
     eprintln!(
-        "{name}: {}, {} parameters; {} answers at once of {} tokens ({} of memory){}",
+        "{name}: {}, {} parameters; slots: {} of {} tokens ({}){}",
         model.about()?,
         HumanCount(count::parameters(config).total as u64),
         engine.config().slots,
