@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader` and `prepare` are the
-//! benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader`, `prepare`
+//! and `serve` are the benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
 
 mod backends;
 mod char_nano;
@@ -16,6 +16,7 @@ mod prepare;
 mod programs;
 mod report;
 mod scaling;
+mod serve;
 mod train;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ enum Subject {
     Prepare(prepare::PrepareArgs),
     /// Making batches: tokens/s of each way to load, beside a small model's training.
     Loader(loader::LoaderArgs),
+    /// The server: tokens/s and latencies of one client and of many at once; or a storm that it must stand.
+    Serve(serve::ServeArgs),
 }
 
 /// Runs the benchmark.
@@ -69,6 +72,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
         Subject::Loader(args) => loader::run(args)?,
+        Subject::Serve(args) => serve::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

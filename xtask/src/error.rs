@@ -65,7 +65,25 @@ pub enum Error {
         field: &'static str,
         output: String,
     },
-    /// Cargo did not say what was looked for in its output.
+    /// A server answered otherwise than it must.
+    #[error("`{command}`: {what}: {found}")]
+    Answer {
+        command: String,
+        what: String,
+        found: String,
+    },
+    /// A server did not stand a storm; what went wrong is told.
+    #[error("the server failed {failed} time(s)")]
+    Storm { failed: usize },
+    /// There is no browser.
+    #[error(
+        "no chromium is installed: Debian has it in the package chromium, or name one with --chromium"
+    )]
+    NoBrowser,
+    /// Some checks failed; they have said why.
+    #[error("failed: {names}")]
+    Checks { names: String },
+    /// A program did not say what was looked for in its output.
     #[error("`{command}` named no {what}")]
     Unnamed { command: String, what: &'static str },
 }

@@ -1,14 +1,17 @@
 //! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask sanitize`,
-//! `cargo xtask bench train`, `cargo xtask fixtures`.
+//! `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`.
 //!
-//! Map: one file per task; `workspace` is what they all know of the workspace, `python` what runs scripts, `error` what
-//! can go wrong.
+//! Map: one file per task; `workspace` is what they all know of the workspace, `python` what runs scripts,
+//! `served` the real server as a process, `storm` many clients of it at once, `error` what can go wrong.
 
 mod bench;
+mod clients;
 mod error;
 mod fixtures;
 mod python;
 mod sanitize;
+mod served;
+mod storm;
 mod test;
 mod tidy;
 mod workspace;
@@ -37,6 +40,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
+    /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
+    TestClients(clients::ClientsArgs),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
+        Task::TestClients(args) => clients::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

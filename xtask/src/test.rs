@@ -43,6 +43,17 @@ pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
+/// The features that the whole workspace is tested with, on Vulkan where the environment asks for it.
+pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
+    let args = TestArgs {
+        vulkan: asked_by_environment(),
+        packages: Vec::new(),
+        args: Vec::new(),
+        harness: Vec::new(),
+    };
+    features(&args, metadata)
+}
+
 /// So that the continuous integration can call the very command that a reader of the README calls.
 fn asked_by_environment() -> bool {
     std::env::var_os("EMBERLM_TEST_VULKAN").is_some_and(|value| value == "1")

@@ -26,6 +26,7 @@ use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
 use crate::commands::runs::RunsArgs;
+use crate::commands::serve::ServeArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
@@ -70,6 +71,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Talk with a model
     Chat(Box<ChatArgs>),
+    /// Serve models over HTTP: OpenAI's API, and a page to play with them
+    Serve(ServeArgs),
     /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA
     Eval(EvalArgs),
     /// Write a model's logits for given tokens

@@ -56,6 +56,11 @@ impl CliError {
         self
     }
 
+    /// What failed, without what to do.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// For `map_err`: an operating system's error, with what was tried and on what.
     pub fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let tried = format!("cannot {action} {}", path.display());

@@ -3,7 +3,7 @@
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
 //! chooser for each next token; [`speculative`] lets a smaller model guess ahead; [`engine`] does so for many requests at once, which share each pass over the weights;
-//! [`stop_strings`] ends a text that the caller decodes; [`error`] is what can be wrong. Token ids in, token ids out: text is the
+//! [`stop_strings`] ends a text that the caller decodes; [`embedding`] is a text as a vector; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's, and what ids stand for it says.
 //!
 //! ```no_run
@@ -28,6 +28,7 @@ mod check;
 pub mod chooser;
 pub mod constraint;
 mod distribution;
+pub mod embedding;
 pub mod engine;
 pub mod error;
 mod logit_bias;
@@ -41,6 +42,7 @@ pub mod stop_strings;
 
 pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Grammar, Vocabulary};
+pub use embedding::embed;
 pub use engine::{
     Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
 };

@@ -179,6 +179,12 @@ impl<B: Backend> Decoder<B> {
         logits.reshape([batch, self.config.vocab_size])
     }
 
+    /// The mean over each sequence's positions of the states that the head's weight is multiplied with, before any scale:
+    /// `[batch, seq]` to `[batch, d_model]`. Tokens as in [`Decoder::forward`].
+    pub fn mean_hidden(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
+        self.hidden(tokens, None).mean_dim(1).squeeze_dim(1)
+    }
+
     /// The cross-entropy in nats, summed over all tokens but those whose target is ignored (below 0, as
     /// [`crate::IGNORED`]), `[1]`: `tokens` and `targets` `[batch, seq]`.
     pub fn loss_sum(

@@ -95,6 +95,11 @@ impl<'a, B: Backend> Predictor<'a, B> {
         self.0.next_logits(tokens, cache)
     }
 
+    /// [`Decoder::mean_hidden`].
+    pub fn mean_hidden(self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
+        self.0.mean_hidden(tokens)
+    }
+
     /// [`Decoder::ragged`].
     pub fn ragged(self, pieces: &mut [Piece<'_, B>]) -> Option<Tensor<B, 2>> {
         self.0.ragged(pieces)

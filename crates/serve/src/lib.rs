@@ -3,15 +3,29 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `server` | [`Server`]: an address that is listened on, until the program is told to stop |
+//! | [`api`] | what a served model answers: OpenAI's API and the page's questions |
+//! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
+//! | [`limits`] | what a client may ask for |
+//! | `metrics` | what is counted |
+//! | `playground` | the page at `/` |
 //! | `asset` | the pages' files, inside of the program, and what a browser may do with them |
 //! | [`watch`] | a live page of runs |
 //! | [`tail`] | what was added to a file of lines |
 //! | `machine` | how busy this machine is |
 
+pub mod api;
 mod asset;
+pub mod limits;
 mod machine;
+mod metrics;
+pub mod model;
+mod playground;
 mod server;
 pub mod tail;
 pub mod watch;
+pub mod worker;
 
+pub use limits::Limits;
+pub use model::{Card, ServedModel};
 pub use server::{Server, ServerError};
+pub use worker::{Replacer, Worker};

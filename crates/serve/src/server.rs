@@ -2,10 +2,27 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// Connections at the same time; more wait to be accepted.
+const CONNECTIONS: usize = 1024;
+/// How long a request's head may take to come; a connection on which nothing is asked for as long is closed.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a request's head at most.
+const HEAD: usize = 64 << 10;
+
+/// Threads for what takes its time: long texts, grammars, files. More of it waits.
+const BLOCKING: usize = 4;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -49,25 +66,69 @@ impl Server {
         self.address
     }
 
-    /// Answers until `stop` is sent to or dropped. Requests that are being answered are answered whole.
+    /// Answers until `stop` is sent to or dropped. Requests that are being answered then have `drain` to end in.
     ///
     /// # Errors
     /// The system gives no thread or timer, or took the listener away.
-    pub fn run(self, router: Router, stop: oneshot::Receiver<()>) -> Result<(), ServerError> {
+    pub fn run(
+        self,
+        router: Router,
+        stop: oneshot::Receiver<()>,
+        drain: Duration,
+    ) -> Result<(), ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(BLOCKING)
             .build()
             .map_err(ServerError::Run)?;
         runtime.block_on(async {
             let listener =
                 tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Run)?;
-            axum::serve(listener, router)
-                .with_graceful_shutdown(async {
-                    // Sent to or dropped: either is the end.
-                    let _ = stop.await;
-                })
-                .await
-                .map_err(ServerError::Run)
+            serve(listener, router, stop, drain).await;
+            Ok(())
         })
     }
+}
+
+async fn serve(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    mut stop: oneshot::Receiver<()>,
+    drain: Duration,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            // Sent to or dropped: either is the end.
+            _ = &mut stop => break,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Too many open files, say: some will be closed.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        // Tokens go out as they are made.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            // What goes wrong with a connection ends it, and nothing else.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    // What has not ended by then is cut off.
+    let _ = timeout(drain, graceful.shutdown()).await;
 }

@@ -62,6 +62,13 @@ pub fn router(runs: Runs) -> Router {
             ),
         )
         .route(
+            "/base.css",
+            asset(
+                "text/css; charset=utf-8",
+                include_str!("watch/page/base.css"),
+            ),
+        )
+        .route(
             "/watch.css",
             asset(
                 "text/css; charset=utf-8",

@@ -218,6 +218,14 @@ impl Checkpoint {
         Self::newest_checked(run, Depth::All, passed_over)
     }
 
+    /// The step of a run's newest checkpoint, whole or damaged, if it has any.
+    ///
+    /// # Errors
+    /// The run's directory cannot be read.
+    pub fn newest_step(run: &Path) -> Result<Option<usize>, TrainError> {
+        Ok(keep::listed(run)?.last().map(|&(step, _)| step))
+    }
+
     fn newest_checked(
         run: &Path,
         depth: Depth,

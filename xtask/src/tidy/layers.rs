@@ -27,7 +27,12 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ),
     (
         "emberlm-serve",
-        &["emberlm-generate", "emberlm-tokenizer", "emberlm-model"],
+        &[
+            "emberlm-generate",
+            "emberlm-tokenizer",
+            "emberlm-model",
+            "emberlm-kernels",
+        ],
     ),
     ("emberlm", &EVERY_LIBRARY),
     ("emberlm-examples", &EVERY_LIBRARY),

@@ -23,6 +23,7 @@ pub mod plot;
 pub mod prepare;
 mod preset_list;
 pub mod runs;
+pub mod serve;
 pub mod sweep;
 pub mod tokenizer;
 pub mod train;
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Chat(args) => chat::run(*args),
         Command::Eval(args) => eval::run(args),

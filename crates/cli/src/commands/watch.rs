@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use emberlm_serve::watch::{Runs, WatchedRun, router};
@@ -26,6 +27,9 @@ pub struct WatchArgs {
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
 }
+
+/// How long what is being answered may go on when the program is told to stop.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// Shows the page until the program is told to stop.
 pub fn run(args: WatchArgs) -> Result<(), CliError> {
@@ -52,11 +56,12 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
         events: EVENTS_FILE,
     });
     server
-        .run(router, stop)
+        .run(router, stop, DRAIN)
         .map_err(|error| CliError::new(error.to_string()))
 }
 
-fn cannot_listen(error: &ServerError) -> CliError {
+/// Another program has the port, mostly.
+pub fn cannot_listen(error: &ServerError) -> CliError {
     CliError::new(error.to_string()).hint("choose another port: --port 0 takes any that is free")
 }
 

@@ -33,6 +33,7 @@ mod prepare_errors;
 mod readme;
 mod resume;
 mod seeing;
+mod serve;
 mod support;
 mod sweep;
 mod tokenizer;

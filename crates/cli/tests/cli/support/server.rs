@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -20,6 +21,48 @@ pub struct Answer {
     pub status: u16,
     pub headers: String,
     pub body: String,
+}
+
+impl Answer {
+    pub fn new(text: &str) -> Self {
+        let (headers, body) = text.split_once("\r\n\r\n").unwrap();
+        let headers = headers.to_lowercase();
+        let body = match headers.contains("transfer-encoding: chunked") {
+            true => unchunked(body),
+            false => body.to_owned(),
+        };
+        Self {
+            status: headers.split(' ').nth(1).unwrap().parse().unwrap(),
+            headers,
+            body,
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// What a stream of events said.
+    pub fn events(&self) -> Vec<Value> {
+        let data = self
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "));
+        let data = data.take_while(|data| *data != "[DONE]");
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+}
+
+/// A body without the lengths between its pieces.
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        whole += &rest[..length];
+        body = &rest[length + 2..];
+    }
+    whole
 }
 
 impl Sandbox {
@@ -41,18 +84,54 @@ impl Sandbox {
 
 impl Server {
     pub fn get(&self, path: &str) -> Answer {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let wait = Some(Duration::from_secs(30));
-        stream.set_read_timeout(wait).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
+        self.ask("GET", path, "", "")
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_text(path, &body.to_string())
+    }
+
+    pub fn post_text(&self, path: &str, body: &str) -> Answer {
+        self.ask("POST", path, "content-type: application/json\r\n", body)
+    }
+
+    /// Asks with these headers, each with its line's end, and hears the whole answer.
+    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let mut stream = self.begin(method, path, headers, body);
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let (headers, body) = text.split_once("\r\n\r\n").unwrap();
-        Answer {
-            status: headers.split(' ').nth(1).unwrap().parse().unwrap(),
-            headers: headers.to_lowercase(),
-            body: body.to_owned(),
+        Answer::new(&text)
+    }
+
+    /// Asks, and leaves the answer to be heard.
+    pub fn begin(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let length = match headers.contains("content-length") {
+            true => String::new(),
+            false => format!("content-length: {}\r\n", body.len()),
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{length}{headers}\r\n{body}",
+        );
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let wait = Some(Duration::from_secs(60));
+        stream.set_read_timeout(wait).unwrap();
+        // One whose body is too large is answered before it has been sent.
+        let _ = stream.write_all(request.as_bytes());
+        stream
+    }
+
+    /// Waits until a number of `/metrics` is this.
+    pub fn wait_for(&self, name: &str, value: &str) {
+        let wanted = format!("{name}{{model=\"run\"}} {value}");
+        let start = Instant::now();
+        loop {
+            let metrics = self.get("/metrics").body;
+            if metrics.lines().any(|line| line == wanted) {
+                return;
+            }
+            let waited = start.elapsed();
+            assert!(waited < Duration::from_secs(20), "{wanted}:\n{metrics}");
+            thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -1,0 +1,169 @@
+//! `emberlm serve`: models over HTTP, in OpenAI's shape, and a page to play with them.
+
+mod follow;
+mod load;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use burn::tensor::Device;
+use bytesize::ByteSize;
+use clap::Args;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
+use emberlm_serve::api::{self, Service};
+use emberlm_serve::{Limits, Server};
+use tokio::sync::oneshot;
+
+use crate::backend::{BackendArg, Job};
+use crate::commands::watch::cannot_listen;
+use crate::error::{CliError, warn};
+use crate::output::print;
+use crate::run_history::names;
+use crate::values;
+use load::{Loaded, Sizes};
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Runs, checkpoints or Hugging Face directories
+    #[arg(value_name = "MODEL", required_unless_present = "follow")]
+    pub models: Vec<PathBuf>,
+    /// A run whose newest checkpoint is served, and the next one as soon as it is there
+    #[arg(long, value_name = "RUN")]
+    pub follow: Vec<PathBuf>,
+    /// Where to listen; 0 for any port that is free
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// The address to listen on: by default only this machine can ask
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub host: IpAddr,
+    /// A file with the key that clients must show
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// How conversations are written: chatml, llama3, or a template's path [default: the model's own]
+    #[arg(long, value_name = "TEMPLATE")]
+    pub chat_template: Option<String>,
+    /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<NonZeroUsize>,
+    /// Tokens of a prompt and its answer at most [default: the model's context]
+    #[arg(long, value_name = "TOKENS")]
+    pub context: Option<NonZeroUsize>,
+    /// Tokens of an answer at most
+    #[arg(long, value_name = "N", default_value = "4096")]
+    pub max_tokens: NonZeroUsize,
+    /// Requests that may wait while all slots are taken, of each model; more are refused
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub max_queue: usize,
+    /// A request's body at most
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub max_body: ByteSize,
+    /// How long a request may take; also how long those under way may go on when the server is told to stop
+    #[arg(long, value_name = "SECONDS", default_value = "600")]
+    pub timeout: NonZeroU32,
+    /// What the weights are held in: f32, or int8 for a quarter of the memory
+    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
+    pub weights: WeightFormat,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Answers until the program is told to stop.
+pub fn run(args: ServeArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let key = args.api_key_file.as_deref().map(key).transpose()?;
+    // Before the models are read: that another program has the port is known at once.
+    let server = Server::bind(args.host, args.port).map_err(|error| cannot_listen(&error))?;
+    if !args.host.is_loopback() && key.is_none() {
+        warn(
+            "anybody who can reach this address may use the models: --api-key-file asks for a key",
+        );
+    }
+    backend.run(Serve { args, server, key })?
+}
+
+struct Serve {
+    args: ServeArgs,
+    server: Server,
+    key: Option<String>,
+}
+
+impl Job for Serve {
+    type Output = Result<(), CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let Self { args, server, key } = self;
+        let paths: Vec<PathBuf> = args.follow.iter().chain(&args.models).cloned().collect();
+        let names = names(&paths);
+        let sizes = Sizes {
+            slots: args.slots.map(NonZeroUsize::get),
+            context: args.context.map(NonZeroUsize::get),
+            queue: args.max_queue,
+            weights: args.weights,
+        };
+        let mut models = Vec::new();
+        for (at, (path, name)) in paths.iter().zip(names).enumerate() {
+            let follows = at < args.follow.len();
+            if follows {
+                follow::wait(path)?;
+            }
+            let template = args.chat_template.as_deref();
+            let Loaded { served, replacer } =
+                load::load::<B::InnerBackend>(path, name, template, &sizes, &device)?;
+            if follows {
+                follow::start(path.clone(), args.weights, device.clone(), replacer)?;
+            }
+            models.push(served);
+        }
+        let drain = Duration::from_secs(args.timeout.get().into());
+        let service = Service {
+            models,
+            limits: Limits {
+                body: usize::try_from(args.max_body.as_u64()).unwrap_or(usize::MAX),
+                tokens: args.max_tokens.get(),
+                time: drain,
+                ..Limits::default()
+            },
+            key,
+        };
+        let stop = stopped()?;
+        print(&format!("http://{}\n", server.address()))?;
+        eprintln!("Ctrl-C ends it");
+        server
+            .run(api::router(service), stop, drain)
+            .map_err(|error| CliError::new(error.to_string()))
+    }
+}
+
+/// Sent to when the program is told to stop; told twice, it ends at once.
+fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
+    let (sender, stop) = oneshot::channel::<()>();
+    let mut sender = Some(sender);
+    ctrlc::set_handler(move || match sender.take() {
+        Some(sender) => {
+            eprintln!("finishing what is under way; Ctrl-C again ends it at once");
+            // The server may be gone.
+            let _ = sender.send(());
+        }
+        None => process::exit(130),
+    })
+    .map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))?;
+    Ok(stop)
+}
+
+/// The key in a file.
+fn key(path: &Path) -> Result<String, CliError> {
+    let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+    let key = text.trim();
+    if key.is_empty() || key.contains(char::is_whitespace) {
+        let message = format!("{} must hold one key, without blanks in it", path.display());
+        return Err(CliError::new(message).hint("such as: openssl rand -hex 32 > key"));
+    }
+    Ok(key.to_owned())
+}

@@ -1,0 +1,91 @@
+//! Follows a run: serves its newest checkpoint as soon as it is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use burn::tensor::Device;
+use emberlm_kernels::Backend;
+use emberlm_model::{InferenceDecoder, WeightFormat};
+use emberlm_serve::Replacer;
+use emberlm_trainer::checkpoint::Checkpoint;
+
+use crate::error::{CliError, warn};
+use crate::model_source::Model;
+use crate::run_history::is_run;
+
+/// How often a run is looked at.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Waits for a run's first checkpoint.
+pub fn wait(run: &Path) -> Result<(), CliError> {
+    if !is_run(run) {
+        return Err(CliError::new(format!("{} is no run", run.display()))
+            .hint("--follow is for the folder of a run of `emberlm train`"));
+    }
+    if newest(run).is_none() {
+        eprintln!("waiting for the first checkpoint of {}", run.display());
+    }
+    while newest(run).is_none() {
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Starts the thread that looks.
+pub fn start<B: Backend>(
+    run: PathBuf,
+    weights: WeightFormat,
+    device: Device<B>,
+    replacer: Replacer<B>,
+) -> Result<(), CliError> {
+    let mut served = newest(&run);
+    let mut failed = None;
+    let look = move || {
+        loop {
+            thread::sleep(PAUSE);
+            let found = newest(&run);
+            if found == served {
+                continue;
+            }
+            match read(&run, weights, &device) {
+                Ok((decoder, about)) => {
+                    if !replacer.replace(decoder) {
+                        return;
+                    }
+                    eprintln!("{}: now {about}", run.display());
+                    served = found;
+                }
+                // What is served stays, and another look is taken.
+                Err(error) if failed != found => {
+                    warn(&format!("{}: {}", run.display(), error.message()));
+                    failed = found;
+                }
+                Err(_) => {}
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("follow".to_owned())
+        .spawn(look)
+        .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
+    Ok(())
+}
+
+type Read<B> = (Arc<InferenceDecoder<B>>, String);
+
+fn read<B: Backend>(
+    run: &Path,
+    weights: WeightFormat,
+    device: &Device<B>,
+) -> Result<Read<B>, CliError> {
+    let model = Model::open(run)?;
+    let decoder = model.for_inference(weights, device)?;
+    Ok((Arc::new(decoder), model.about()?))
+}
+
+/// The newest checkpoint's step.
+fn newest(run: &Path) -> Option<usize> {
+    Checkpoint::newest_step(run).ok().flatten()
+}

@@ -1,0 +1,145 @@
+//! A model, from its folder to what is served.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use burn::tensor::Device;
+use bytesize::ByteSize;
+use emberlm_generate::{Engine, EngineConfig};
+use emberlm_kernels::Backend;
+use emberlm_model::{KvCache, WeightFormat, count};
+use emberlm_serve::model::{Tables, Talk};
+use emberlm_serve::{Card, Replacer, ServedModel, Worker};
+use indicatif::HumanCount;
+
+use crate::error::CliError;
+use crate::model_source::Model;
+use crate::run_history::{History, is_run};
+
+/// How much a model may do at once.
+pub struct Sizes {
+    pub slots: Option<usize>,
+    pub context: Option<usize>,
+    pub queue: usize,
+    pub weights: WeightFormat,
+}
+
+/// A model that runs.
+pub struct Loaded<B: Backend> {
+    pub served: ServedModel,
+    pub replacer: Replacer<B>,
+}
+
+/// What the caches of all slots may take where nobody says how many slots.
+const CACHES: usize = 1 << 30;
+/// The most slots where nobody says how many.
+const MOST_SLOTS: usize = 64;
+
+/// Reads a model and starts its thread.
+pub fn load<B: Backend>(
+    path: &Path,
+    name: String,
+    template: Option<&str>,
+    sizes: &Sizes,
+    device: &Device<B>,
+) -> Result<Loaded<B>, CliError> {
+    let model = Model::open(path)?;
+    let tokenizer = model.tokenizer()?.ok_or_else(|| {
+        let message = format!(
+            "{} has no tokenizer, so it can write no text",
+            path.display()
+        );
+        CliError::new(message).hint("`emberlm generate --tokens` continues token ids")
+    })?;
+    let chat = model.chat(&tokenizer, template)?.map(|encoder| Talk {
+        stops: model.chat_stops(&tokenizer, &encoder),
+        encoder,
+    });
+    let decoder = model.for_inference::<B>(sizes.weights, device)?;
+    let config = model.config();
+    let context = sizes.context.unwrap_or(config.seq_len);
+    if context > config.seq_len {
+        let (path, tokens) = (path.display(), HumanCount(config.seq_len as u64));
+        let message = format!("--context {context}: {path} has a context of {tokens} tokens");
+        return Err(CliError::new(message));
+    }
+    let one = KvCache::<B>::new(config, 1, context, device).bytes();
+    let engine = EngineConfig {
+        slots: sizes
+            .slots
+            .unwrap_or((CACHES / one.max(1)).clamp(1, MOST_SLOTS)),
+        capacity: context,
+        ..EngineConfig::for_model(config)
+    };
+    let engine = Engine::new(Arc::new(decoder), engine)?;
+    eprintln!(
+        "{name}: {}, {} parameters; slots: {} of {} tokens ({}){}",
+        model.about()?,
+        HumanCount(count::parameters(config).total as u64),
+        engine.config().slots,
+        HumanCount(context as u64),
+        ByteSize(engine.cache_bytes() as u64),
+        if chat.is_some() { "; it chats" } else { "" },
+    );
+    let limit = engine.config().slots.saturating_add(sizes.queue);
+    let (worker, replacer) = Worker::start(engine, limit)
+        .map_err(|error| CliError::new(format!("cannot start the model's thread: {error}")))?;
+    let place = path.to_owned();
+    let served = ServedModel {
+        name,
+        created: made(model.path()),
+        chat,
+        stop_tokens: model.stop_tokens(Some(&tokenizer)),
+        beginning: model.beginning(&tokenizer),
+        card: Box::new(move || card(&place).unwrap_or_default()),
+        tokenizer,
+        worker,
+        tables: Tables::default(),
+    };
+    Ok(Loaded { served, replacer })
+}
+
+/// When a folder was last written, in seconds since 1970.
+fn made(path: &Path) -> u64 {
+    let time = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let since = time
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// What is told of the model in a folder, as it is now.
+fn card(path: &PathBuf) -> Result<Card, CliError> {
+    let model = Model::open(path)?;
+    let config = model.config();
+    let spec = model.tokenizer_spec()?;
+    let history = match is_run(path) {
+        true => History::read(path).unwrap_or_default(),
+        false => History::default(),
+    };
+    let losses = history.steps.iter().map(|step| (step.step, step.loss));
+    let evaluations = history.evaluations.iter().map(|e| (e.step, e.loss));
+    Ok(Card {
+        family: config.family.name().to_owned(),
+        parameters: count::parameters(config).total as u64,
+        tokenizer: spec.map_or_else(String::new, |spec| spec.kind.to_string()),
+        about: model.about()?,
+        loss: thinned(losses.collect()),
+        validation: thinned(evaluations.collect()),
+    })
+}
+
+/// At most so many points, the last among them.
+fn thinned(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
+    const MOST: usize = 1000;
+    let every = points.len().div_ceil(MOST).max(1);
+    let last = points.len().saturating_sub(1);
+    let kept = points.into_iter().enumerate();
+    let kept = kept.filter(|(at, _)| (last - at) % every == 0);
+    // JSON has no other numbers.
+    kept.map(|(_, point)| point)
+        .filter(|(_, loss)| loss.is_finite())
+        .collect()
+}

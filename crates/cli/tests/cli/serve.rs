@@ -1,0 +1,501 @@
+//! `emberlm serve`, asked by hand: what tests with the official client do not see.
+
+use std::fs;
+use std::io::Read;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emberlm_data::Manifest;
+use emberlm_model::ModelConfig;
+use serde_json::{Value, json};
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+use super::support::server::{Answer, Server};
+
+/// A run `run` with a model of bytes, of this context.
+fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "hello small world\n".repeat(20));
+    sandbox
+        .words("prepare text.txt --out data --tokenizer byte")
+        .ok();
+    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    let model = ModelConfig {
+        seq_len,
+        ..tiny(257)
+    };
+    write_run(&sandbox.path("run"), &model, Some(&spec), steps);
+    sandbox
+}
+
+/// The greedy answer to a prompt of tokens.
+fn greedy(prompt: &[u32], tokens: usize) -> Value {
+    json!({ "model": "run", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": true })
+}
+
+fn ids(choice: &Value) -> Vec<u64> {
+    let ids = choice["token_ids"].as_array().unwrap().iter();
+    ids.map(|id| id.as_u64().unwrap()).collect()
+}
+
+/// What `emberlm generate` makes of the same.
+fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
+    let prompt: Vec<String> = prompt.iter().map(u32::to_string).collect();
+    let line = format!(
+        "generate run --tokens {} --max-new-tokens {tokens} --temperature 0 --json",
+        prompt.join(",")
+    );
+    ids(&json!({ "token_ids": sandbox.words(&line).json::<Value>()["tokens"] }))
+}
+
+#[test]
+fn many_at_once_are_answered_as_one_alone() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --slots 3");
+    let prompts: Vec<Vec<u32>> = (1..=9)
+        .map(|n| (0..n * 3).map(|i| (i * 7 + n) % 256).collect())
+        .collect();
+    let answers: Vec<(Vec<u64>, Answer)> = thread::scope(|scope| {
+        let ask = |prompt: &Vec<u32>| {
+            let (server, prompt) = (&server, prompt.clone());
+            scope.spawn(move || {
+                let answer = server.post("/v1/completions", &greedy(&prompt, 20));
+                let mut streamed = greedy(&prompt, 20);
+                streamed["stream"] = true.into();
+                let events = server.post("/v1/completions", &streamed).events();
+                let pieces = events.iter().flat_map(|event| ids(&event["choices"][0]));
+                (pieces.collect(), answer)
+            })
+        };
+        let asked: Vec<_> = prompts.iter().map(ask).collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
+    });
+    for (prompt, (streamed, answer)) in prompts.iter().zip(answers) {
+        let expected = generated(&sandbox, prompt, 20);
+        let answer = answer.json();
+        assert_eq!(ids(&answer["choices"][0]), expected, "{prompt:?}");
+        assert_eq!(streamed, expected, "{prompt:?}");
+        assert_eq!(answer["usage"]["prompt_tokens"], prompt.len());
+        assert_eq!(answer["usage"]["completion_tokens"], expected.len());
+    }
+}
+
+/// Long enough that nobody sees its end.
+const LONG: usize = 16_000;
+
+fn long(stream: bool) -> String {
+    let body = json!({ "model": "run", "prompt": [1, 2], "max_tokens": LONG, "temperature": 0, "stream": stream,
+        "logit_bias": { "256": -100 } });
+    body.to_string()
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+
+#[test]
+fn a_client_that_leaves_frees_its_slot_at_once() {
+    let sandbox = with_model(1 << 14, &[1]);
+    let server = sandbox.serve("serve run --slots 1 --max-tokens 16000");
+    for streams in [true, false] {
+        let first = server.begin("POST", "/v1/completions", JSON, &long(streams));
+        server.wait_for("emberlm_running_sequences", "1");
+        let waiting = server.begin("POST", "/v1/completions", JSON, &long(streams));
+        server.wait_for("emberlm_waiting_requests", "1");
+        drop(waiting);
+        server.wait_for("emberlm_waiting_requests", "0");
+        drop(first);
+        server.wait_for("emberlm_free_slots", "1");
+    }
+    let start = Instant::now();
+    let answer = server.post("/v1/completions", &greedy(&[1], 3));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let metrics = server.get("/metrics").body;
+    let made: f64 = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("emberlm_generated_tokens_total{model=\"run\"} "))
+        .unwrap()
+        .parse()
+        .unwrap();
+    // None of the four was made to its end.
+    assert!(made < LONG as f64, "{made} tokens, {:?}", start.elapsed());
+}
+
+#[test]
+fn a_queue_has_an_end() {
+    let sandbox = with_model(1 << 14, &[1]);
+    let server = sandbox.serve("serve run --slots 1 --max-queue 1 --max-tokens 16000");
+    let _first = server.begin("POST", "/v1/completions", JSON, &long(true));
+    let _second = server.begin("POST", "/v1/completions", JSON, &long(false));
+    server.wait_for("emberlm_waiting_requests", "1");
+    let third = server.post("/v1/completions", &greedy(&[1], 3));
+    assert_eq!(third.status, 429);
+    assert!(third.headers.contains("retry-after: 1"));
+    assert_eq!(third.json()["error"]["code"], "rate_limit_exceeded");
+}
+
+#[test]
+fn what_takes_too_long_ends() {
+    let sandbox = with_model(1 << 14, &[1]);
+    let server = sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000");
+    let answer = server.ask("POST", "/v1/completions", JSON, &long(false));
+    assert_eq!(answer.status, 504, "{}", answer.body);
+    assert_eq!(answer.json()["error"]["code"], "timeout");
+    server.wait_for("emberlm_free_slots", "1");
+    let streamed = server.ask("POST", "/v1/completions", JSON, &long(true));
+    let events = streamed.events();
+    assert_eq!(events.last().unwrap()["error"]["code"], "timeout");
+    assert!(!streamed.body.contains("[DONE]"));
+    server.wait_for("emberlm_free_slots", "1");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_lets_what_is_under_way_end() {
+    let sandbox = with_model(1 << 12, &[1]);
+    let server = sandbox.serve("serve run");
+    let mut asked = server.begin(
+        "POST",
+        "/v1/completions",
+        JSON,
+        &json!({
+        "model": "run", "prompt": [1, 2], "max_tokens": 400, "temperature": 0, "stream": true,
+        "logit_bias": { "256": -100 } })
+        .to_string(),
+    );
+    server.wait_for("emberlm_running_sequences", "1");
+    let id = server.id().to_string();
+    Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    let mut text = String::new();
+    asked.read_to_string(&mut text).unwrap();
+    let answer = Answer::new(&text);
+    assert_eq!(
+        answer.events().last().unwrap()["choices"][0]["finish_reason"],
+        "length"
+    );
+    assert!(answer.body.ends_with("data: [DONE]\n\n"));
+    assert_eq!(server.ended(), Some(0));
+}
+
+#[test]
+fn a_run_is_followed_from_checkpoint_to_checkpoint() {
+    let (first, sandbox) = (with_model(1 << 12, &[1]), with_model(1 << 12, &[1]));
+    sandbox.write("run/config.toml", "");
+    // Another model, which becomes the run's next checkpoint.
+    let next = with_model(1 << 12, &[2]);
+    let server = sandbox.serve("serve --follow run --slots 2");
+    let prompt: Vec<u32> = (0..20).collect();
+    let (before, after) = (
+        generated(&sandbox, &prompt, 30),
+        generated(&next, &prompt, 30),
+    );
+    assert_ne!(before, after);
+    let answered = |server: &Server| {
+        let answer = server.post("/v1/completions", &greedy(&prompt, 30));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        ids(&answer.json()["choices"][0])
+    };
+    assert_eq!(answered(&server), before);
+    let mut under_way = greedy(&prompt, 1500);
+    under_way["stream"] = true.into();
+    let mut under_way = server.begin("POST", "/v1/completions", JSON, &under_way.to_string());
+    server.wait_for("emberlm_running_sequences", "1");
+    let checkpoint = "checkpoints/step-00000002";
+    fs::rename(
+        next.path("run").join(checkpoint),
+        sandbox.path("run").join(checkpoint),
+    )
+    .unwrap();
+    let start = Instant::now();
+    while answered(&server) != after {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(20));
+    }
+    // What had begun was made by the model that it began with.
+    let mut text = String::new();
+    under_way.read_to_string(&mut text).unwrap();
+    let events = Answer::new(&text).events();
+    let made: Vec<u64> = events
+        .iter()
+        .flat_map(|event| ids(&event["choices"][0]))
+        .collect();
+    assert_eq!(made, generated(&first, &prompt, 1500));
+}
+
+#[test]
+fn a_key_is_asked_for() {
+    let sandbox = with_model(64, &[1]);
+    sandbox.write("key", "sesame\n");
+    let server = sandbox.serve("serve run --api-key-file key");
+    let body = greedy(&[1], 2).to_string();
+    for (headers, status) in [
+        ("", 401),
+        ("authorization: Bearer sesam\r\n", 401),
+        ("authorization: sesame\r\n", 401),
+        ("authorization: Bearer sesame\r\n", 200),
+    ] {
+        let headers = format!("{JSON}{headers}");
+        for path in ["/v1/completions", "/api/play"] {
+            let body = if path == "/api/play" {
+                r#"{"model":"run","prompt":"a","max_tokens":1}"#
+            } else {
+                &body
+            };
+            let answer = server.ask("POST", path, &headers, body);
+            assert_eq!(answer.status, status, "{headers}: {}", answer.body);
+        }
+    }
+    assert_eq!(server.get("/v1/models").status, 401);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn what_cannot_be_answered_is_told() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --slots 2 --max-body 20000 --max-tokens 50");
+    let error = |path: &str, body: &str| {
+        let answer = server.post_text(path, body);
+        let told = answer.json()["error"].clone();
+        assert!(
+            told["message"].as_str().is_some_and(|m| !m.is_empty()),
+            "{body}: {}",
+            answer.body
+        );
+        let param = told["param"].as_str().unwrap_or_default().to_owned();
+        (
+            answer.status,
+            param,
+            told["message"].as_str().unwrap().to_owned(),
+        )
+    };
+    let deep = format!("{{\"model\": {}", "[".repeat(5000));
+    for (body, status, param) in [
+        ("", 400, ""),
+        ("{", 400, ""),
+        ("[]", 400, ""),
+        ("\u{0}", 400, ""),
+        (&*deep, 400, ""),
+        ("{}", 400, ""),
+        (r#"{"model": 1}"#, 400, "model"),
+        (r#"{"model": "../run", "prompt": "a"}"#, 404, "model"),
+        (r#"{"model": "run", "promt": "a"}"#, 400, "promt"),
+        (r#"{"model": "run", "prompt": []}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": [[]]}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": [257]}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": [-1]}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": [1e99]}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": {"a": 1}}"#, 400, "prompt"),
+        (r#"{"model": "run", "prompt": "a", "n": 0}"#, 400, "n"),
+        (r#"{"model": "run", "prompt": "a", "n": 3}"#, 400, "n"),
+        (
+            r#"{"model": "run", "prompt": "a", "n": 18446744073709551615}"#,
+            400,
+            "n",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "max_tokens": 51}"#,
+            400,
+            "max_tokens",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "max_tokens": -1}"#,
+            400,
+            "max_tokens",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "temperature": -1}"#,
+            400,
+            "temperature",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "temperature": "hot"}"#,
+            400,
+            "temperature",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "top_p": 0}"#,
+            400,
+            "top_p",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "logprobs": 6}"#,
+            400,
+            "logprobs",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "logprobs": 1, "echo": true}"#,
+            400,
+            "echo",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "logit_bias": {"a": 1}}"#,
+            400,
+            "logit_bias",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "logit_bias": {"300": 1}}"#,
+            400,
+            "logit_bias",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "stop": ""}"#,
+            400,
+            "stop",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "stop": [1]}"#,
+            400,
+            "stop",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "structured_outputs": {"choice": []}}"#,
+            400,
+            "structured_outputs.choice",
+        ),
+        (
+            r##"{"model": "run", "prompt": "a", "structured_outputs": {"json": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}}"##,
+            400,
+            "",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "structured_outputs": {"regex": "("}}"#,
+            400,
+            "structured_outputs",
+        ),
+        (
+            r#"{"model": "run", "prompt": "a", "structured_outputs": {"lark": "start: \"a\""}}"#,
+            400,
+            "structured_outputs",
+        ),
+    ] {
+        let (found, field, message) = error("/v1/completions", body);
+        assert_eq!((found, &*field), (status, param), "{body}: {message}");
+    }
+    let long = json!({ "model": "run", "prompt": vec![1; 60], "max_tokens": 10 }).to_string();
+    let (status, _, message) = error("/v1/completions", &long);
+    assert_eq!(status, 400);
+    assert!(
+        message.starts_with(
+            "a prompt of 60 tokens and 10 new ones are more than this model's context of 64"
+        ),
+        "{message}"
+    );
+    let (status, _, message) = error("/v1/completions", &" ".repeat(20_001));
+    assert_eq!(
+        (status, &*message),
+        (413, "the request's body must have at most 20000 bytes")
+    );
+    let announced = server.ask(
+        "POST",
+        "/v1/completions",
+        "content-type: application/json\r\ncontent-length: 9223372036854775807\r\n",
+        "",
+    );
+    assert_eq!(announced.status, 413, "{}", announced.body);
+    let whole = r#"{"model": "run", "prompt": [1.0, 2.0], "max_tokens": 3.0, "temperature": 0, "return_token_ids": true}"#;
+    let answer = server.post_text("/v1/completions", whole).json();
+    assert_eq!(ids(&answer["choices"][0]), generated(&sandbox, &[1, 2], 3));
+    let many = json!({ "model": "run", "prompt": vec!["a"; 65] }).to_string();
+    assert_eq!(error("/v1/completions", &many).0, 400);
+    for (path, body, param) in [
+        (
+            "/v1/chat/completions",
+            r#"{"model": "run", "messages": [{"role": "user", "content": "a"}]}"#,
+            "model",
+        ),
+        (
+            "/v1/chat/completions",
+            r#"{"model": "run", "messages": [{"role": "user"}]}"#,
+            "messages[0]",
+        ),
+        (
+            "/v1/embeddings",
+            r#"{"model": "run", "input": "a", "dimensions": 3}"#,
+            "dimensions",
+        ),
+        (
+            "/v1/embeddings",
+            r#"{"model": "run", "input": [[300]]}"#,
+            "input",
+        ),
+        (
+            "/v1/embeddings",
+            r#"{"model": "run", "input": "a", "encoding_format": "hex"}"#,
+            "encoding_format",
+        ),
+        ("/api/play", r#"{"model": "run"}"#, "prompt"),
+        (
+            "/api/play",
+            r#"{"model": "run", "prompt": "a", "continued": [300]}"#,
+            "prompt",
+        ),
+        (
+            "/api/play",
+            r#"{"model": "run", "prompt": "a", "top_logprobs": 21}"#,
+            "top_logprobs",
+        ),
+    ] {
+        let (status, found, message) = error(path, body);
+        assert_eq!((status, &*found), (400, param), "{body}: {message}");
+    }
+    let kind = server.ask(
+        "POST",
+        "/v1/completions",
+        "content-type: text/plain\r\n",
+        "{}",
+    );
+    assert_eq!(kind.status, 415);
+    assert_eq!(server.get("/v1/completions").status, 405);
+    for path in [
+        "/v1/engines",
+        "/../run/config.toml",
+        "/v1/models/..%2f..%2fetc%2fpasswd",
+    ] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.json()["error"]["message"].is_string(), "{path}");
+    }
+    // After all of that it answers as before.
+    let answer = server.post("/v1/completions", &greedy(&[1, 2, 3], 5));
+    assert_eq!(
+        ids(&answer.json()["choices"][0]),
+        generated(&sandbox, &[1, 2, 3], 5)
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let sandbox = with_model(64, &[1]);
+    sandbox.write("empty", " \n");
+    insta::assert_snapshot!(sandbox.words("serve nothing --port 0"), @r"
+    exit 1
+    --- stderr
+    error: no such model: nothing
+    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
+    ");
+    insta::assert_snapshot!(sandbox.words("serve run --port 0 --api-key-file empty"), @r"
+    exit 1
+    --- stderr
+    error: empty must hold one key, without blanks in it
+    hint: such as: openssl rand -hex 32 > key
+    ");
+    insta::assert_snapshot!(sandbox.words("serve run --port 0 --context 65"), @r"
+    exit 1
+    --- stderr
+    error: --context 65: run has a context of 64 tokens
+    ");
+    insta::assert_snapshot!(sandbox.words("serve --follow data --port 0"), @r"
+    exit 1
+    --- stderr
+    error: data is no run
+    hint: --follow is for the folder of a run of `emberlm train`
+    ");
+    insta::assert_snapshot!(sandbox.words("serve run --port 0 --chat-template nosuch"), @r"
+    exit 1
+    --- stderr
+    error: unknown chat template `nosuch`: choose chatml or llama3, or give the path of a .jinja file, of a tokenizer_config.json, or of a folder that holds one
+    ");
+}

@@ -1,0 +1,175 @@
+//! What a served model answers: OpenAI's API, the page, and how the server fares.
+//!
+//! | path | file |
+//! |---|---|
+//! | `/v1/completions` | `completions` |
+//! | `/v1/chat/completions` | `chat` |
+//! | `/v1/embeddings` | `embeddings` |
+//! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
+//! | `/api/play` | `play`: for the page, which is [`crate::playground`] |
+//! | `/openapi.json` | `description` |
+//! | `/health`, `/metrics` | here, and `crate::metrics` |
+//!
+//! A request's fields are read by `body`, `settings`, `delivery` and `prompt`; `speech` is its answer as it is made;
+//! `error` is every other answer. No field names a file, a program or an address: what a client sends is text, numbers,
+//! and schemas and expressions whose size and work are bounded.
+
+mod body;
+mod chat;
+mod completions;
+mod delivery;
+mod description;
+mod embeddings;
+mod error;
+mod models;
+mod play;
+mod prompt;
+mod settings;
+mod speech;
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::header;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use blake3::Hash;
+use serde_json::{Value, json};
+
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::model::ServedModel;
+use crate::playground;
+use error::ApiError;
+
+/// What is served, and how.
+pub struct Service {
+    /// At least one, of different names.
+    pub models: Vec<ServedModel>,
+    /// What a client may ask for.
+    pub limits: Limits,
+    /// What a client must show; none where anybody may ask.
+    pub key: Option<String>,
+}
+
+/// What handlers share; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Inner>);
+
+struct Inner {
+    models: Vec<Arc<ServedModel>>,
+    limits: Limits,
+    /// Hashes are compared, in a time that says nothing of where they differ.
+    key: Option<Hash>,
+    metrics: Metrics,
+    schemas: Schemas,
+}
+
+/// Which fields requests may have.
+pub(crate) struct Schemas {
+    pub completions: [Value; 3],
+    pub chat: [Value; 3],
+    pub embeddings: [Value; 1],
+    pub play: [Value; 2],
+}
+
+impl App {
+    fn new(service: Service) -> Self {
+        let models: Vec<_> = service.models.into_iter().map(Arc::new).collect();
+        Self(Arc::new(Inner {
+            metrics: Metrics::new(&models),
+            models,
+            limits: service.limits,
+            key: service.key.map(|key| blake3::hash(key.as_bytes())),
+            schemas: Schemas {
+                completions: completions::schemas(),
+                chat: chat::schemas(),
+                embeddings: embeddings::schemas(),
+                play: play::schemas(),
+            },
+        }))
+    }
+
+    pub fn models(&self) -> &[Arc<ServedModel>] {
+        &self.0.models
+    }
+
+    /// The model that is asked for.
+    ///
+    /// # Errors
+    /// There is no such.
+    pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
+        let mut models = self.models().iter();
+        let found = models.find(|model| model.name == name).map(Arc::clone);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.models().iter().map(|model| &*model.name).collect();
+            ApiError::unknown_model(name, &known)
+        })
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub fn schemas(&self) -> &Schemas {
+        &self.0.schemas
+    }
+}
+
+/// All that is answered.
+pub fn router(service: Service) -> Router {
+    let app = App::new(service);
+    let body_limit = DefaultBodyLimit::max(app.limits().body);
+    let guarded = Router::new()
+        .route("/v1/completions", post(completions::answer))
+        .route("/v1/chat/completions", post(chat::answer))
+        .route("/v1/embeddings", post(embeddings::answer))
+        .route("/v1/models", get(models::all))
+        .route("/v1/models/{name}", get(models::one))
+        .route("/api/models", get(models::shown))
+        .route("/api/play", post(play::answer))
+        .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
+    Router::new()
+        .merge(guarded)
+        .merge(playground::router())
+        .route("/health", get(async || Json(json!({ "status": "ok" }))))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(async || Json(description::document())))
+        .fallback(async || ApiError::not_found())
+        .method_not_allowed_fallback(async || ApiError::method())
+        .layer(body_limit)
+        .layer(middleware::from_fn_with_state(app.clone(), counted))
+        .with_state(app)
+}
+
+/// Lets a request through that shows the key.
+async fn with_key(State(app): State<App>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION);
+    let shown = shown.and_then(|shown| shown.to_str().ok()?.strip_prefix("Bearer "));
+    let shown = shown.map(|shown| blake3::hash(shown.trim().as_bytes()));
+    match app.0.key {
+        Some(key) if shown != Some(key) => ApiError::key().into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+/// Counts answers.
+async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    // What a client calls that does not exist is not remembered.
+    let path = path.map_or("other".to_owned(), |path| path.as_str().to_owned());
+    let response = next.run(request).await;
+    app.metrics().answered(&path, response.status().as_u16());
+    response
+}
+
+async fn metrics(State(app): State<App>) -> Response {
+    const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, KIND)], app.metrics().text()).into_response()
+}

@@ -1,0 +1,420 @@
+//! `POST /v1/chat/completions`: what a conversation is answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
+use emberlm_generate::Grammar;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::error::SendError;
+use tokio::task::spawn_blocking;
+
+use super::App;
+use super::body::{Body, Fields, schema};
+use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
+use super::error::ApiError;
+use super::settings::{Settings, constrained, json_grammar};
+use super::speech::{Ask, Chorus, FinishReason, Said, Token};
+use crate::limits::MOST_ALTERNATIVES;
+use crate::model::ServedModel;
+
+/// The fields that only these requests have.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub(crate) struct Chat {
+    /// The conversation so far.
+    #[schemars(length(min = 1))]
+    messages: Vec<Message>,
+    /// As `max_tokens`, before which it goes.
+    #[schemars(range(min = 0))]
+    max_completion_tokens: Option<usize>,
+    /// Whether the tokens' log-probabilities are told.
+    logprobs: Option<bool>,
+    /// Of how many of the likeliest tokens beside; needs `logprobs`.
+    #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
+    top_logprobs: Option<usize>,
+    /// What the answer must be.
+    response_format: Option<ResponseFormat>,
+}
+
+/// A message of a conversation.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Message {
+    /// Who says it: system, user or assistant, or what else the model's template knows.
+    role: String,
+    /// What is said.
+    content: Content,
+    /// What the speaker is called, for templates that know names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+/// A text, or parts that are texts.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "a text, or a list of parts of type text")]
+enum Content {
+    /// A text.
+    Text(String),
+    /// Its parts.
+    Parts(Vec<Part>),
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Part {
+    /// A part that is text.
+    Text {
+        /// It.
+        text: String,
+    },
+}
+
+/// What an answer must be.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum ResponseFormat {
+    /// Any text.
+    Text {},
+    /// Any JSON object.
+    JsonObject {},
+    /// JSON that a schema describes.
+    JsonSchema {
+        /// The schema and its name.
+        json_schema: NamedSchema,
+    },
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NamedSchema {
+    /// Has no effect.
+    #[allow(dead_code)]
+    name: String,
+    /// Has no effect.
+    #[allow(dead_code)]
+    description: Option<String>,
+    /// The schema; any object without one.
+    schema: Option<BTreeMap<String, Value>>,
+    /// Has no effect: what is written always is what the schema describes.
+    #[allow(dead_code)]
+    strict: Option<bool>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ChatCompletion {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<Choice>,
+    usage: Usage,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct Choice {
+    index: usize,
+    message: Answer,
+    logprobs: Option<LogProbs>,
+    finish_reason: Option<FinishReason>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Answer {
+    role: &'static str,
+    content: String,
+    refusal: Option<String>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            role: "assistant",
+            content: String::new(),
+            refusal: None,
+        }
+    }
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Chunk {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<ChunkChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ChunkChoice {
+    index: usize,
+    delta: Delta,
+    logprobs: Option<LogProbs>,
+    finish_reason: Option<FinishReason>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct Delta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct LogProbs {
+    content: Vec<LogProb>,
+    refusal: Option<Vec<LogProb>>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct LogProb {
+    #[serde(flatten)]
+    token: Likely,
+    top_logprobs: Vec<Likely>,
+}
+
+/// A token by itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Likely {
+    token: String,
+    logprob: f32,
+    bytes: Option<Vec<u8>>,
+}
+
+/// Which fields these requests may have.
+pub(crate) fn schemas() -> [Value; 3] {
+    [schema::<Delivery>(), schema::<Chat>(), schema::<Settings>()]
+}
+
+/// The tokens of a conversation that is to be answered, and what ends the answer.
+pub(crate) struct Opened {
+    pub prompt: Vec<u32>,
+    pub stop_tokens: Vec<u32>,
+    pub stop_strings: Vec<String>,
+}
+
+/// Writes a conversation by the model's template.
+///
+/// # Errors
+/// The model has none, or it refuses the conversation.
+pub(crate) async fn open(
+    model: &Arc<ServedModel>,
+    messages: &[Message],
+) -> Result<Opened, ApiError> {
+    if model.chat.is_none() {
+        let rule = format!(
+            "{} has no chat template: use /v1/completions, or serve it with --chat-template",
+            model.name
+        );
+        return Err(ApiError::field("model", rule));
+    }
+    let record = json!({ "messages": messages }).to_string();
+    let model = Arc::clone(model);
+    let written = spawn_blocking(move || {
+        let chat = model.chat.as_ref()?;
+        Some(chat.encoder.prompt(&record).map(|prompt| Opened {
+            prompt,
+            stop_tokens: chat.stops.tokens.clone(),
+            stop_strings: chat.stops.strings.clone(),
+        }))
+    });
+    let written = written.await.ok().flatten();
+    let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
+    written.map_err(|error| ApiError::field("messages", error.to_string()))
+}
+
+/// Answers.
+pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
+    let fields = Fields::new(&body)?;
+    let delivery: Delivery = fields.take()?;
+    let asked: Chat = fields.take()?;
+    let settings: Settings = fields.take()?;
+    fields.check_known(&app.schemas().chat)?;
+    let model = app.model(&delivery.model)?;
+    let samples = delivery.samples(&model)?;
+    let logprobs = asked.logprobs == Some(true);
+    let alternatives = asked.top_logprobs.unwrap_or(0);
+    if alternatives > MOST_ALTERNATIVES {
+        let rule = format!("must be at most {MOST_ALTERNATIVES}");
+        return Err(ApiError::field("top_logprobs", rule));
+    }
+    if asked.top_logprobs.is_some() && !logprobs {
+        return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
+    }
+    let opened = open(&model, &asked.messages).await?;
+    let mut chooser = settings.chooser(seed())?;
+    chooser.top_logprobs = logprobs.then_some(alternatives);
+    let grammar = match (asked.grammar()?, settings.grammar()?) {
+        (Some(_), Some(_)) => {
+            let rule = "cannot be had together with structured_outputs";
+            return Err(ApiError::field("response_format", rule));
+        }
+        (one, other) => one.or(other),
+    };
+    constrained(&model, &mut chooser, grammar).await?;
+    let ask = Ask {
+        prompt: opened.prompt,
+        samples,
+        max_tokens: asked.max_completion_tokens.or(settings.max_tokens),
+        stops: settings.stops(&opened.stop_strings)?,
+        stop_tokens: opened.stop_tokens,
+        chooser,
+    };
+    let mut chorus = Chorus::begin(&app, &model, [ask]).await?;
+    let writer = Writer {
+        id: name("chatcmpl"),
+        created: now(),
+        model,
+        logprobs,
+    };
+    if delivery.streams() {
+        let tells_usage = delivery.tells_usage();
+        return Ok(streamed(move |pieces| async move {
+            // One that is not heard any more ends all of it.
+            let _ = writer.stream(chorus, samples, &pieces, tells_usage).await;
+        }));
+    }
+    let mut choices: Vec<Choice> = (0..samples).map(|index| writer.empty(index)).collect();
+    while let Some(said) = chorus.next().await {
+        let (_, said) = said?;
+        let logprob = writer.told(&said);
+        let choice = &mut choices[said.sample];
+        choice.message.content += &said.text;
+        choice.finish_reason = said.finish.or(choice.finish_reason);
+        if let Some(all) = &mut choice.logprobs {
+            all.content.extend(logprob);
+        }
+    }
+    Ok(Json(ChatCompletion {
+        id: writer.id,
+        object: "chat.completion",
+        created: writer.created,
+        model: writer.model.name.clone(),
+        choices,
+        usage: chorus.usage(),
+    })
+    .into_response())
+}
+
+impl Chat {
+    fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
+        let any = BTreeMap::from([("type".to_owned(), json!("object"))]);
+        Ok(match &self.response_format {
+            None | Some(ResponseFormat::Text {}) => None,
+            Some(ResponseFormat::JsonObject {}) => Some(json_grammar(&any)?),
+            Some(ResponseFormat::JsonSchema { json_schema }) => {
+                Some(json_grammar(json_schema.schema.as_ref().unwrap_or(&any))?)
+            }
+        })
+    }
+}
+
+/// Writes the answers of one request.
+struct Writer {
+    id: String,
+    created: u64,
+    model: Arc<ServedModel>,
+    logprobs: bool,
+}
+
+impl Writer {
+    fn empty(&self, index: usize) -> Choice {
+        Choice {
+            index,
+            logprobs: self.logprobs.then(LogProbs::default),
+            ..Choice::default()
+        }
+    }
+
+    fn likely(&self, id: u32, logprob: f32) -> Likely {
+        let bytes = self.model.bytes(id);
+        Likely {
+            token: String::from_utf8_lossy(&bytes).into_owned(),
+            logprob,
+            bytes: Some(bytes),
+        }
+    }
+
+    fn told(&self, said: &Said) -> Option<LogProb> {
+        let Token { chosen, .. } = said.token.as_ref().filter(|_| self.logprobs)?;
+        let likeliest = chosen.alternatives.iter();
+        Some(LogProb {
+            token: self.likely(chosen.id, chosen.logprob?),
+            top_logprobs: likeliest
+                .map(|&(id, logprob)| self.likely(id, logprob))
+                .collect(),
+        })
+    }
+
+    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> Event {
+        piece(&Chunk {
+            id: self.id.clone(),
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: self.model.name.clone(),
+            choices,
+            usage,
+        })
+    }
+
+    /// Sends the answers as they are made.
+    ///
+    /// # Errors
+    /// Nobody hears them.
+    async fn stream(
+        &self,
+        mut chorus: Chorus,
+        samples: usize,
+        pieces: &Pieces,
+        tells_usage: bool,
+    ) -> Result<(), SendError<Event>> {
+        for index in 0..samples {
+            let begun = ChunkChoice {
+                index,
+                delta: Delta {
+                    role: Some("assistant"),
+                    content: Some(String::new()),
+                },
+                logprobs: None,
+                finish_reason: None,
+            };
+            pieces.send(self.chunk(vec![begun], None)).await?;
+        }
+        while let Some(said) = chorus.next().await {
+            let said = match said {
+                Ok((_, said)) => said,
+                Err(error) => return pieces.send(piece(&error.answer())).await,
+            };
+            let content = self.told(&said).map(|logprob| vec![logprob]);
+            let choice = ChunkChoice {
+                index: said.sample,
+                delta: Delta {
+                    role: None,
+                    content: Some(said.text)
+                        .filter(|text| !text.is_empty() || said.finish.is_none()),
+                },
+                logprobs: content.map(|content| LogProbs {
+                    content,
+                    refusal: None,
+                }),
+                finish_reason: said.finish,
+            };
+            pieces.send(self.chunk(vec![choice], None)).await?;
+        }
+        if tells_usage {
+            pieces
+                .send(self.chunk(Vec::new(), Some(chorus.usage())))
+                .await?;
+        }
+        pieces.send(Event::default().data("[DONE]")).await
+    }
+}

@@ -1,0 +1,270 @@
+//! `POST /v1/completions`: texts that go on from others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc::error::SendError;
+
+use super::App;
+use super::body::{Body, Fields, schema};
+use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
+use super::error::ApiError;
+use super::prompt::Prompt;
+use super::settings::{Settings, constrained};
+use super::speech::{Ask, Chorus, FinishReason, Said, Token};
+use crate::model::ServedModel;
+
+/// The fields that only these requests have.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub(crate) struct Completions {
+    /// What is continued.
+    prompt: Option<Prompt>,
+    /// How many of the likeliest tokens are told, with their log-probabilities, for each token.
+    #[schemars(range(min = 0, max = 5))]
+    logprobs: Option<usize>,
+    /// Whether the answer begins with the prompt's text.
+    echo: Option<bool>,
+    /// Whether the tokens' ids are told.
+    return_token_ids: Option<bool>,
+}
+
+/// The most that `logprobs` may be.
+const MOST_LOGPROBS: usize = 5;
+/// Tokens where a request does not say how many.
+const DEFAULT_TOKENS: usize = 16;
+
+/// An answer, or a piece of one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Completion {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<Choice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct Choice {
+    index: usize,
+    text: String,
+    logprobs: Option<LogProbs>,
+    finish_reason: Option<FinishReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+}
+
+/// For each token: its text, its log-probability, those of the likeliest in its place, and where in the text it begins.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct LogProbs {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Vec<BTreeMap<String, f32>>,
+    text_offset: Vec<usize>,
+}
+
+/// Which fields these requests may have.
+pub(crate) fn schemas() -> [Value; 3] {
+    [
+        schema::<Delivery>(),
+        schema::<Completions>(),
+        schema::<Settings>(),
+    ]
+}
+
+/// Answers.
+pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
+    let fields = Fields::new(&body)?;
+    let delivery: Delivery = fields.take()?;
+    let asked: Completions = fields.take()?;
+    let settings: Settings = fields.take()?;
+    fields.check_known(&app.schemas().completions)?;
+    let model = app.model(&delivery.model)?;
+    let samples = delivery.samples(&model)?;
+    if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
+        return Err(ApiError::field(
+            "logprobs",
+            format!("must be at most {MOST_LOGPROBS}"),
+        ));
+    }
+    let echo = asked.echo == Some(true);
+    if echo && asked.logprobs.is_some() {
+        let rule = "cannot be had together with logprobs: those of a prompt are not computed";
+        return Err(ApiError::field("echo", rule));
+    }
+    let prompt = asked
+        .prompt
+        .clone()
+        .unwrap_or_else(|| Prompt::Text(String::new()));
+    let prompts = prompt.tokens("prompt", &model, app.limits()).await?;
+    let mut chooser = settings.chooser(seed())?;
+    chooser.top_logprobs = asked.logprobs;
+    constrained(&model, &mut chooser, settings.grammar()?).await?;
+    let stops = settings.stops(&[])?;
+    let count = prompts.len() * samples;
+    let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
+    if echo {
+        for (tokens, choices) in prompts.iter().zip(choices.chunks_mut(samples)) {
+            let text = model.tokenizer.decode(tokens);
+            let text = text.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+            choices.iter_mut().for_each(|c| c.text.clone_from(&text));
+        }
+    }
+    let asks = prompts.into_iter().map(|prompt| Ask {
+        prompt,
+        samples,
+        max_tokens: Some(settings.max_tokens.unwrap_or(DEFAULT_TOKENS)),
+        stops: stops.clone(),
+        stop_tokens: Vec::new(),
+        chooser: chooser.clone(),
+    });
+    let chorus = Chorus::begin(&app, &model, asks).await?;
+    let mut writer = Writer {
+        id: name("cmpl"),
+        created: now(),
+        model,
+        samples,
+        logprobs: asked.logprobs.is_some(),
+        ids: asked.return_token_ids == Some(true),
+        offsets: vec![0; count],
+    };
+    if delivery.streams() {
+        let tells_usage = delivery.tells_usage();
+        return Ok(streamed(move |pieces| async move {
+            // One that is not heard any more ends all of it.
+            let _ = writer.stream(chorus, choices, &pieces, tells_usage).await;
+        }));
+    }
+    let mut chorus = chorus;
+    while let Some(said) = chorus.next().await {
+        let new = writer.choice(said?);
+        choices[new.index].join(new);
+    }
+    Ok(Json(writer.completion(choices, Some(chorus.usage()))).into_response())
+}
+
+impl Choice {
+    fn new(index: usize) -> Self {
+        Self {
+            index,
+            ..Self::default()
+        }
+    }
+
+    fn join(&mut self, next: Self) {
+        self.text += &next.text;
+        self.finish_reason = next.finish_reason.or(self.finish_reason);
+        if let Some(ids) = next.token_ids {
+            self.token_ids.get_or_insert_default().extend(ids);
+        }
+        if let Some(next) = next.logprobs {
+            let all = self.logprobs.get_or_insert_default();
+            all.tokens.extend(next.tokens);
+            all.token_logprobs.extend(next.token_logprobs);
+            all.top_logprobs.extend(next.top_logprobs);
+            all.text_offset.extend(next.text_offset);
+        }
+    }
+}
+
+/// Writes the answers of one request.
+struct Writer {
+    id: String,
+    created: u64,
+    model: Arc<ServedModel>,
+    /// Answers to each prompt.
+    samples: usize,
+    logprobs: bool,
+    ids: bool,
+    /// How many characters each answer has.
+    offsets: Vec<usize>,
+}
+
+impl Writer {
+    fn completion(&self, choices: Vec<Choice>, usage: Option<Usage>) -> Completion {
+        Completion {
+            id: self.id.clone(),
+            object: "text_completion",
+            created: self.created,
+            model: self.model.name.clone(),
+            choices,
+            usage,
+        }
+    }
+
+    /// What was said, by which answer.
+    fn choice(&mut self, (prompt, said): (usize, Said)) -> Choice {
+        let index = prompt * self.samples + said.sample;
+        let token = said.token.as_ref();
+        let choice = Choice {
+            index,
+            text: said.text,
+            logprobs: token
+                .filter(|_| self.logprobs)
+                .map(|token| self.told(token, self.offsets[index])),
+            finish_reason: said.finish,
+            token_ids: self
+                .ids
+                .then(|| token.iter().map(|token| token.chosen.id).collect()),
+        };
+        self.offsets[index] += token.map_or(0, |token| token.text.chars().count());
+        choice
+    }
+
+    fn told(&self, token: &Token, offset: usize) -> LogProbs {
+        let text = |id| String::from_utf8_lossy(&self.model.bytes(id)).into_owned();
+        // Of tokens with the same text the likelier one is told.
+        let likeliest = token.chosen.alternatives.iter().rev();
+        let likeliest = likeliest.map(|&(id, logprob)| (text(id), logprob));
+        LogProbs {
+            tokens: vec![text(token.chosen.id)],
+            token_logprobs: vec![token.chosen.logprob],
+            top_logprobs: vec![likeliest.collect()],
+            text_offset: vec![offset],
+        }
+    }
+
+    /// Sends the answers as they are made.
+    ///
+    /// # Errors
+    /// Nobody hears them.
+    async fn stream(
+        &mut self,
+        mut chorus: Chorus,
+        echoed: Vec<Choice>,
+        pieces: &Pieces,
+        tells_usage: bool,
+    ) -> Result<(), SendError<Event>> {
+        for choice in echoed.into_iter().filter(|choice| !choice.text.is_empty()) {
+            pieces
+                .send(piece(&self.completion(vec![choice], None)))
+                .await?;
+        }
+        while let Some(said) = chorus.next().await {
+            match said {
+                Ok(said) => {
+                    let choice = self.choice(said);
+                    pieces
+                        .send(piece(&self.completion(vec![choice], None)))
+                        .await?;
+                }
+                Err(error) => return pieces.send(piece(&error.answer())).await,
+            }
+        }
+        if tells_usage {
+            let usage = Some(chorus.usage());
+            pieces
+                .send(piece(&self.completion(Vec::new(), usage)))
+                .await?;
+        }
+        pieces.send(Event::default().data("[DONE]")).await
+    }
+}

@@ -1,0 +1,206 @@
+//! Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use emberlm_generate::{GenerateError, LogitsError, SettingError};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::worker::Refusal;
+
+/// An answer that says why there is no other.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    body: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ErrorBody {
+    /// In words.
+    message: String,
+    /// What kind of error it is.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The field at fault.
+    param: Option<String>,
+    /// A name for programs.
+    code: Option<&'static str>,
+}
+
+/// An error's answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ErrorAnswer {
+    error: ErrorBody,
+}
+
+const INVALID: &str = "invalid_request_error";
+
+impl ApiError {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            body: ErrorBody {
+                message: message.into(),
+                kind,
+                param: None,
+                code: None,
+            },
+        }
+    }
+
+    /// A request that cannot be answered as it is.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, INVALID, message)
+    }
+
+    /// A field whose value breaks a rule.
+    pub fn field(name: impl Into<String>, rule: impl AsRef<str>) -> Self {
+        let name = name.into();
+        Self::invalid(format!("{name}: {}", rule.as_ref())).at(name)
+    }
+
+    pub fn at(mut self, param: impl Into<String>) -> Self {
+        self.body.param = Some(param.into());
+        self
+    }
+
+    fn code(mut self, code: &'static str) -> Self {
+        self.body.code = Some(code);
+        self
+    }
+
+    pub fn unknown_model(name: &str, known: &[&str]) -> Self {
+        let known = known.join(", ");
+        let shown: String = name.chars().take(100).collect();
+        let message = format!("the model {shown:?} does not exist; there is: {known}");
+        Self::new(StatusCode::NOT_FOUND, INVALID, message)
+            .at("model")
+            .code("model_not_found")
+    }
+
+    pub fn not_found() -> Self {
+        let message = "there is nothing at this address; /openapi.json says what there is";
+        Self::new(StatusCode::NOT_FOUND, INVALID, message).code("not_found")
+    }
+
+    pub fn method() -> Self {
+        let message = "this address does not take this method; /openapi.json says which it takes";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, message).code("method_not_allowed")
+    }
+
+    pub fn key() -> Self {
+        let message =
+            "the API key is missing or wrong: it goes into the header `Authorization: Bearer KEY`";
+        Self::new(StatusCode::UNAUTHORIZED, INVALID, message).code("invalid_api_key")
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("the request's body must have at most {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, message).code("body_too_large")
+    }
+
+    pub fn media_type() -> Self {
+        let message =
+            "the body must be JSON, and the header say so: `Content-Type: application/json`";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID, message)
+            .code("unsupported_media_type")
+    }
+
+    pub fn slow_body() -> Self {
+        let message = "the request's body took too long to come";
+        Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, message).code("request_timeout")
+    }
+
+    pub fn timeout(seconds: u64) -> Self {
+        let message = format!("the request took longer than {seconds} s");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout_error", message).code("timeout")
+    }
+
+    pub fn context(prompt: usize, new: usize, context: usize) -> Self {
+        let message = format!(
+            "a prompt of {prompt} tokens and {new} new ones are more than this model's context of {context}: \
+             shorten it, or lower max_tokens"
+        );
+        Self::invalid(message).code("context_length_exceeded")
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// What went wrong.
+    pub fn body(self) -> ErrorBody {
+        self.body
+    }
+
+    /// As it is written in a stream that has begun.
+    pub fn answer(self) -> ErrorAnswer {
+        ErrorAnswer { error: self.body }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        let mut response = (status, Json(self.answer())).into_response();
+        let extra = match status {
+            StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, "1")),
+            _ => None,
+        };
+        if let Some((name, value)) = extra {
+            let headers = response.headers_mut();
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+impl From<SettingError> for ApiError {
+    fn from(error: SettingError) -> Self {
+        // What the engine calls otherwise than the API does.
+        let param = match error.field {
+            "samples" => "n",
+            "json_schema" => "response_format",
+            "regex" => "structured_outputs",
+            field => field,
+        };
+        Self::invalid(format!("{param} = {}: {}", error.value, error.rule)).at(param)
+    }
+}
+
+impl From<GenerateError> for ApiError {
+    fn from(error: GenerateError) -> Self {
+        match error {
+            GenerateError::Setting(error) => error.into(),
+            GenerateError::Prompt(error) => Self::invalid(error.to_string()).at("prompt"),
+            GenerateError::Overflow {
+                prompt,
+                max_new_tokens,
+                context,
+            } => Self::context(prompt, max_new_tokens, context),
+            GenerateError::Logits(error @ LogitsError::NoneAllowed { .. }) => {
+                Self::invalid(error.to_string()).code("constraint_not_met")
+            }
+            GenerateError::Logits(error) => Self::internal(error.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full { .. } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "rate_limit_error",
+                format!("{refusal}; try again later"),
+            )
+            .code("rate_limit_exceeded"),
+            Refusal::Invalid(error) => error.into(),
+            Refusal::Gone => Self::internal(refusal.to_string()),
+        }
+    }
+}

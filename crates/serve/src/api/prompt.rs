@@ -1,0 +1,76 @@
+//! What a request gives to be continued, or to be looked at: texts, or tokens.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
+
+use super::error::ApiError;
+use crate::limits::Limits;
+use crate::model::ServedModel;
+
+/// A text, texts, a text's tokens, or those of several.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a text, a list of texts, a list of token ids, or a list of such lists"
+)]
+pub(crate) enum Prompt {
+    /// One text.
+    Text(String),
+    /// Its tokens.
+    Ids(#[schemars(length(min = 1), inner(range(max = u32::MAX)))] Vec<u32>),
+    /// Several texts.
+    Texts(#[schemars(length(min = 1))] Vec<String>),
+    /// The tokens of several.
+    ManyIds(#[schemars(length(min = 1), inner(inner(range(max = u32::MAX))))] Vec<Vec<u32>>),
+}
+
+impl Prompt {
+    /// The tokens of each; a text without any is what begins a document, where the model has such.
+    ///
+    /// # Errors
+    /// None or too many; a text that the tokenizer cannot take, or that is empty where nothing begins one.
+    pub async fn tokens(
+        self,
+        field: &'static str,
+        model: &Arc<ServedModel>,
+        limits: &Limits,
+    ) -> Result<Vec<Vec<u32>>, ApiError> {
+        let texts = match self {
+            Self::Ids(ids) => return one_or_more(field, vec![ids], limits),
+            Self::ManyIds(ids) => return one_or_more(field, ids, limits),
+            Self::Text(text) => vec![text],
+            Self::Texts(texts) => texts,
+        };
+        let texts = one_or_more(field, texts, limits)?;
+        let model = Arc::clone(model);
+        // A long text takes its time.
+        let encoded = spawn_blocking(move || {
+            let encode = |text: &String| encode(field, text, &model);
+            texts.iter().map(encode).collect()
+        });
+        encoded
+            .await
+            .map_err(|_| ApiError::internal("the text could not be encoded"))?
+    }
+}
+
+fn one_or_more<T>(field: &str, all: Vec<T>, limits: &Limits) -> Result<Vec<T>, ApiError> {
+    if (1..=limits.texts).contains(&all.len()) {
+        return Ok(all);
+    }
+    let rule = format!("must be between 1 and {} in one request", limits.texts);
+    Err(ApiError::field(field, rule))
+}
+
+pub(crate) fn encode(field: &str, text: &str, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let ids = model.tokenizer.encode_prompt(text);
+    let ids = ids.map_err(|error| ApiError::field(field, error.to_string()))?;
+    match (ids.is_empty(), model.beginning) {
+        (false, _) => Ok(ids),
+        (true, Some(beginning)) => Ok(vec![beginning]),
+        (true, None) => Err(ApiError::field(field, "must not be empty for this model")),
+    }
+}

@@ -1,0 +1,179 @@
+//! How an answer is made: the fields that every request for one may have.
+
+use std::collections::BTreeMap;
+
+use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig, StopStrings};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::error::ApiError;
+use crate::limits::{MOST_BIASES, MOST_STOPS};
+use crate::model::ServedModel;
+
+/// The fields. Null is as if a field were not there.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Settings {
+    /// Tokens that are made at most.
+    #[schemars(range(min = 0))]
+    pub max_tokens: Option<usize>,
+    /// Divides the logits; 0 always takes the likeliest token.
+    #[schemars(range(min = 0.0))]
+    temperature: Option<f64>,
+    /// The likeliest tokens that together have this probability are drawn from; above 0.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    top_p: Option<f64>,
+    /// So many of the likeliest tokens are drawn from; 0 for all.
+    #[schemars(range(min = 0))]
+    top_k: Option<usize>,
+    /// Tokens at least so many times as likely as the likeliest are drawn from.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    min_p: Option<f64>,
+    /// Divides the logits of tokens that were there, and multiplies negative ones; above 0.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    repetition_penalty: Option<f64>,
+    /// Taken from the logits of tokens that were made.
+    #[schemars(range(min = -2.0, max = 2.0))]
+    presence_penalty: Option<f64>,
+    /// Taken from the logits of tokens for each time that they were made.
+    #[schemars(range(min = -2.0, max = 2.0))]
+    frequency_penalty: Option<f64>,
+    /// Added to the logits of tokens, by their ids.
+    logit_bias: Option<BTreeMap<String, f32>>,
+    /// The same seed makes the same text; without one every answer is another.
+    seed: Option<i64>,
+    /// Texts that an answer ends before.
+    stop: Option<Stop>,
+    /// What the text must be.
+    structured_outputs: Option<StructuredOutputs>,
+}
+
+/// One text, or several.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a text, or a list of texts")]
+enum Stop {
+    One(String),
+    Many(#[schemars(length(max = MOST_STOPS))] Vec<String>),
+}
+
+/// What a text must be, by one of these.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum StructuredOutputs {
+    /// JSON that a schema describes.
+    Json(BTreeMap<String, Value>),
+    /// A text that a regular expression matches as a whole.
+    Regex(String),
+    /// One of these texts.
+    Choice(#[schemars(length(min = 1))] Vec<String>),
+}
+
+impl Settings {
+    /// How tokens are chosen; `seed` where the request has none.
+    ///
+    /// # Errors
+    /// A bias that is none.
+    pub fn chooser(&self, seed: u64) -> Result<ChooserConfig, ApiError> {
+        let none = SamplerConfig::default();
+        let free = Penalties::default();
+        Ok(ChooserConfig {
+            sampler: SamplerConfig {
+                temperature: self.temperature.unwrap_or(none.temperature),
+                top_k: self.top_k.unwrap_or(none.top_k),
+                top_p: self.top_p.unwrap_or(none.top_p),
+                min_p: self.min_p.unwrap_or(none.min_p),
+                // Any number, a negative one too, names a stream of draws.
+                seed: self.seed.map_or(seed, i64::cast_unsigned),
+            },
+            penalties: Penalties {
+                repetition: self.repetition_penalty.unwrap_or(free.repetition),
+                presence: self.presence_penalty.unwrap_or(free.presence),
+                frequency: self.frequency_penalty.unwrap_or(free.frequency),
+            },
+            logit_bias: self.logit_bias()?,
+            top_logprobs: None,
+            constraint: None,
+        })
+    }
+
+    fn logit_bias(&self) -> Result<Vec<(u32, f32)>, ApiError> {
+        let biases = self.logit_bias.iter().flatten();
+        let refuse = |rule: &str| Err(ApiError::field("logit_bias", rule));
+        if biases.clone().count() > MOST_BIASES {
+            return refuse(&format!("must have at most {MOST_BIASES} tokens"));
+        }
+        let mut found = Vec::new();
+        for (id, &value) in biases {
+            match id.parse() {
+                Ok(id) => found.push((id, value)),
+                Err(_) => return refuse("its names must be tokens' ids, such as \"50256\""),
+            }
+        }
+        Ok(found)
+    }
+
+    /// What ends a text, beside `more`.
+    ///
+    /// # Errors
+    /// Too many, an empty one, a long one.
+    pub fn stops(&self, more: &[String]) -> Result<StopStrings, ApiError> {
+        let asked = match &self.stop {
+            None => &[],
+            Some(Stop::One(text)) => std::slice::from_ref(text),
+            Some(Stop::Many(texts)) => &texts[..],
+        };
+        if asked.len() > MOST_STOPS {
+            let rule = format!("must be at most {MOST_STOPS} texts");
+            return Err(ApiError::field("stop", rule));
+        }
+        let all: Vec<&String> = asked.iter().chain(more).collect();
+        Ok(StopStrings::new(&all)?)
+    }
+
+    /// What the text must be.
+    ///
+    /// # Errors
+    /// There is nothing that it may be.
+    pub fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
+        Ok(match &self.structured_outputs {
+            None => None,
+            Some(StructuredOutputs::Json(schema)) => Some(json_grammar(schema)?),
+            Some(StructuredOutputs::Regex(pattern)) => Some(Grammar::Regex(pattern.clone())),
+            Some(StructuredOutputs::Choice(texts)) if texts.is_empty() => {
+                let rule = "must be at least one text";
+                return Err(ApiError::field("structured_outputs.choice", rule));
+            }
+            Some(StructuredOutputs::Choice(texts)) => Some(Grammar::choice(texts)),
+        })
+    }
+}
+
+/// JSON that this schema describes.
+///
+/// # Errors
+/// It cannot be written down again.
+pub(crate) fn json_grammar(schema: &BTreeMap<String, Value>) -> Result<Grammar, ApiError> {
+    let text = serde_json::to_string(schema);
+    let text = text.map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok(Grammar::JsonSchema(text))
+}
+
+/// Compiles what a text must be, away from the threads that answer.
+///
+/// # Errors
+/// It is no such grammar, or too large.
+pub(crate) async fn constrained(
+    model: &std::sync::Arc<ServedModel>,
+    chooser: &mut ChooserConfig,
+    grammar: Option<Grammar>,
+) -> Result<(), ApiError> {
+    let Some(grammar) = grammar else {
+        return Ok(());
+    };
+    let model = std::sync::Arc::clone(model);
+    let made = tokio::task::spawn_blocking(move || model.constraint(grammar)).await;
+    let made = made.map_err(|_| ApiError::internal("the grammar could not be compiled"))?;
+    chooser.constraint = Some(made?);
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! What a client may ask for.
+
+use std::time::Duration;
+
+/// Bounds of what one client, and all of them together, make the server do and keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body: usize,
+    /// Tokens that one answer may have.
+    pub tokens: usize,
+    /// How long a request may take, from its last byte to its answer's.
+    pub time: Duration,
+    /// How long a request's body may take to come.
+    pub body_time: Duration,
+    /// Texts in one request.
+    pub texts: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 1 << 20,
+            tokens: 4096,
+            time: Duration::from_secs(600),
+            body_time: Duration::from_secs(30),
+            texts: 64,
+        }
+    }
+}
+
+/// Alternatives that are told of a token.
+pub(crate) const MOST_ALTERNATIVES: usize = 20;
+/// Strings that end a text.
+pub(crate) const MOST_STOPS: usize = 16;
+/// Tokens whose logits are changed.
+pub(crate) const MOST_BIASES: usize = 1024;

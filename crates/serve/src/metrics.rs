@@ -1,0 +1,194 @@
+//! What is counted, for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::model::ServedModel;
+
+/// What is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    first_token: Times,
+    token: Times,
+    request: Times,
+}
+
+/// Seconds, by model.
+type Times = Family<Of, Histogram, fn() -> Histogram>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    endpoint: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    model: String,
+}
+
+/// The times of one request.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    begun: Instant,
+    first_token: Histogram,
+    token: Histogram,
+    request: Histogram,
+    any: bool,
+}
+
+impl Metrics {
+    pub fn new(models: &[Arc<ServedModel>]) -> Self {
+        let mut registry = Registry::with_prefix("emberlm");
+        let requests = Family::default();
+        registry.register("requests", "Requests that were answered", requests.clone());
+        let mut times = |name: &str, help: &str| {
+            let times = Times::new_with_constructor(|| Histogram::new(SECONDS));
+            registry.register(name, help, times.clone());
+            times
+        };
+        let first_token = times(
+            "first_token_seconds",
+            "From a request's arrival to its first token",
+        );
+        let token = times("token_seconds", "From a token to the next one");
+        let request = times("request_seconds", "From a request's arrival to its end");
+        registry.register_collector(Box::new(Engines(models.to_vec())));
+        Self {
+            registry,
+            requests,
+            first_token,
+            token,
+            request,
+        }
+    }
+
+    /// Counts an answer.
+    pub fn answered(&self, endpoint: &str, status: u16) {
+        let endpoint = endpoint.to_owned();
+        let answered = Answered { endpoint, status };
+        self.requests.get_or_create(&answered).inc();
+    }
+
+    /// Begins to measure a request.
+    pub fn watch(&self, model: &str) -> Watch {
+        let of = Of {
+            model: model.to_owned(),
+        };
+        let histogram = |times: &Times| times.get_or_create(&of).clone();
+        Watch {
+            begun: Instant::now(),
+            first_token: histogram(&self.first_token),
+            token: histogram(&self.token),
+            request: histogram(&self.request),
+            any: false,
+        }
+    }
+
+    /// All of it, as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text does not fail.
+        let _ = text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// From a millisecond to a minute.
+const SECONDS: [f64; 15] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
+];
+
+impl Watch {
+    /// A token came; `last` is when the sample's last one did.
+    pub fn token(&mut self, last: &mut Option<Instant>) {
+        let now = Instant::now();
+        if let Some(last) = last {
+            self.token.observe(now.duration_since(*last).as_secs_f64());
+        } else if !self.any {
+            self.any = true;
+            self.first_token
+                .observe(now.duration_since(self.begun).as_secs_f64());
+        }
+        *last = Some(now);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.request.observe(self.begun.elapsed().as_secs_f64());
+    }
+}
+
+/// What the engines say of themselves when they are asked.
+struct Engines(Vec<Arc<ServedModel>>);
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|model| &model.name))
+            .finish()
+    }
+}
+
+impl Collector for Engines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts: Vec<_> = self
+            .0
+            .iter()
+            .map(|model| ([("model", model.name.clone())], model.worker.counts()))
+            .collect();
+        let gauges: [(&str, &str, fn(&emberlm_generate::Counts) -> usize); 3] = [
+            ("running_sequences", "Answers that are being made", |c| {
+                c.running
+            }),
+            ("waiting_requests", "Requests that wait for slots", |c| {
+                c.waiting
+            }),
+            ("free_slots", "Slots that no answer has", |c| c.free_slots),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, counts) in &counts {
+                let gauge = ConstGauge::new(value(counts) as i64);
+                gauge.encode(family.encode_family(labels)?)?;
+            }
+        }
+        let counters: [(&str, &str, fn(&emberlm_generate::Counts) -> u64); 4] = [
+            ("prompt_tokens", "Tokens of prompts that were read", |c| {
+                c.prefilled_tokens
+            }),
+            (
+                "generated_tokens",
+                "Tokens that were made and read for the next",
+                |c| c.decoded_tokens,
+            ),
+            (
+                "reused_tokens",
+                "Tokens of prompts that a cache held",
+                |c| c.reused_tokens,
+            ),
+            ("passes", "Passes over the weights", |c| c.passes),
+        ];
+        for (name, help, value) in counters {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (labels, counts) in &counts {
+                let counter = ConstCounter::new(value(counts));
+                counter.encode(family.encode_family(labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

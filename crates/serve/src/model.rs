@@ -1,0 +1,98 @@
+//! A model that is served: its thread, what its ids stand for, and what is told of it.
+
+use std::sync::OnceLock;
+
+use emberlm_generate::{Constraint, Grammar, SettingError, Vocabulary};
+use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::{ChatEncoder, Stops};
+use serde::Serialize;
+
+use crate::worker::Worker;
+
+/// A model that is served.
+pub struct ServedModel {
+    /// What it is asked for by.
+    pub name: String,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// What its ids stand for.
+    pub tokenizer: Tokenizer,
+    /// How its conversations are written, where that is known.
+    pub chat: Option<Talk>,
+    /// The ids that end a text.
+    pub stop_tokens: Vec<u32>,
+    /// The id that begins a text without a prompt.
+    pub beginning: Option<u32>,
+    /// What is told of it, looked up anew for each question: a run goes on.
+    pub card: Box<dyn Fn() -> Card + Send + Sync>,
+    /// The thread that runs it.
+    pub worker: Worker,
+    /// What is looked up once, when it is first wanted.
+    pub tables: Tables,
+}
+
+/// How a model's conversations are written.
+#[derive(Debug)]
+pub struct Talk {
+    /// What writes them.
+    pub encoder: ChatEncoder,
+    /// What ends an answer.
+    pub stops: Stops,
+}
+
+/// What is told of a model beside its sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Card {
+    /// What kind of model it is.
+    pub family: String,
+    /// How many numbers it has learnt.
+    pub parameters: u64,
+    /// What its tokenizer is called.
+    pub tokenizer: String,
+    /// Where it comes from.
+    pub about: String,
+    /// Step and training loss, of a run.
+    pub loss: Vec<(usize, f64)>,
+    /// Step and validation loss, of a run.
+    pub validation: Vec<(usize, f64)>,
+}
+
+/// What is looked up once, when it is first wanted.
+#[derive(Debug, Default)]
+pub struct Tables {
+    texts: OnceLock<Vec<Vec<u8>>>,
+    vocabulary: OnceLock<Result<Vocabulary, SettingError>>,
+}
+
+impl ServedModel {
+    /// A token's bytes by itself, within a text; a special token's name.
+    pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
+        let texts = self.tables.texts.get_or_init(|| {
+            // Where the tokens do not say by themselves what they are, each is decoded when it is asked for.
+            self.tokenizer.texts().unwrap_or_default()
+        });
+        match texts.get(id as usize) {
+            Some(text) if !text.is_empty() => text.clone(),
+            _ => self.tokenizer.decode_bytes(&[id]).unwrap_or_default(),
+        }
+    }
+
+    /// What a text must be, compiled for the model's tokens.
+    ///
+    /// # Errors
+    /// It is no such grammar, or too large; the tokenizer's tokens do not say by themselves what text they are.
+    pub(crate) fn constraint(&self, grammar: Grammar) -> Result<Constraint, SettingError> {
+        let vocabulary = self.tables.vocabulary.get_or_init(|| self.vocabulary());
+        Constraint::new(vocabulary.as_ref().map_err(SettingError::clone)?, grammar)
+    }
+
+    fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
+        let texts = self.tokenizer.texts();
+        let mut texts = texts.ok_or_else(|| {
+            let rule = "its tokens must say by themselves what text they are";
+            SettingError::new("tokenizer", format!("{:?}", self.tokenizer.kind()), rule)
+        })?;
+        texts.resize(self.worker.model().vocab_size, Vec::new());
+        Vocabulary::new(texts, &self.stop_tokens)
+    }
+}

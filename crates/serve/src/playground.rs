@@ -1,0 +1,54 @@
+//! The page at `/`: a playground.
+
+use axum::Router;
+use axum::routing::get;
+
+use crate::asset::Asset;
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+/// A script of the page's own.
+macro_rules! script {
+    ($name:literal) => {
+        (
+            concat!("/", $name),
+            SCRIPT,
+            include_str!(concat!("playground/page/", $name)),
+        )
+    };
+}
+
+/// The page's files, each with its path and kind. The curves and the looks are those of the watch page.
+const FILES: [(&str, &str, &str); 17] = [
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("playground/page/index.html"),
+    ),
+    ("/base.css", STYLE, include_str!("watch/page/base.css")),
+    ("/play.css", STYLE, include_str!("playground/page/play.css")),
+    ("/chart.js", SCRIPT, include_str!("watch/page/chart.js")),
+    script!("actions.js"),
+    script!("answer.js"),
+    script!("card.js"),
+    script!("chat.js"),
+    script!("choices.js"),
+    script!("key.js"),
+    script!("memory.js"),
+    script!("play.js"),
+    script!("server.js"),
+    script!("settings.js"),
+    script!("spelling.js"),
+    script!("tokens.js"),
+    script!("write.js"),
+];
+
+/// The page's files.
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, kind, content)| {
+            router.route(path, get(move || async move { Asset { kind, content } }))
+        })
+}

@@ -1,0 +1,66 @@
+// What can be done with an answer, and how it stands.
+
+import { counted, grouped } from "./spelling.js";
+
+const ENDS = { stop: "ended by itself", length: "length reached", stopped: "stopped", failed: "broke off" };
+
+export class Actions {
+  /** `answer()` gives the answer that is acted on, or null; `more` are further buttons, as [name, what it does]. */
+  constructor(place, answer, more) {
+    this.answer = answer;
+    this.place = place;
+    const step = (name, label, by) => {
+      const button = this.button(name, () => answer().turn(by));
+      button.setAttribute("aria-label", label);
+      return button;
+    };
+    this.more = this.button("Continue", () => answer().more());
+    this.again = this.button("Again", () => answer().again());
+    this.before = step("‹", "the try before", -1);
+    this.after = step("›", "the next try", 1);
+    this.which = document.createElement("span");
+    this.tries = document.createElement("span");
+    this.tries.className = "tries";
+    this.tries.append(this.before, this.which, this.after);
+    this.status = Object.assign(document.createElement("p"), { className: "status" });
+    place.append(this.more, this.again, this.tries, ...more.map(([name, act]) => this.button(name, act)), this.status);
+    this.draw(null);
+  }
+
+  /** A button that cannot be used stays where it is for the keyboard, and does nothing. */
+  button(name, act) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
+    button.addEventListener("click", () => {
+      if (button.getAttribute("aria-disabled") !== "true") act();
+    });
+    return button;
+  }
+
+  draw(model) {
+    const answer = this.answer();
+    const made = answer?.current;
+    this.place.hidden = !made;
+    if (!made) return;
+    const idle = answer.running === null;
+    const allow = (button, able) => button.setAttribute("aria-disabled", `${!able}`);
+    allow(this.more, idle && made.tokens.length > 0);
+    allow(this.again, idle);
+    allow(this.before, answer.at > 0);
+    allow(this.after, answer.at < answer.tries.length - 1);
+    this.tries.hidden = answer.tries.length < 2;
+    this.which.textContent = `${answer.at + 1} of ${answer.tries.length}`;
+    this.status.textContent = told(made, model);
+  }
+}
+
+/** How an answer stands, in a line. */
+export function told(made, model) {
+  const parts = [counted(made.tokens.length, "token")];
+  if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
+  if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);
+  if (made.asked !== undefined && model?.context) {
+    parts.push(`${grouped(made.asked + made.fresh)} of ${grouped(model.context)} in context`);
+  }
+  if (made.finish) parts.push(`seed ${made.seed}`);
+  return parts.join(" · ");
+}

@@ -1,0 +1,126 @@
+// One answer as it is written: its tokens, all that was tried in its place, and the request that runs.
+
+import { played } from "./server.js";
+import { sampler } from "./settings.js";
+import { TokenText } from "./tokens.js";
+
+// So many tries are kept.
+const MOST = 50;
+
+/** The text that tokens stand for and have not shown, since a text that would have ended all might begin with it. */
+function held(tokens) {
+  let rest = "";
+  for (const { id, text, top } of tokens) {
+    const alone = top.find((choice) => choice.id === id)?.text;
+    if (alone !== undefined && !alone.includes("\ufffd")) rest += alone;
+    rest = rest.startsWith(text) ? rest.slice(text.length) : "";
+  }
+  return rest;
+}
+
+export class Answer {
+  /** `changed(what)` is told of what happens: "begun", "token", "ended", "failed" or "turned". */
+  constructor(element, changed) {
+    this.text = new TokenText(element, (at, choice) => this.pick(at, choice));
+    this.changed = changed;
+    this.tries = [];
+    this.at = -1;
+    this.running = null;
+    this.told = "";
+  }
+
+  get current() { return this.tries[this.at] ?? null; }
+
+  get content() { return (this.current?.tokens ?? []).map((token) => token.text).join(""); }
+
+  /** Writes another answer to a request, after the tokens that are kept. */
+  write(request, kept = [], fresh = false) {
+    this.stop();
+    this.tries = [...this.tries, { request, tokens: kept }].slice(-MOST);
+    this.at = this.tries.length - 1;
+    this.text.show(kept);
+    return this.run(this.current, fresh);
+  }
+
+  /** Goes on after another token in a token's place. */
+  pick(at, choice) {
+    const { request, tokens } = this.current;
+    const kept = tokens.slice(0, at);
+    // What is no whole character by itself is read with the tokens that follow.
+    const text = held(kept) + choice.text.replace(/\ufffd+$/, "");
+    const written = this.write(request, [...kept, { ...choice, text, top: tokens[at].top }]);
+    this.text.focus(at);
+    return written;
+  }
+
+  again() { return this.write(this.current.request, [], true); }
+
+  more() {
+    this.current.continues = true;
+    return this.run(this.current, false);
+  }
+
+  turn(by) {
+    this.stop();
+    this.at = Math.min(Math.max(this.at + by, 0), this.tries.length - 1);
+    this.text.show(this.current.tokens);
+    this.changed("turned");
+  }
+
+  stop() {
+    this.running?.abort();
+    this.running = null;
+  }
+
+  async run(made, fresh) {
+    const running = new AbortController();
+    this.running = running;
+    const wanted = { ...made.request, ...sampler(fresh) };
+    const continued = made.tokens.map((token) => token.id);
+    if (continued.length) wanted.continued = continued;
+    Object.assign(made, { seed: wanted.seed, finish: null, fresh: 0, since: performance.now(), seconds: 0 });
+    this.told = "";
+    this.changed("begun");
+    try {
+      for await (const event of played(wanted, running.signal)) {
+        if (running.signal.aborted) break;
+        this.take(made, event);
+      }
+      if (!running.signal.aborted && !made.finish) throw new Error("The answer broke off: the server ended the connection.");
+    } catch (error) {
+      if (!running.signal.aborted) {
+        made.finish = "failed";
+        this.told = error instanceof TypeError ? "The answer broke off: the server is gone." : error.message;
+      }
+    }
+    made.finish ??= "stopped";
+    if (this.running === running) this.running = null;
+    // Another try that has begun meanwhile tells of itself.
+    if (this.running !== null) return;
+    if (made.finish === "failed" && made.fresh === 0) this.forget(made);
+    this.changed(made.finish === "failed" ? "failed" : "ended");
+  }
+
+  /** What was refused leaves the try before it where it was. */
+  forget(made) {
+    const before = this.tries.filter((other) => other !== made);
+    if (this.current !== made || made.continues || before.length === 0) return;
+    this.tries = before;
+    this.at = before.length - 1;
+    this.text.show(this.current.tokens);
+  }
+
+  take(made, event) {
+    if (event.error) throw new Error(event.error.message);
+    if (event.begin) made.asked = event.begin.prompt_tokens;
+    if (event.token) {
+      made.tokens.push(event.token);
+      made.fresh += 1;
+      made.seconds = (performance.now() - made.since) / 1000;
+      this.text.append(event.token);
+      this.changed("token");
+    }
+    if (event.rest) this.text.complete(made.tokens, event.rest.text);
+    if (event.end) Object.assign(made, { finish: event.end.finish, seconds: event.end.seconds });
+  }
+}

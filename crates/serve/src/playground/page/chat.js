@@ -1,0 +1,114 @@
+// Talking: messages in turn. The last answer can be changed; the ones before stay as they are.
+
+import { Actions } from "./actions.js";
+import { Answer } from "./answer.js";
+import * as choices from "./choices.js";
+
+// Who has no more than so many pixels of the text out of sight is at its end.
+const NEAR = 120;
+
+export class Chat {
+  /** `page` knows the model and is told of what happens. */
+  constructor(page) {
+    this.page = page;
+    this.panel = document.getElementById("chat");
+    this.list = document.getElementById("messages");
+    this.system = document.getElementById("system");
+    this.input = document.getElementById("message");
+    this.go = this.panel.querySelector(".go");
+    this.turns = [];
+    this.actions = new Actions(this.panel.querySelector(".actions"), () => this.answer, [
+      ["Edit message", () => this.edit()],
+      ["Start over", () => this.reset()],
+    ]);
+    this.form = this.panel.querySelector("form");
+    this.following = false;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.answer?.running) this.answer.stop(); else this.send();
+    });
+    this.input.addEventListener("keydown", (event) => {
+      // Enter also ends the composing of a character.
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      this.send();
+    });
+  }
+
+  get answer() { return this.turns.at(-1)?.answer ?? null; }
+
+  send() {
+    const said = this.input.value;
+    if (!this.page.model || said.trim() === "") return;
+    this.answer?.stop();
+    if (this.answer) this.answer.text.pick = null;
+    const system = this.system.value.trim() === "" ? [] : [{ role: "system", content: this.system.value }];
+    const before = this.turns.flatMap(({ said: content, answer }) => [
+      { role: "user", content }, { role: "assistant", content: answer.content },
+    ]);
+    this.input.value = "";
+    const mine = this.message("user", "You");
+    mine.lastElementChild.textContent = said;
+    const its = this.message("assistant", "Model");
+    const answer = new Answer(its.lastElementChild, (what) => this.changed(what, answer));
+    this.turns.push({ said, answer, elements: [mine, its] });
+    answer.write({ model: this.page.model.id, messages: [...system, ...before, { role: "user", content: said }] });
+  }
+
+  message(role, name) {
+    const item = document.createElement("li");
+    item.className = role;
+    const who = Object.assign(document.createElement("p"), { className: "who", textContent: name });
+    const text = Object.assign(document.createElement("div"), { className: "text" });
+    item.append(who, text);
+    this.list.append(item);
+    return item;
+  }
+
+  /** Takes the last message back, to be said otherwise. */
+  edit() {
+    const last = this.turns.pop();
+    last.answer.stop();
+    last.elements.forEach((element) => element.remove());
+    if (this.answer) this.answer.text.pick = (at, choice) => this.answer.pick(at, choice);
+    this.input.value = last.said;
+    this.input.focus();
+    this.draw();
+    this.page.changed("turned", this.answer);
+  }
+
+  reset() {
+    this.answer.stop();
+    this.turns = [];
+    this.list.replaceChildren();
+    this.input.focus();
+    this.draw();
+    this.page.changed("turned", null);
+  }
+
+  draw() {
+    this.go.textContent = this.answer?.running ? "Stop" : "Send";
+    this.turns.forEach(({ answer, elements }) => elements[1].classList.toggle("running", answer.running !== null));
+    this.actions.draw(this.page.model);
+  }
+
+  changed(what, answer) {
+    // What was taken back may still end.
+    if (answer !== this.answer) return;
+    this.draw();
+    this.page.changed(what, answer);
+    if (what === "begun" || what === "token" || what === "ended") this.follow(what === "begun");
+  }
+
+  /** Scrolls with the text as it grows, for whoever is at its end and looks at no token. */
+  follow(surely) {
+    if (this.following) return;
+    const below = () => this.panel.querySelector(".actions").getBoundingClientRect().bottom - this.form.getBoundingClientRect().top;
+    if (!surely && (below() > NEAR || choices.isOpen())) return;
+    this.following = true;
+    requestAnimationFrame(() => {
+      this.following = false;
+      if (below() > 0) window.scrollBy(0, below());
+    });
+  }
+}

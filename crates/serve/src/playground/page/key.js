@@ -1,0 +1,35 @@
+// The server's key, where it asks for one: kept for as long as the tab is open.
+
+import { recall, remember } from "./memory.js";
+
+const dialog = document.getElementById("key-dialog");
+const input = document.getElementById("key");
+let asked = null;
+
+/** The header that shows the key. */
+export function shown() {
+  const key = recall("sessionStorage", "key");
+  return key ? { authorization: `Bearer ${key}` } : {};
+}
+
+/** Asks for a key. Gives whether there is one now; many that ask at once get one answer. */
+export function ask() {
+  asked ??= new Promise((resolve) => {
+    document.getElementById("key-told").textContent = recall("sessionStorage", "key") ? "The key was not accepted." : "";
+    input.value = "";
+    dialog.addEventListener("close", () => {
+      asked = null;
+      resolve(dialog.returnValue === "given");
+    }, { once: true });
+    dialog.returnValue = "";
+    dialog.showModal();
+  });
+  return asked;
+}
+
+dialog.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  remember("sessionStorage", "key", input.value.trim());
+  dialog.close("given");
+});
+document.getElementById("key-cancel").addEventListener("click", () => dialog.close(""));

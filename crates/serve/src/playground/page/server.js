@@ -1,0 +1,49 @@
+// Asking this page's server.
+
+import * as key from "./key.js";
+
+async function ask(path, options = {}) {
+  for (;;) {
+    let answer;
+    try {
+      answer = await fetch(path, { ...options, cache: "no-store", headers: { ...options.headers, ...key.shown() } });
+    } catch (error) {
+      throw error.name === "AbortError" ? error : new Error("The server does not answer.");
+    }
+    if (answer.ok) return answer;
+    if (answer.status === 401 && (await key.ask())) continue;
+    throw new Error(await refusal(answer));
+  }
+}
+
+/** Why the server refuses, in its own words where it has some. */
+async function refusal(answer) {
+  try {
+    return (await answer.json()).error.message;
+  } catch {
+    return `The server answered ${answer.status}.`;
+  }
+}
+
+/** The models that it has. */
+export async function models() {
+  return (await (await ask("api/models")).json()).models;
+}
+
+/** What it writes, event by event as they come. Closing it ends the writing. */
+export async function* played(request, signal) {
+  const answer = await ask("api/play", {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal,
+  });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line.startsWith("data:")) yield JSON.parse(line.slice("data:".length));
+    }
+  }
+}

@@ -1,0 +1,123 @@
+// How tokens are chosen: the fields, what they mean to the server, and what the browser remembers of them.
+
+import { recall, remember } from "./memory.js";
+
+// `neutral` is the value that does nothing and is not sent; `most` is where the slider ends, not what can be written.
+const FIELDS = [
+  { name: "temperature", label: "Temperature", value: 0.8, least: 0, most: 2, step: 0.05, told: "0 always takes the likeliest" },
+  { name: "top_k", label: "Top-k", value: 0, neutral: 0, least: 0, most: 100, step: 1, told: "of the k likeliest; 0 is off" },
+  { name: "top_p", label: "Top-p", value: 0.95, neutral: 1, least: 0, most: 1, step: 0.01, told: "of the likeliest that share p; 1 is off" },
+  { name: "min_p", label: "Min-p", value: 0, neutral: 0, least: 0, most: 1, step: 0.01, told: "at least this share of the likeliest's; 0 is off" },
+  { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },
+  { name: "top_logprobs", label: "Alternatives", value: 8, least: 0, most: 20, step: 1 },
+  { name: "repetition_penalty", label: "Repetition penalty", value: 1, neutral: 1, least: 0.5, most: 2, step: 0.01, more: true },
+  { name: "presence_penalty", label: "Presence penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },
+  { name: "frequency_penalty", label: "Frequency penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },
+];
+
+const form = document.getElementById("settings");
+
+function make(tag, properties, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+/** A field is a number beside a slider; either moves the other. */
+function row(field) {
+  const id = `set-${field.name}`;
+  const { least: min, most: max, step, value } = field;
+  const number = make("input", { id, name: field.name, type: "number", min, step: "any", value, inputMode: "decimal" });
+  const slider = make("input", { type: "range", min, max, step, value, tabIndex: -1 });
+  slider.setAttribute("aria-hidden", "true");
+  slider.addEventListener("input", () => { number.value = slider.value; });
+  number.addEventListener("input", () => { slider.value = number.value; });
+  const label = make("label", { htmlFor: id }, field.label);
+  const children = [label, slider, number];
+  if (field.told) {
+    children.push(make("small", { id: `${id}-told`, textContent: field.told }));
+    number.setAttribute("aria-describedby", `${id}-told`);
+  }
+  return make("div", { className: "field" }, ...children);
+}
+
+function seed() {
+  const number = make("input", { id: "set-seed", name: "seed", type: "number", min: 0, step: 1, readOnly: true });
+  const random = make("input", { name: "random", type: "checkbox", checked: true });
+  random.addEventListener("change", () => { number.readOnly = random.checked; });
+  return make("div", { className: "field seed" }, make("label", { htmlFor: "set-seed" }, "Seed"),
+    make("label", {}, random, "random"), number);
+}
+
+const more = make("details", {}, make("summary", {}, "Penalties and stops"));
+more.append(...FIELDS.filter((field) => field.more).map(row),
+  make("label", { htmlFor: "set-stop" }, "Stop before"),
+  make("textarea", { id: "set-stop", name: "stop", rows: 2, spellcheck: false, placeholder: "one text a line; \\n is a line's end" }));
+const shade = make("input", { name: "shade", type: "checkbox", checked: true });
+const reset = make("button", { type: "button" }, "Reset");
+form.append(...FIELDS.filter((field) => !field.more).map(row), seed(), more,
+  make("div", { className: "row" }, make("label", {}, shade, "shade by probability"), reset));
+
+/** What a request says of the choice of tokens. `fresh` draws another seed whatever is set. */
+export function sampler(fresh) {
+  const wanted = {};
+  for (const { name, value, neutral } of FIELDS) {
+    const number = form.elements[name].valueAsNumber;
+    const meant = Number.isNaN(number) ? value : number;
+    if (meant !== neutral) wanted[name] = meant;
+  }
+  const { seed: field, random, stop } = form.elements;
+  const drawn = crypto.getRandomValues(new Uint32Array(1))[0];
+  if (random.checked || field.value === "") field.value = drawn;
+  wanted.seed = fresh ? drawn : field.valueAsNumber;
+  const stops = stop.value.split("\n").filter((line) => line !== "").map(unescaped);
+  if (stops.length) wanted.stop = stops;
+  return wanted;
+}
+
+function unescaped(text) {
+  return text.replace(/\\([nt\\])/g, (_, letter) => ({ n: "\n", t: "\t", "\\": "\\" })[letter]);
+}
+
+function state() {
+  const { stop, random, seed: field } = form.elements;
+  const numbers = FIELDS.map(({ name }) => [name, form.elements[name].value]);
+  return { ...Object.fromEntries(numbers), stop: stop.value, random: random.checked, seed: field.value, shade: shade.checked };
+}
+
+function set(wanted) {
+  for (const { name } of FIELDS) {
+    if (!Number.isFinite(Number(wanted[name])) || wanted[name] === "") continue;
+    form.elements[name].value = wanted[name];
+    form.elements[name].dispatchEvent(new Event("input"));
+  }
+  const { stop, random, seed: field } = form.elements;
+  stop.value = `${wanted.stop ?? ""}`;
+  random.checked = wanted.random !== false;
+  field.readOnly = random.checked;
+  field.value = random.checked ? "" : wanted.seed;
+  shade.checked = wanted.shade !== false;
+  shaded();
+}
+
+const shaded = () => document.body.classList.toggle("shaded", shade.checked);
+const beginning = state();
+
+form.addEventListener("input", () => {
+  shaded();
+  remember("localStorage", "settings", JSON.stringify(state()));
+});
+form.addEventListener("submit", (event) => event.preventDefault());
+reset.addEventListener("click", () => {
+  set(beginning);
+  remember("localStorage", "settings", JSON.stringify(state()));
+});
+
+/** Takes what was set the last time. */
+export function restore() {
+  try {
+    set({ ...beginning, ...JSON.parse(recall("localStorage", "settings")) });
+  } catch {
+    set(beginning);
+  }
+}

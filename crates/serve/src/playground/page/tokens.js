@@ -1,0 +1,113 @@
+// A text, token by token: shaded by how likely each was, one stop for the Tab key, and arrows that go through it.
+
+import * as choices from "./choices.js";
+import { percent, spelt } from "./spelling.js";
+
+const REST = 120;
+
+export class TokenText {
+  /** `pick(at, choice)` is what taking another token does; null where nothing can be picked any more. */
+  constructor(element, pick) {
+    this.element = element;
+    this.pick = pick;
+    this.tokens = [];
+    this.resting = null;
+    element.setAttribute("role", "group");
+    element.setAttribute("aria-label", "the model's text, token by token");
+    this.listen();
+  }
+
+  show(tokens) {
+    if (this.element.querySelector(".open")) choices.close();
+    this.tokens = [];
+    this.element.replaceChildren();
+    tokens.forEach((token) => this.append(token));
+  }
+
+  /** Gives the last token text that was held back, since a text that would have ended all might have begun with it. */
+  complete(tokens, text) {
+    const last = tokens.at(-1);
+    if (!last) return;
+    last.text += text;
+    this.write(this.element.lastElementChild, last);
+  }
+
+  append(token) {
+    const span = document.createElement("span");
+    span.className = "token";
+    span.tabIndex = this.tokens.length === 0 ? 0 : -1;
+    span.dataset.at = this.tokens.length;
+    span.setAttribute("role", "button");
+    span.style.setProperty("--share", Math.exp(token.logprob));
+    this.write(span, token);
+    this.tokens.push(token);
+    this.element.append(span);
+  }
+
+  write(span, token) {
+    // A line's end is seen, so that it can be pointed at; so is a piece of a character.
+    span.classList.toggle("break", /^[\r\n]+$/.test(token.text));
+    span.textContent = token.text;
+    span.setAttribute("aria-label", `${spelt(token.text)}, ${percent(token.logprob)}`);
+  }
+
+  /** Looks at a token without its choices in the way of the text. */
+  focus(at) {
+    choices.quietly(() => this.go(at));
+  }
+
+  go(at) {
+    const span = this.element.children[Math.min(Math.max(at, 0), this.tokens.length - 1)];
+    span?.focus();
+  }
+
+  open(span) {
+    const at = Number(span.dataset.at);
+    choices.open(span, this.tokens[at], this.pick && ((choice) => this.pick(at, choice)));
+  }
+
+  listen() {
+    const token = (event) => event.target.closest?.(".token");
+    this.element.addEventListener("pointerover", (event) => {
+      const span = token(event);
+      clearTimeout(this.resting);
+      if (span && event.pointerType !== "touch") this.resting = setTimeout(() => this.open(span), choices.isOpen() ? REST : REST / 2);
+    });
+    this.element.addEventListener("pointerout", () => {
+      clearTimeout(this.resting);
+      choices.leave();
+    });
+    this.element.addEventListener("click", (event) => {
+      const span = token(event);
+      if (!span) return;
+      span.focus();
+      this.open(span);
+    });
+    this.element.addEventListener("focusin", (event) => {
+      this.element.querySelector('[tabindex="0"]')?.setAttribute("tabindex", "-1");
+      event.target.tabIndex = 0;
+      this.open(event.target);
+    });
+    this.element.addEventListener("focusout", choices.leave);
+    this.element.addEventListener("keydown", (event) => this.key(event, token(event)));
+  }
+
+  key(event, span) {
+    if (!span || event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = Number(span.dataset.at);
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: this.tokens.length - 1 }[event.key];
+    const digit = choices.digit(event);
+    if (to !== undefined) {
+      this.go(to);
+    } else if (["Enter", " ", "ArrowDown"].includes(event.key)) {
+      this.open(span);
+      choices.enter();
+    } else if (digit !== null) {
+      this.open(span);
+      choices.take(digit);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,54 @@
+// Writing: a prompt, and the text that goes on from it.
+
+import { Actions } from "./actions.js";
+import { Answer } from "./answer.js";
+
+// So much of the prompt's end is shown before what follows.
+const SHOWN = 400;
+
+export class Write {
+  /** `page` knows the model and is told of what happens. */
+  constructor(page) {
+    this.page = page;
+    this.panel = document.getElementById("write");
+    this.prompt = document.getElementById("prompt");
+    this.go = this.panel.querySelector(".go");
+    this.sheet = document.getElementById("written");
+    this.answer = new Answer(this.panel.querySelector(".tokens"), (what) => this.changed(what));
+    this.actions = new Actions(this.panel.querySelector(".actions"), () => this.answer, [["Use as prompt", () => this.use()]]);
+    this.panel.querySelector("form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.answer.running) this.answer.stop(); else this.begin();
+    });
+    this.prompt.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      this.begin();
+    });
+  }
+
+  begin() {
+    if (this.page.model) this.answer.write({ model: this.page.model.id, prompt: this.prompt.value });
+  }
+
+  /** What was written becomes part of the prompt, to be changed and gone on from. */
+  use() {
+    this.answer.stop();
+    this.prompt.value = this.answer.current.request.prompt + this.answer.content;
+    this.prompt.focus();
+    this.prompt.setSelectionRange(this.prompt.value.length, this.prompt.value.length);
+    this.prompt.scrollTop = this.prompt.scrollHeight;
+  }
+
+  changed(what) {
+    this.go.textContent = this.answer.running ? "Stop" : "Generate";
+    const { request } = this.answer.current;
+    // What was refused at once has nothing to show.
+    this.sheet.hidden = this.answer.told !== "" && this.answer.content === "";
+    this.sheet.classList.toggle("running", this.answer.running !== null);
+    this.panel.querySelector(".prompt").textContent = (request.prompt.length > SHOWN ? "…" : "") + request.prompt.slice(-SHOWN);
+    this.actions.draw(this.page.model);
+    if (this.sheet.hidden) this.actions.place.hidden = true;
+    this.page.changed(what, this.answer);
+  }
+}

@@ -1,0 +1,225 @@
+//! `cargo xtask bench serve`: how fast the server is for one client and for many at once, and with `--storm` whether it
+//! stays right, free of leaks and unstuck among clients that leave and requests that are nonsense.
+
+mod load;
+mod report;
+
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cargo_metadata::Metadata;
+
+use self::{
+    load::{Level, Load},
+    report::Report,
+};
+use super::programs::OursArgs;
+use crate::{
+    error::Error,
+    python::absolute,
+    served::{process::Server, small_model},
+    storm::{self, Storm},
+};
+
+/// How long the server may take to be free of a level's clients.
+const QUIET_WITHIN: Duration = Duration::from_secs(10);
+
+/// Arguments of `cargo xtask bench serve`.
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The model's sizes; its weights are as good as first ones. By default `pocket`, and in a storm a model of bytes
+    /// that is trained in seconds.
+    #[arg(long, conflicts_with = "model")]
+    preset: Option<String>,
+    /// A run, checkpoint or Hugging Face directory in place of a preset.
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Clients at once, besides one alone: several numbers, separated by commas; in a storm the first.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["16", "64"])]
+    clients: Vec<NonZero<usize>>,
+    /// The server's slots. By default as many as clients, and in a storm half as many, so that some wait.
+    #[arg(long)]
+    slots: Option<NonZero<usize>>,
+    /// Requests of each number of clients, at most; by default as many as there is time for.
+    #[arg(long)]
+    requests: Option<NonZero<usize>>,
+    /// Seconds of each number of clients, or of the storm.
+    #[arg(long, default_value = "20")]
+    seconds: NonZero<u64>,
+    /// Tokens of each prompt, all of them different.
+    #[arg(long, default_value = "64")]
+    prompt: NonZero<usize>,
+    /// Tokens of each answer.
+    #[arg(long, default_value = "64")]
+    tokens: NonZero<usize>,
+    /// What the weights are held in, as `emberlm serve` has it.
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    weights: String,
+    /// In place of the measurement many clients, half of which leave in the middle and a tenth of which send nonsense:
+    /// every other answer must be that of a client alone.
+    #[arg(long)]
+    storm: bool,
+    /// Minutes of the storm in place of --seconds.
+    #[arg(long, requires = "storm")]
+    minutes: Option<NonZero<u64>>,
+    /// What prompts and the storm's chance are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one line of JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    ours: OursArgs,
+}
+
+/// Builds, makes the model, measures and prints.
+pub fn run(args: &ServeArgs) -> Result<(), Error> {
+    let metadata = crate::workspace::metadata()?;
+    let binary = args.ours.ready(&metadata)?;
+    let model = model(args, &metadata, &binary)?;
+    match args.storm {
+        true => run_storm(args, &binary, &model),
+        false => measure(args, &binary, &model),
+    }
+}
+
+fn model(args: &ServeArgs, metadata: &Metadata, binary: &Path) -> Result<PathBuf, Error> {
+    let folder = metadata.target_directory.join("bench-serve");
+    let folder = folder.as_std_path();
+    match (&args.model, &args.preset) {
+        (Some(model), _) => absolute(model),
+        (None, Some(preset)) => small_model::of_preset(binary, folder, preset),
+        (None, None) if args.storm => small_model::make(binary, folder),
+        (None, None) => small_model::of_preset(binary, folder, "pocket"),
+    }
+}
+
+/// What the server is told besides.
+fn options(args: &ServeArgs) -> Vec<String> {
+    let (backend, weights) = (&args.ours.backend, &args.weights);
+    let words = ["--backend", backend, "--weights", weights];
+    words.map(str::to_owned).into()
+}
+
+fn run_storm(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
+    let clients = most(args);
+    let lasting = args
+        .minutes
+        .map_or(args.seconds.get(), |minutes| 60 * minutes.get());
+    let storm = Storm {
+        clients,
+        slots: args.slots.map_or(clients.div_ceil(2), NonZero::get),
+        lasting: Duration::from_secs(lasting),
+        seed: args.seed,
+        options: options(args),
+    };
+    let report = storm::run(binary, model, &storm)?;
+    match args.json {
+        true => println!("{}", report.to_json()),
+        false => print!("{}", report.to_text()),
+    }
+    match report.is_good() {
+        true => Ok(()),
+        false => Err(Error::Storm {
+            failed: report.failed,
+        }),
+    }
+}
+
+fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
+    let slots = args.slots.map_or(most(args), NonZero::get);
+    let mut options = options(args);
+    let numbers = [
+        "--slots",
+        &slots.to_string(),
+        "--max-queue",
+        &most(args).to_string(),
+    ];
+    options.extend(numbers.map(str::to_owned));
+    let server = Server::start(binary, model, &options)?;
+    let models = server.json("/api/models")?;
+    let load = Load {
+        server: &server,
+        vocab_size: models["models"][0]["vocab_size"].as_u64().unwrap_or(1) as usize,
+        prompt: args.prompt.get(),
+        tokens: args.tokens.get(),
+        lasting: Duration::from_secs(args.seconds.get()),
+        requests: args.requests.map_or(usize::MAX, NonZero::get),
+        seed: args.seed,
+    };
+    // What is made at the first request is not measured.
+    load.warm_up()?;
+    let numbers = std::iter::once(1).chain(args.clients.iter().map(|clients| clients.get()));
+    let mut levels: Vec<Level> = Vec::new();
+    for clients in numbers {
+        let level = load.measure(clients)?;
+        eprintln!(
+            "{clients} at once: {:.1} tokens/s",
+            level.tokens_per_second()
+        );
+        levels.push(level);
+        if let Err(stuck) = server.quiet(slots, QUIET_WITHIN)? {
+            eprintln!("{stuck}");
+            return Err(Error::Storm { failed: 1 });
+        }
+    }
+    let report = Report {
+        model: server.model.clone(),
+        backend: args.ours.backend.clone(),
+        weights: args.weights.clone(),
+        slots,
+        prompt: load.prompt,
+        tokens: load.tokens,
+        resident_mib: server.resident().map(|bytes| bytes >> 20),
+        levels,
+    };
+    server.stop()?;
+    match args.json {
+        true => println!("{}", report.to_json()),
+        false => print!("{}", report.to_table()),
+    }
+    Ok(())
+}
+
+fn most(args: &ServeArgs) -> usize {
+    let numbers = args.clients.iter().map(|clients| clients.get());
+    numbers.max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn parsed(line: &str) -> Result<ServeArgs, String> {
+        let words = std::iter::once("serve").chain(line.split_whitespace());
+        let parsed = Wrapper::try_parse_from(words);
+        parsed
+            .map(|wrapper| wrapper.serve)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn there_are_slots_for_the_most_clients() {
+        assert_eq!(most(&parsed("").unwrap()), 64);
+        assert_eq!(most(&parsed("--clients 4,2").unwrap()), 4);
+    }
+
+    #[test]
+    fn minutes_are_a_storms() {
+        assert!(parsed("--storm --minutes 30").is_ok());
+        assert!(parsed("--minutes 30").is_err());
+        assert!(parsed("--clients 0").is_err());
+        assert!(parsed("--preset pocket --model runs/a").is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! A number of clients, each of which asks again as soon as it is answered.
+
+use std::{
+    io,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    error::Error,
+    served::{
+        chance::Chance,
+        events::Events,
+        http,
+        process::{PATIENCE, Server},
+    },
+};
+
+const PATH: &str = "/v1/completions";
+
+/// What all levels have alike.
+#[derive(Debug)]
+pub struct Load<'a> {
+    /// Who is asked.
+    pub server: &'a Server,
+    /// What prompts' ids are below.
+    pub vocab_size: usize,
+    /// Tokens of a prompt.
+    pub prompt: usize,
+    /// Tokens of an answer.
+    pub tokens: usize,
+    /// For how long; what is under way then is cut.
+    pub lasting: Duration,
+    /// Requests at most.
+    pub requests: usize,
+    /// What prompts are drawn from.
+    pub seed: u64,
+}
+
+/// What came of one number of clients.
+#[derive(Clone, Debug, Default)]
+pub struct Level {
+    /// Clients at once.
+    pub clients: usize,
+    /// Requests that were answered to the end.
+    pub requests: usize,
+    /// Tokens that came.
+    pub tokens: usize,
+    /// From the first request to the last token.
+    pub seconds: f64,
+    /// Seconds from each request to its first token.
+    pub first: Vec<f64>,
+    /// Seconds from each token to the next.
+    pub next: Vec<f64>,
+}
+
+impl Load<'_> {
+    /// One request.
+    pub fn warm_up(&self) -> Result<(), Error> {
+        let once = Load {
+            requests: 1,
+            lasting: PATIENCE,
+            ..*self
+        };
+        once.measure(1).map(drop)
+    }
+
+    /// So many clients at once.
+    pub fn measure(&self, clients: usize) -> Result<Level, Error> {
+        let asked = AtomicUsize::new(0);
+        let start = Instant::now();
+        let until = start + self.lasting;
+        let told: Vec<io::Result<(Level, Instant)>> = thread::scope(|scope| {
+            let started: Vec<_> = (0..clients)
+                .map(|number| {
+                    let asked = &asked;
+                    // No two levels have a prompt in common, of which the server would remember the keys and values.
+                    let chance = Chance::new(self.seed, (clients << 20 | number) as u64);
+                    scope.spawn(move || self.client(chance, asked, until))
+                })
+                .collect();
+            let joined = started.into_iter().map(|client| {
+                let panicked = |_| Err(io::Error::other("a client's thread panicked"));
+                client.join().unwrap_or_else(panicked)
+            });
+            joined.collect()
+        });
+        let mut level = Level {
+            clients,
+            ..Level::default()
+        };
+        let mut end = start;
+        for told in told {
+            let (of_client, last) = told.map_err(|error| Error::Answer {
+                command: PATH.to_owned(),
+                what: format!("one of {clients} clients"),
+                found: error.to_string(),
+            })?;
+            level.requests += of_client.requests;
+            level.tokens += of_client.tokens;
+            level.first.extend(of_client.first);
+            level.next.extend(of_client.next);
+            end = end.max(last);
+        }
+        level.seconds = end.duration_since(start).as_secs_f64();
+        Ok(level)
+    }
+
+    /// One client, until there is no more time or request; and when its last token came.
+    fn client(
+        &self,
+        mut chance: Chance,
+        asked: &AtomicUsize,
+        until: Instant,
+    ) -> io::Result<(Level, Instant)> {
+        let mut level = Level::default();
+        let mut last = Instant::now();
+        while Instant::now() < until && asked.fetch_add(1, Ordering::Relaxed) < self.requests {
+            let start = Instant::now();
+            let stream = http::connect(self.server.address, PATIENCE)?;
+            let body = self.body(&mut chance).to_string();
+            let reply = http::ask(stream, "POST", PATH, body.as_bytes())?;
+            if reply.status != 200 {
+                let (status, text) = (reply.status, reply.text()?);
+                return Err(io::Error::other(format!("{status} {text}")));
+            }
+            let mut before = None;
+            let mut whole = true;
+            for event in Events::new(reply.body) {
+                let event = event?;
+                if event.at > until {
+                    whole = false;
+                    break;
+                }
+                let tokens = tokens(&event.value);
+                if tokens == 0 {
+                    continue;
+                }
+                level.tokens += tokens;
+                // Tokens that come together share the time that they took.
+                let mut next = tokens;
+                let passed = event
+                    .at
+                    .duration_since(before.unwrap_or(start))
+                    .as_secs_f64();
+                if before.is_none() {
+                    level.first.push(passed);
+                    next = 0;
+                }
+                level.next.extend(vec![passed / tokens as f64; next]);
+                before = Some(event.at);
+                last = event.at;
+            }
+            level.requests += usize::from(whole);
+        }
+        Ok((level, last))
+    }
+
+    fn body(&self, chance: &mut Chance) -> Value {
+        let ids: Vec<usize> = (0..self.prompt)
+            .map(|_| chance.below(self.vocab_size))
+            .collect();
+        json!({
+            "model": self.server.model,
+            "prompt": ids,
+            "max_tokens": self.tokens,
+            "temperature": 1,
+            "seed": chance.below(1 << 30),
+            "stream": true,
+            "return_token_ids": true,
+        })
+    }
+}
+
+impl Level {
+    /// Tokens that came over the time that they took.
+    pub fn tokens_per_second(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+}
+
+/// How many tokens an event brings.
+fn tokens(event: &Value) -> usize {
+    let choice = &event["choices"][0];
+    choice["token_ids"].as_array().map_or(0, Vec::len)
+}
+
+/// The least figure that `part` of all do not exceed.
+pub fn percentile(figures: &[f64], part: f64) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    let place = rank.saturating_sub(1);
+    sorted.get(place).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let figures: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        let found = [0.5, 0.9, 0.99, 1.0].map(|part| percentile(&figures, part));
+        assert_eq!(found, [100.0, 180.0, 198.0, 200.0]);
+        assert_eq!(percentile(&[7.0], 0.5), 7.0);
+        assert!(percentile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn an_event_counts_by_its_ids() {
+        let event = json!({"choices": [{"text": "", "token_ids": [4, 5]}]});
+        assert_eq!(tokens(&event), 2);
+        assert_eq!(tokens(&json!({"choices": [], "usage": {}})), 0);
+    }
+}

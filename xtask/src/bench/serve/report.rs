@@ -1,0 +1,152 @@
+//! How the server's speed is shown: a table, or one line of JSON.
+
+use serde_json::{Value, json};
+
+use super::load::{Level, percentile};
+
+const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// All numbers of clients.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The model's name.
+    pub model: String,
+    /// Where it was computed.
+    pub backend: String,
+    /// What its weights were held in.
+    pub weights: String,
+    /// The server's slots.
+    pub slots: usize,
+    /// Tokens of a prompt.
+    pub prompt: usize,
+    /// Tokens of an answer.
+    pub tokens: usize,
+    /// The server's resident memory in the end, where the system tells.
+    pub resident_mib: Option<u64>,
+    /// One client first.
+    pub levels: Vec<Level>,
+}
+
+impl Report {
+    /// One line.
+    pub fn to_json(&self) -> String {
+        let levels: Vec<Value> = self.levels.iter().map(|level| self.level(level)).collect();
+        json!({
+            "model": self.model,
+            "backend": self.backend,
+            "weights": self.weights,
+            "slots": self.slots,
+            "prompt": self.prompt,
+            "tokens": self.tokens,
+            "rss_mib": self.resident_mib,
+            "clients": levels,
+        })
+        .to_string()
+    }
+
+    fn level(&self, level: &Level) -> Value {
+        let seconds = |figures: &[f64]| {
+            let named =
+                PARTS.map(|(name, part)| (name.to_owned(), json!(percentile(figures, part))));
+            Value::Object(named.into_iter().collect())
+        };
+        json!({
+            "clients": level.clients,
+            "requests": level.requests,
+            "tokens_per_second": level.tokens_per_second(),
+            "ratio": self.ratio(level),
+            "first_token_seconds": seconds(&level.first),
+            "token_seconds": seconds(&level.next),
+        })
+    }
+
+    /// A row for each number of clients.
+    pub fn to_table(&self) -> String {
+        let Self {
+            model,
+            backend,
+            weights,
+            slots,
+            prompt,
+            tokens,
+            ..
+        } = self;
+        let mut text = format!(
+            "{model}, {backend} {weights}, {slots} slots, {tokens} tokens after {prompt}{}\n\n\
+             | clients | requests | tokens/s | times one | first token, ms: p50 | p90 | p99 | each next, ms: p50 | p90 | p99 |\n\
+             |---|---|---|---|---|---|---|---|---|---|\n",
+            self.resident_mib
+                .map_or(String::new(), |mib| format!(", {mib} MiB resident")),
+        );
+        for level in &self.levels {
+            let speed = level.tokens_per_second();
+            let (clients, requests, ratio) = (level.clients, level.requests, self.ratio(level));
+            text.push_str(&format!(
+                "| {clients} | {requests} | {speed:.1} | {ratio:.2} |"
+            ));
+            for figures in [&level.first, &level.next] {
+                for (_, part) in PARTS {
+                    text.push_str(&format!(" {:.1} |", 1e3 * percentile(figures, part)));
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Its tokens/s over those of the first.
+    fn ratio(&self, level: &Level) -> f64 {
+        let one = self
+            .levels
+            .first()
+            .map_or(f64::NAN, Level::tokens_per_second);
+        level.tokens_per_second() / one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let level = |clients, tokens| Level {
+            clients,
+            requests: 2,
+            tokens,
+            seconds: 2.0,
+            first: vec![0.25, 0.5],
+            next: vec![0.125],
+        };
+        Report {
+            model: "pocket".to_owned(),
+            backend: "flex".to_owned(),
+            weights: "f32".to_owned(),
+            slots: 16,
+            prompt: 8,
+            tokens: 4,
+            resident_mib: Some(300),
+            levels: vec![level(1, 100), level(16, 350)],
+        }
+    }
+
+    #[test]
+    fn many_are_compared_with_one() {
+        let table = report().to_table();
+        assert!(
+            table.starts_with("pocket, flex f32, 16 slots, 4 tokens after 8, 300 MiB resident\n")
+        );
+        let row = "| 16 | 2 | 175.0 | 3.50 | 250.0 | 500.0 | 500.0 | 125.0 | 125.0 | 125.0 |\n";
+        assert!(table.ends_with(row), "{table}");
+    }
+
+    #[test]
+    fn the_json_has_the_same() {
+        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let many = &value["clients"][1];
+        assert_eq!(
+            (many["clients"].as_u64(), many["ratio"].as_f64()),
+            (Some(16), Some(3.5))
+        );
+        assert_eq!(many["first_token_seconds"]["p90"], 0.5);
+    }
+}

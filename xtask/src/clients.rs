@@ -1,0 +1,225 @@
+//! `cargo xtask test-clients`: the real server, asked by the clients that people use, and then by too many at once.
+//!
+//! These tests need what `cargo xtask test` does not: packages from pip's index, and a browser. Where one cannot be had,
+//! its part is left out with a line that says so, unless `--strict`; the storm needs neither.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use cargo_metadata::Metadata;
+
+use crate::{
+    error::Error,
+    python::{Environment, absolute, announced},
+    served::small_model,
+    storm::{self, Storm},
+    test, workspace,
+};
+
+/// Scripts of one folder, run by one Python.
+struct Part {
+    folder: &'static str,
+    scripts: &'static [&'static str],
+    environment: Environment<'static>,
+    /// Whether it drives a browser, and makes its models itself.
+    browser: bool,
+}
+
+const PARTS: [Part; 2] = [
+    Part {
+        folder: "tests/clients",
+        scripts: &["openai_client.py", "described.py"],
+        environment: Environment {
+            name: "clients-venv",
+            requirements: &["tests/clients/requirements.txt"],
+        },
+        browser: false,
+    },
+    Part {
+        folder: "tests/browser",
+        scripts: &["playground.py", "watch.py"],
+        environment: Environment {
+            name: "browser-venv",
+            requirements: &["tests/browser/requirements.txt"],
+        },
+        browser: true,
+    },
+];
+
+/// What a browser that Playwright can drive is called.
+const BROWSERS: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+
+/// The storm that every run of the tests goes through.
+const CLIENTS: usize = 64;
+const SLOTS: usize = 16;
+
+/// Arguments of `cargo xtask test-clients`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClientsArgs {
+    /// Fail where Python's packages or a browser cannot be had, in place of leaving their part out.
+    #[arg(long)]
+    strict: bool,
+    /// Test this binary in place of building the tests' own.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// The browser, in place of the first Chromium that is installed.
+    #[arg(long, value_name = "FILE")]
+    chromium: Option<PathBuf>,
+    /// Seconds of the storm; 0 leaves it out.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    storm: u64,
+}
+
+/// Builds, makes a model, runs all parts, and names those that failed.
+pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
+    let metadata = workspace::metadata()?;
+    let binary = match &args.binary {
+        Some(binary) => absolute(binary)?,
+        None => build(&metadata)?,
+    };
+    let folder = metadata.target_directory.join("test-clients");
+    let model = small_model::make(&binary, folder.as_std_path())?;
+    let mut failed = Vec::new();
+    for part in &PARTS {
+        match ready(part, args, &metadata) {
+            Ok((python, chromium)) => {
+                for script in part.scripts {
+                    let mut command = command(part, script, &metadata, &python, &binary);
+                    match &chromium {
+                        Some(chromium) => command.arg("--chromium").arg(chromium),
+                        None => command.arg("--model").arg(&model),
+                    };
+                    if let Err(error) = announced(&mut command) {
+                        eprintln!("{error}");
+                        failed.push((*script).to_owned());
+                    }
+                }
+            }
+            Err(reason) if args.strict => return Err(reason),
+            Err(reason) => println!("skipped {}: {reason}", part.scripts.join(", ")),
+        }
+    }
+    if args.storm > 0 && !weathered(args, &binary, &model)? {
+        failed.push("the storm".to_owned());
+    }
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Error::Checks {
+        names: failed.join(", "),
+    })
+}
+
+/// What a part runs with: its Python, and a browser where it drives one.
+fn ready(
+    part: &Part,
+    args: &ClientsArgs,
+    metadata: &Metadata,
+) -> Result<(PathBuf, Option<PathBuf>), Error> {
+    let chromium = match part.browser {
+        true => Some(chromium(args)?),
+        false => None,
+    };
+    Ok((part.environment.python(metadata, false)?, chromium))
+}
+
+fn chromium(args: &ClientsArgs) -> Result<PathBuf, Error> {
+    if let Some(chromium) = &args.chromium {
+        return absolute(chromium);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    found(&folders).ok_or(Error::NoBrowser)
+}
+
+/// The first browser in the folders, by the order of its names.
+fn found(folders: &[PathBuf]) -> Option<PathBuf> {
+    let places = BROWSERS.iter().flat_map(|name| {
+        let in_folder = move |folder: &PathBuf| folder.join(name);
+        folders.iter().map(in_folder)
+    });
+    places.into_iter().find(|place| place.is_file())
+}
+
+fn command(
+    part: &Part,
+    script: &str,
+    metadata: &Metadata,
+    python: &Path,
+    binary: &Path,
+) -> Command {
+    let root = metadata.workspace_root.as_std_path();
+    let mut command = Command::new(python);
+    command.arg(root.join(part.folder).join(script));
+    command.arg("--binary").arg(binary);
+    command
+        .current_dir(root)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// Whether the server stood the storm.
+fn weathered(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Error> {
+    let storm = Storm {
+        clients: CLIENTS,
+        slots: SLOTS,
+        lasting: Duration::from_secs(args.storm),
+        seed: 1,
+        options: Vec::new(),
+    };
+    let report = storm::run(binary, model, &storm)?;
+    print!("{}", report.to_text());
+    Ok(report.is_good())
+}
+
+/// The binary of the tests' own build, so that nothing is compiled anew after them.
+fn build(metadata: &Metadata) -> Result<PathBuf, Error> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--workspace", "--no-run", "--test=cli"]);
+    command.arg(format!(
+        "--features={}",
+        test::workspace_features(metadata).join(",")
+    ));
+    announced(&mut command)?;
+    let name = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
+    Ok(metadata.target_directory.join("debug").join(name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_are_where_they_are_looked_for() {
+        let root = workspace::metadata().unwrap().workspace_root;
+        for part in PARTS {
+            for script in part.scripts {
+                assert!(root.join(part.folder).join(script).is_file(), "{script}");
+            }
+            for file in part.environment.requirements {
+                assert!(root.join(file).is_file(), "{file}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_browser_is_found_in_any_folder() {
+        let folder = std::env::temp_dir().join(format!("emberlm-browsers-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let folders = [folder.join("none"), folder.clone()];
+        assert_eq!(found(&folders), None);
+        for name in ["google-chrome", "chromium"] {
+            std::fs::write(folder.join(name), "").unwrap();
+            assert_eq!(found(&folders), Some(folder.join(name)));
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,239 @@
+//! HTTP/1.1 by hand: one request on each connection.
+//!
+//! The storm closes connections in the middle of an answer, or of its own request, and sends what no client library
+//! lets through; the benchmark takes the time of each event as it arrives. A socket and this file do both.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// The longest line of a head, and of a chunk's size.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// An answer whose body is still to be read.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its code.
+    pub status: u16,
+    /// What follows.
+    pub body: Body,
+}
+
+/// A body as it arrives, without the marks of its chunks.
+#[derive(Debug)]
+pub struct Body {
+    stream: BufReader<TcpStream>,
+    left: Left,
+}
+
+/// What is still to come.
+#[derive(Debug)]
+enum Left {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many bytes of this chunk, and more chunks; none where the next one's size comes first.
+    Chunk(Option<u64>),
+    /// Whatever comes until the connection ends.
+    All,
+}
+
+/// Connects; reading and writing fail when nothing happens for as long as `patience`.
+pub fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A request's head, for a body of so many bytes.
+pub fn head(method: &str, path: &str, length: u64) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    )
+}
+
+/// Sends a whole request and reads the answer's head.
+pub fn ask(mut stream: TcpStream, method: &str, path: &str, body: &[u8]) -> io::Result<Reply> {
+    let mut request = head(method, path, body.len() as u64).into_bytes();
+    request.extend_from_slice(body);
+    // A server may answer and close before it has read all of what is too long.
+    let sent = stream.write_all(&request);
+    match reply(stream) {
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(sent.err().unwrap_or(error)),
+    }
+}
+
+/// Reads an answer's head.
+pub fn reply(stream: TcpStream) -> io::Result<Reply> {
+    let mut stream = BufReader::new(stream);
+    let status = line(&mut stream)?;
+    let code = status.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = code.ok_or_else(|| broken("the status line", &status))?;
+    let mut left = Left::All;
+    loop {
+        let header = line(&mut stream)?.to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header
+            .split_once(':')
+            .ok_or_else(|| broken("a header", &header))?;
+        match (name, value.trim()) {
+            ("content-length", length) => {
+                let length = length.parse().map_err(|_| broken("the length", length))?;
+                left = Left::Bytes(length);
+            }
+            ("transfer-encoding", "chunked") => left = Left::Chunk(None),
+            _ => (),
+        }
+    }
+    let body = Body { stream, left };
+    Ok(Reply { status, body })
+}
+
+impl Reply {
+    /// The body as a text.
+    pub fn text(mut self) -> io::Result<String> {
+        let mut text = String::new();
+        self.body.read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if let Left::Chunk(None) = self.left {
+            let size = line(&mut self.stream)?;
+            let digits = size.split(';').next().unwrap_or_default().trim();
+            let size = u64::from_str_radix(digits, 16).map_err(|_| broken("a chunk", &size))?;
+            self.left = match size {
+                // No trailers are asked for, so that a line without anything ends it.
+                0 if line(&mut self.stream)?.is_empty() => Left::Bytes(0),
+                0 => return Err(broken("the end", "a trailer")),
+                size => Left::Chunk(Some(size)),
+            };
+        }
+        let (Left::Bytes(most) | Left::Chunk(Some(most))) = self.left else {
+            return self.stream.read(buffer);
+        };
+        let most = usize::try_from(most).map_or(buffer.len(), |most| most.min(buffer.len()));
+        let read = self.stream.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match &mut self.left {
+            Left::Bytes(left) => *left -= read as u64,
+            Left::Chunk(Some(left)) if *left > read as u64 => *left -= read as u64,
+            // The chunk is read: its line ends.
+            _ => {
+                line(&mut self.stream)?;
+                self.left = Left::Chunk(None);
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// A line without its end.
+fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = String::new();
+    stream.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+    match line.strip_suffix('\n') {
+        Some(line) => Ok(line.strip_suffix('\r').unwrap_or(line).to_owned()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn broken(what: &str, found: &str) -> io::Error {
+    let message = format!("{what} of an answer is broken: {found:?}");
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{net::TcpListener, thread};
+
+    use super::*;
+
+    /// An answer to one request, written by hand in pieces.
+    pub fn answered(pieces: &'static [&'static str]) -> io::Result<Reply> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\nask") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            for piece in pieces {
+                stream.write_all(piece.as_bytes()).unwrap();
+                stream.flush().unwrap();
+            }
+            String::from_utf8(request).unwrap()
+        });
+        let stream = connect(address, Duration::from_secs(10)).unwrap();
+        let reply = ask(stream, "POST", "/path", b"ask");
+        let request = server.join().unwrap();
+        assert!(
+            request.starts_with("POST /path HTTP/1.1\r\nhost: "),
+            "{request}"
+        );
+        assert!(request.contains("\r\ncontent-length: 3\r\n"), "{request}");
+        reply
+    }
+
+    #[test]
+    fn a_body_of_a_known_length_ends_there() {
+        let reply = answered(&[
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nno",
+            "nemore",
+        ]);
+        let reply = reply.unwrap();
+        assert_eq!(reply.status, 404);
+        assert_eq!(reply.text().unwrap(), "none");
+    }
+
+    #[test]
+    fn chunks_are_joined_however_they_arrive() {
+        const HEAD: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let reply = answered(&[HEAD, "3;x=y\r\nab", "c\r\nA\r\n0123456789\r\n", "0\r\n\r\n"]);
+        assert_eq!(reply.unwrap().text().unwrap(), "abc0123456789");
+    }
+
+    #[test]
+    fn without_a_length_all_is_the_body() {
+        let reply = answered(&["HTTP/1.1 200 OK\r\n\r\nto the ", "end"]);
+        assert_eq!(reply.unwrap().text().unwrap(), "to the end");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_or_broken_is_an_error() {
+        let cut: [&'static [&'static str]; 3] = [
+            &["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfour"],
+            &["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfour"],
+            &["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n"],
+        ];
+        for pieces in cut {
+            let error = answered(pieces).unwrap().text().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{pieces:?}");
+        }
+        for pieces in [
+            &["HTTP/1.1\r\n\r\n"],
+            &["HTTP/1.1 200 OK\r\nlonely\r\n\r\n"],
+        ] {
+            let error = answered(pieces).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{pieces:?}");
+        }
+        assert!(answered(&["HTTP/1.1 200 OK\r\n"]).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! The server as a process: started on a free port, asked how it is, and ended.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::http;
+use crate::{error::Error, workspace};
+
+/// How long an answer may keep one waiting before the server counts as stuck.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at something that is waited for.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A running server; killed where it is forgotten.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    command: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The model's name.
+    pub model: String,
+}
+
+/// What `/metrics` says, summed over labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics(BTreeMap<String, f64>);
+
+impl Server {
+    /// Starts `emberlm serve MODEL` with options, once it has said where it listens.
+    pub fn start<S: AsRef<OsStr>>(
+        binary: &Path,
+        model: &Path,
+        options: impl IntoIterator<Item = S>,
+    ) -> Result<Self, Error> {
+        let mut command = Command::new(binary);
+        command.arg("serve").arg(model).args(["--port", "0"]);
+        command.args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let shown = workspace::shown(&command);
+        let mut child = command.spawn().map_err(|source| Error::Start {
+            command: shown.clone(),
+            source,
+        })?;
+        let mut said = String::new();
+        let stdout = child.stdout.take();
+        let read = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut said));
+        let said_where = said.trim().strip_prefix("http://");
+        let address = said_where.and_then(|address| address.parse().ok());
+        let (Some(Ok(_)), Some(address)) = (read, address) else {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Error::Unnamed {
+                command: shown,
+                what: "address",
+            });
+        };
+        let mut server = Self {
+            child,
+            command: shown,
+            address,
+            model: String::new(),
+        };
+        let models = server.json("/v1/models")?;
+        let name = models["data"][0]["id"].as_str();
+        server.model = name
+            .ok_or_else(|| server.wrong("/v1/models", &models.to_string()))?
+            .to_owned();
+        Ok(server)
+    }
+
+    /// What a path says.
+    pub fn get(&self, path: &str) -> Result<String, Error> {
+        let asked = http::connect(self.address, PATIENCE)
+            .and_then(|stream| http::ask(stream, "GET", path, b""))
+            .and_then(|reply| Ok((reply.status, reply.text()?)));
+        match asked {
+            Ok((200, text)) => Ok(text),
+            Ok((status, text)) => Err(self.wrong(path, &format!("{status} {text}"))),
+            Err(error) => Err(self.wrong(path, &error.to_string())),
+        }
+    }
+
+    /// What a path says, as JSON.
+    pub fn json(&self, path: &str) -> Result<Value, Error> {
+        let text = self.get(path)?;
+        serde_json::from_str(&text).map_err(|_| self.wrong(path, &text))
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Result<Metrics, Error> {
+        Ok(Metrics::read(&self.get("/metrics")?))
+    }
+
+    /// Waits until nothing runs or waits and `slots` are free; how long that took, or what is not so.
+    pub fn quiet(&self, slots: usize, within: Duration) -> Result<Result<Duration, String>, Error> {
+        let start = Instant::now();
+        loop {
+            let metrics = self.metrics()?;
+            let found = ["running_sequences", "waiting_requests", "free_slots"]
+                .map(|name| metrics.get(&format!("emberlm_{name}")));
+            if found == [Some(0.0), Some(0.0), Some(slots as f64)] {
+                return Ok(Ok(start.elapsed()));
+            }
+            if start.elapsed() > within {
+                return Ok(Err(format!(
+                    "after {within:?} without a client there were {found:?} running, waiting and free, of {slots} slots"
+                )));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Its resident memory in bytes, where the system tells (Linux).
+    pub fn resident(&self) -> Option<u64> {
+        let status = fs::read_to_string(self.proc("status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(kib << 10)
+    }
+
+    /// How many files and connections it holds open, where the system tells (Linux).
+    pub fn open_files(&self) -> Option<usize> {
+        Some(fs::read_dir(self.proc("fd")).ok()?.count())
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    /// Tells it to end, which it must do by itself and with success.
+    pub fn stop(mut self) -> Result<(), Error> {
+        let mut kill = Command::new("kill");
+        workspace::success(kill.args(["-TERM", &self.child.id().to_string()]))?;
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let ended = self.child.try_wait().map_err(|source| Error::Start {
+                command: self.command.clone(),
+                source,
+            })?;
+            match ended {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(Error::Failed {
+                        command: self.command.clone(),
+                        status,
+                    });
+                }
+                None => thread::sleep(PAUSE),
+            }
+        }
+        Err(self.wrong("SIGTERM", "nothing: it goes on"))
+    }
+
+    fn wrong(&self, what: &str, found: &str) -> Error {
+        Error::Answer {
+            command: self.command.clone(),
+            what: what.to_owned(),
+            found: found.to_owned(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Metrics {
+    /// Reads Prometheus' text format.
+    pub fn read(text: &str) -> Self {
+        let mut sums = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((name, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
+            let name = name.split('{').next().unwrap_or_default();
+            if let Ok(value) = value.parse::<f64>() {
+                *sums.entry(name.to_owned()).or_default() += value;
+            }
+        }
+        Self(sums)
+    }
+
+    /// A sum, where there is one.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_summed_over_their_labels() {
+        let text = "# TYPE a counter\na{x=\"1 2\"} 3\na{x=\"b\"} 4\nb 0.5\nbroken\n";
+        let metrics = Metrics::read(text);
+        let found = ["a", "b", "broken"].map(|name| metrics.get(name));
+        assert_eq!(found, [Some(7.0), Some(0.5), None]);
+    }
+
+    #[test]
+    fn a_program_that_serves_nothing_is_named() {
+        let error = Server::start(Path::new("echo"), Path::new("model"), ["--slots", "1"]);
+        let error = error.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`echo serve model --port 0 --slots 1` named no address"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! A model in seconds: bytes, two small layers, trained on a text of a formula; or one of a preset's sizes.
+//!
+//! The small one is sure enough of most of its text that sums in another order choose the same tokens, unsure of the numbers, and its
+//! text has characters of one to four bytes, which its tokens cut.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{error::Error, workspace};
+
+/// What makes it small.
+const SIZES: [&str; 6] = [
+    "model.d_model=64",
+    "model.n_layers=2",
+    "model.heads=4",
+    "model.kv_heads=2",
+    "model.seq_len=512",
+    "train.micro_batch=4",
+];
+
+/// Makes it anew under `folder` and returns where it is.
+pub fn make(binary: &Path, folder: &Path) -> Result<PathBuf, Error> {
+    let set = SIZES.iter().flat_map(|size| ["--set", size]);
+    let words = ["--preset", "pocket-tales", "--steps", "150"];
+    trained(binary, folder, "byte", "sums", words.into_iter().chain(set))
+}
+
+/// A model of a preset's sizes with GPT-2's tokens, after one step of a few tokens, anew under `folder`: what
+/// `emberlm new` makes has no tokenizer, so that it could not be served.
+pub fn of_preset(binary: &Path, folder: &Path, preset: &str) -> Result<PathBuf, Error> {
+    let words = ["--preset", preset, "--steps", "1"];
+    let set = [
+        "train.micro_batch=1",
+        "train.accumulation=1",
+        "train.seq_len=32",
+    ];
+    let set = set.iter().flat_map(|value| ["--set", value]);
+    trained(binary, folder, "gpt2", preset, words.into_iter().chain(set))
+}
+
+fn trained<'a>(
+    binary: &Path,
+    folder: &Path,
+    tokenizer: &str,
+    name: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<PathBuf, Error> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(write(folder))?;
+    }
+    fs::create_dir_all(folder).map_err(write(folder))?;
+    let sums = folder.join("sums.txt");
+    fs::write(&sums, text()).map_err(write(&sums))?;
+    let (dataset, model) = (folder.join("dataset"), folder.join(name));
+    let mut prepare = Command::new(binary);
+    prepare
+        .arg("prepare")
+        .arg(&sums)
+        .args(["--tokenizer", tokenizer]);
+    quietly(prepare.arg("--out").arg(&dataset))?;
+    let mut train = Command::new(binary);
+    train.arg("train").args(words).args(["--renderer", "plain"]);
+    train.arg("--data").arg(&dataset).arg("--out").arg(&model);
+    quietly(&mut train)?;
+    Ok(model)
+}
+
+/// Runs a command to success; what it says is shown if it fails.
+fn quietly(command: &mut Command) -> Result<(), Error> {
+    let output = command.output().map_err(|source| Error::Start {
+        command: workspace::shown(command),
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    Err(Error::Failed {
+        command: workspace::shown(command),
+        status: output.status,
+    })
+}
+
+/// Lines such as "3 and 4 make 7 – très bien, said the café’s 🐢."
+fn text() -> String {
+    let line = |i: usize| {
+        let (a, b) = (i % 40, i * 7 % 30);
+        format!(
+            "{a} and {b} make {} – très bien, said the café’s 🐢.\n",
+            a + b
+        )
+    };
+    (0..600).map(line).collect()
+}
+
+fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::Write {
+        path: path.to_owned(),
+        source,
+    }
+}

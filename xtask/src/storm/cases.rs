@@ -1,0 +1,282 @@
+//! Requests at temperature 0, and what a client alone is answered.
+
+use std::{io, net::Shutdown, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    error::Error,
+    served::{
+        events::{Event, Events},
+        http,
+        process::{PATIENCE, Server},
+    },
+};
+
+/// How many.
+const CASES: usize = 24;
+/// How much likelier each token must be than the next in its place, in nats: sums over another number of sequences are
+/// added in another order, and may turn what is as good as even.
+const MARGIN: f64 = 1e-3;
+/// Candidates until there are enough such.
+const MOST: usize = 4000;
+
+/// A request and its answer.
+#[derive(Clone, Debug)]
+pub struct Case {
+    prompt: String,
+    max_tokens: usize,
+    stop: Option<String>,
+    answer: Answer,
+}
+
+/// What must come out alike.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    text: String,
+    finish: String,
+    tokens: u64,
+}
+
+/// The cases that this server's model is sure of, each asked alone.
+pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
+    let mut cases = Vec::new();
+    for number in 0..MOST {
+        if cases.len() == CASES {
+            break;
+        }
+        let mut case = Case {
+            prompt: format!("{} and {} make", number % 40, number * 13 % 31),
+            max_tokens: 8 + number * 29 % 120,
+            stop: None,
+            answer: Answer::default(),
+        };
+        if case.margin(server)? < MARGIN {
+            continue;
+        }
+        case.answer = case.alone(server)?;
+        // A third ends by a text that comes up in it.
+        if number % 3 == 0 {
+            let text = &case.answer.text;
+            let middle = text.chars().skip(text.chars().count() / 2).take(3);
+            case.stop = Some(middle.collect()).filter(|stop: &String| !stop.is_empty());
+            case.answer = case.alone(server)?;
+        }
+        cases.push(case);
+    }
+    if cases.len() < CASES {
+        return Err(Error::Answer {
+            command: server.model.clone(),
+            what: format!(
+                "{CASES} texts of which each token is {MARGIN} nats likelier than any other"
+            ),
+            found: format!("{} in {MOST}", cases.len()),
+        });
+    }
+    Ok(cases)
+}
+
+impl Case {
+    /// The request's body.
+    pub fn body(&self, stream: bool) -> Value {
+        let mut body = json!({
+            "model": Value::Null,
+            "prompt": self.prompt,
+            "max_tokens": self.max_tokens,
+            "temperature": 0,
+            "stream": stream,
+        });
+        if let Some(stop) = &self.stop {
+            body["stop"] = json!(stop);
+        }
+        if stream {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        body
+    }
+
+    /// The most tokens that come.
+    pub fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// Whether an answer is the one of a client alone.
+    pub fn compare(&self, answer: &Answer, how: &str) -> Result<(), String> {
+        if *answer == self.answer {
+            return Ok(());
+        }
+        Err(format!(
+            "{how}, {:?} was answered with {answer:?}, and alone with {:?}",
+            self.prompt, self.answer
+        ))
+    }
+
+    /// Asks once more, alone.
+    pub fn check(&self, server: &Server) -> Result<(), String> {
+        let answer = self.alone(server).map_err(|error| error.to_string())?;
+        self.compare(&answer, "alone")
+    }
+
+    fn alone(&self, server: &Server) -> Result<Answer, Error> {
+        let body = self.body(false);
+        let asked = ask(server, &body).and_then(|reply| Answer::whole(&reply.text()?));
+        asked.map_err(|error| wrong(&body, &error))
+    }
+
+    /// The least by which a token was likelier than the next in its place, told by the stream of the page, whose tokens
+    /// are ids: several of a completion's may have one text.
+    fn margin(&self, server: &Server) -> Result<f64, Error> {
+        let body = json!({
+            "model": server.model,
+            "prompt": self.prompt,
+            "max_tokens": self.max_tokens,
+            "temperature": 0,
+            "top_logprobs": 2,
+        });
+        let asked = post(server, "/api/play", &body);
+        let events = asked.and_then(|reply| Events::ending(reply.body, "end").collect());
+        let events: Vec<Event> = events.map_err(|error: io::Error| wrong(&body, &error))?;
+        let of_place = |event: &Event| {
+            let top = &event.value["token"]["top"];
+            Some(top[0]["logprob"].as_f64()? - top[1]["logprob"].as_f64()?)
+        };
+        Ok(events
+            .iter()
+            .filter_map(of_place)
+            .fold(f64::INFINITY, f64::min))
+    }
+}
+
+impl Answer {
+    /// Of a body that came whole.
+    pub fn whole(text: &str) -> io::Result<Self> {
+        let mut answer = Self::default();
+        let value: Value = serde_json::from_str(text).map_err(|_| unlike(text))?;
+        answer.add(&value)?;
+        answer.ended(text)
+    }
+
+    /// Of a stream, until its end.
+    pub fn streamed(body: http::Body) -> io::Result<Self> {
+        let mut answer = Self::default();
+        for event in Events::new(body) {
+            answer.add(&event?.value)?;
+        }
+        answer.ended("the stream")
+    }
+
+    fn add(&mut self, value: &Value) -> io::Result<()> {
+        if !value["error"].is_null() {
+            return Err(unlike(&value.to_string()));
+        }
+        let choice = &value["choices"][0];
+        self.text
+            .push_str(choice["text"].as_str().unwrap_or_default());
+        if let Some(finish) = choice["finish_reason"].as_str() {
+            self.finish.push_str(finish);
+        }
+        if let Some(tokens) = value["usage"]["completion_tokens"].as_u64() {
+            self.tokens += tokens;
+        }
+        Ok(())
+    }
+
+    /// An answer says how it ended and what it counted.
+    fn ended(self, told: &str) -> io::Result<Self> {
+        match self.finish.is_empty() || self.tokens == 0 {
+            true => Err(unlike(told)),
+            false => Ok(self),
+        }
+    }
+}
+
+/// Asks for a completion, whose model is filled in, and reads the answer's head; anything but 200 is an error.
+pub fn ask(server: &Server, body: &Value) -> io::Result<http::Reply> {
+    post(server, "/v1/completions", &of(server, body))
+}
+
+/// Asks for a completion, and leaves after a while without having read of it.
+pub fn ask_and_leave(server: &Server, body: &Value, after: Duration) -> io::Result<()> {
+    let mut stream = http::connect(server.address, PATIENCE)?;
+    let body = of(server, body).to_string();
+    let mut request = http::head("POST", "/v1/completions", body.len() as u64);
+    request.push_str(&body);
+    io::Write::write_all(&mut stream, request.as_bytes())?;
+    std::thread::sleep(after);
+    // The server may have been quicker.
+    let _ = stream.shutdown(Shutdown::Both);
+    Ok(())
+}
+
+fn of(server: &Server, body: &Value) -> Value {
+    let mut body = body.clone();
+    body["model"] = json!(server.model);
+    body
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> io::Result<http::Reply> {
+    let stream = http::connect(server.address, PATIENCE)?;
+    let reply = http::ask(stream, "POST", path, body.to_string().as_bytes())?;
+    match reply.status {
+        200 => Ok(reply),
+        status => Err(unlike(&format!("{status} {}", reply.text()?))),
+    }
+}
+
+fn wrong(body: &Value, error: &io::Error) -> Error {
+    Error::Answer {
+        command: body.to_string(),
+        what: "the answer".to_owned(),
+        found: error.to_string(),
+    }
+}
+
+fn unlike(found: &str) -> io::Error {
+    let message = format!("not an answer: {found}");
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_a_text_an_end_and_a_count() {
+        let text =
+            r#"{"choices":[{"text":"ab","finish_reason":"stop"}],"usage":{"completion_tokens":2}}"#;
+        let expected = Answer {
+            text: "ab".to_owned(),
+            finish: "stop".to_owned(),
+            tokens: 2,
+        };
+        assert_eq!(Answer::whole(text).unwrap(), expected);
+        for broken in [
+            "{",
+            r#"{"choices":[{"text":"ab"}],"usage":{"completion_tokens":2}}"#,
+            r#"{"choices":[{"text":"ab","finish_reason":"stop"}]}"#,
+            r#"{"error":{"message":"no"}}"#,
+        ] {
+            assert!(Answer::whole(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn another_answer_is_told_with_both() {
+        let case = Case {
+            prompt: "1 and".to_owned(),
+            max_tokens: 8,
+            stop: None,
+            answer: Answer::default(),
+        };
+        let other = Answer {
+            tokens: 3,
+            ..Answer::default()
+        };
+        assert_eq!(case.compare(&Answer::default(), "streamed"), Ok(()));
+        let wrong = case.compare(&other, "streamed").unwrap_err();
+        assert!(
+            wrong.starts_with("streamed, \"1 and\" was answered with"),
+            "{wrong}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! What a client does, over and over: asks and compares, asks and leaves, or sends nonsense.
+
+use std::{io, time::Duration};
+
+use super::{Shared, cases, cases::Answer};
+use crate::served::{chance::Chance, events::Events};
+
+/// One of the clients.
+#[derive(Debug)]
+pub struct Client {
+    manner: Manner,
+    chance: Chance,
+    /// Which nonsense is next: each kind has its turn.
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    /// Reads to the end.
+    Whole,
+    /// Leaves in the middle.
+    Leaves,
+    /// Sends what is no request.
+    Nonsense,
+}
+
+impl Client {
+    /// Every second one leaves, and a tenth of all sends nonsense.
+    pub fn new(number: usize, seed: u64) -> Self {
+        let manner = match number % 10 {
+            number if number % 2 == 0 => Manner::Leaves,
+            1 => Manner::Nonsense,
+            _ => Manner::Whole,
+        };
+        let chance = Chance::new(seed, number as u64);
+        Self {
+            manner,
+            chance,
+            next: number,
+        }
+    }
+
+    /// Goes on until the storm is over.
+    pub fn run(mut self, shared: &Shared<'_>) {
+        while !shared.is_over() {
+            match self.manner {
+                Manner::Whole => self.whole(shared),
+                Manner::Leaves => self.leaves(shared),
+                Manner::Nonsense => self.nonsense(shared),
+            }
+        }
+    }
+
+    fn whole(&mut self, shared: &Shared<'_>) {
+        let case = self.chance.pick(shared.cases);
+        let stream = self.chance.below(2) == 0;
+        let how = if stream { "streamed" } else { "whole" };
+        let asked = cases::ask(shared.server, &case.body(stream));
+        let answer = asked.and_then(|reply| match stream {
+            true => Answer::streamed(reply.body),
+            false => Answer::whole(&reply.text()?),
+        });
+        let compared = match answer {
+            Ok(answer) => case.compare(&answer, how),
+            Err(error) => Err(format!("{how}: {error}")),
+        };
+        shared.tell(|report| match compared {
+            Ok(()) => report.compared += 1,
+            Err(wrong) => report.failed(wrong),
+        });
+    }
+
+    fn leaves(&mut self, shared: &Shared<'_>) {
+        let case = self.chance.pick(shared.cases);
+        let left = match self.chance.below(4) {
+            // Having read nothing.
+            0 => {
+                let stream = self.chance.below(2) == 0;
+                let after = Duration::from_millis(self.chance.below(50) as u64);
+                cases::ask_and_leave(shared.server, &case.body(stream), after)
+            }
+            _ => self.leaves_a_stream(shared, case),
+        };
+        shared.tell(|report| match left {
+            Ok(()) => report.left += 1,
+            Err(error) => report.failed(format!("before leaving: {error}")),
+        });
+    }
+
+    /// Reads some of the tokens; a socket that is closed with more to be read resets the connection.
+    fn leaves_a_stream(&mut self, shared: &Shared<'_>, case: &cases::Case) -> io::Result<()> {
+        let tokens = self.chance.below(case.max_tokens());
+        let reply = cases::ask(shared.server, &case.body(true))?;
+        for event in Events::new(reply.body).take(tokens) {
+            event?;
+        }
+        Ok(())
+    }
+
+    fn nonsense(&mut self, shared: &Shared<'_>) {
+        let kind = &shared.nonsense[self.next % shared.nonsense.len()];
+        self.next += 1;
+        let sent = kind.send(shared.server);
+        shared.tell(|report| match sent {
+            Ok(()) => report.nonsense(kind.name),
+            Err(wrong) => report.failed(format!("{}: {wrong}", kind.name)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_64_leave_and_a_tenth_sends_nonsense() {
+        let manners: Vec<Manner> = (0..64)
+            .map(|number| Client::new(number, 1).manner)
+            .collect();
+        let count = |wanted| manners.iter().filter(|manner| **manner == wanted).count();
+        let all = [Manner::Whole, Manner::Leaves, Manner::Nonsense].map(count);
+        assert_eq!(all, [25, 32, 7]);
+    }
+}

@@ -1,0 +1,101 @@
+//! The server's resident memory over a run, and whether it grew.
+//!
+//! Allocators keep what is freed, and the first requests of each size add to it: so growth is counted from the time when
+//! a fifth of the run is over, from the mean of the tenth that follows to the mean of the last tenth.
+
+/// What may be added in the last four fifths of a run: a twentieth of the memory, and 8 MiB, since a small server's
+/// memory goes up and down by a few MiB with the requests that are under way.
+const ALLOWED_PART: f64 = 0.05;
+const ALLOWED_MIB: f64 = 8.0;
+
+/// Memory sampled at even distances, in MiB.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint(Vec<f64>);
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// MiB when a fifth was over.
+    pub early: f64,
+    /// MiB in the end.
+    pub late: f64,
+    /// The most MiB.
+    pub peak: f64,
+    /// How many MiB the end may be above.
+    pub allowed: f64,
+}
+
+impl Footprint {
+    /// Adds a sample in bytes, where the system tells.
+    pub fn add(&mut self, bytes: Option<u64>) {
+        self.0
+            .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
+    }
+
+    /// The last sample.
+    pub fn last_mib(&self) -> Option<f64> {
+        self.0.last().map(|mib| mib.round())
+    }
+
+    /// What they come to; none of too few.
+    pub fn growth(&self) -> Option<Growth> {
+        let tenth = self.0.len() / 10;
+        if tenth == 0 {
+            return None;
+        }
+        let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
+        let early = mean(&self.0[2 * tenth..3 * tenth]);
+        Some(Growth {
+            early,
+            late: mean(&self.0[self.0.len() - tenth..]),
+            peak: self.0.iter().copied().fold(0.0, f64::max),
+            allowed: early * ALLOWED_PART + ALLOWED_MIB,
+        })
+    }
+}
+
+impl Growth {
+    /// MiB that came to it.
+    pub fn grown(&self) -> f64 {
+        self.late - self.early
+    }
+
+    /// Whether that is too much.
+    pub fn is_leak(&self) -> bool {
+        self.grown() > self.allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn growth(mib: impl IntoIterator<Item = u64>) -> Option<Growth> {
+        let mut footprint = Footprint::default();
+        for mib in mib {
+            footprint.add(Some(mib << 20));
+        }
+        footprint.growth()
+    }
+
+    #[test]
+    fn what_the_first_requests_take_is_no_leak() {
+        let warm = (0..100).map(|i| if i < 20 { 10 * i } else { 200 });
+        let growth = growth(warm).unwrap();
+        assert_eq!((growth.early, growth.late), (200.0, 200.0));
+        assert!(!growth.is_leak());
+    }
+
+    #[test]
+    fn what_goes_on_growing_is() {
+        let growth = growth(100..200).unwrap();
+        assert_eq!(growth.early, 124.5);
+        assert_eq!(growth.grown(), 70.0);
+        assert!(growth.is_leak());
+    }
+
+    #[test]
+    fn without_samples_nothing_is_said() {
+        assert_eq!(growth([1, 2, 3]), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Nonsense: what a server must refuse by a code and a reason, or survive.
+
+use std::{
+    io::{self, Write},
+    net::Shutdown,
+};
+
+use serde_json::Value;
+
+use crate::served::{
+    http,
+    process::{PATIENCE, Server},
+};
+
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+const EMBEDDINGS: &str = "/v1/embeddings";
+
+/// A kind of nonsense.
+#[derive(Clone, Debug)]
+pub struct Malformed {
+    /// Its name.
+    pub name: &'static str,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// A whole request, and the codes that may answer it.
+    Request {
+        method: &'static str,
+        path: &'static str,
+        body: Vec<u8>,
+        codes: &'static [u16],
+    },
+    /// Bytes on the connection, which is closed then: nobody reads an answer.
+    Cut(Vec<u8>),
+    /// Bytes, after which the answer's head must come with one of these codes, or the connection's end.
+    Raw(Vec<u8>, &'static [u16]),
+}
+
+/// One of each kind; `MODEL` in a body stands for the model's name.
+pub fn all() -> Vec<Malformed> {
+    let field = |name, field: &str| {
+        let body = format!(r#"{{"model":"MODEL","prompt":"1 and 2","max_tokens":4,{field}}}"#);
+        refused(name, COMPLETIONS, body)
+    };
+    let prompt = |name, prompt: &str| {
+        let body = format!(r#"{{"model":"MODEL","max_tokens":4,"prompt":{prompt}}}"#);
+        refused(name, COMPLETIONS, body)
+    };
+    let long = format!("\"{}\"", "and ".repeat(50_000));
+    let deep = "[".repeat(100_000);
+    let stops = format!("[\"a\"{}]", ",\"b\"".repeat(1000));
+    let request = |name, method, path, codes| Malformed {
+        name,
+        what: What::Request {
+            method,
+            path,
+            body: Vec::new(),
+            codes,
+        },
+    };
+    let huge = http::head("POST", COMPLETIONS, u64::MAX / 2);
+    let half = http::head("POST", COMPLETIONS, 1000) + r#"{"model":"MO"#;
+    vec![
+        refused(
+            "broken JSON",
+            COMPLETIONS,
+            r#"{"model":"MODEL","prompt":"#.to_owned(),
+        ),
+        refused("no JSON", CHAT, "hello".to_owned()),
+        refused("no body", EMBEDDINGS, String::new()),
+        refused("a list for an object", COMPLETIONS, "[1, 2]".to_owned()),
+        refused("deep JSON", COMPLETIONS, deep.clone()),
+        prompt("a deep prompt", &deep),
+        prompt("a number as prompt", "5"),
+        prompt("ids that are none", "[1, 99999999]"),
+        prompt("negative ids", "[-1]"),
+        prompt("mixed prompts", r#"["a", 1]"#),
+        prompt("no prompts", "[]"),
+        prompt("too long a prompt", &long),
+        field("a text as temperature", r#""temperature":"hot""#),
+        field("a number beyond numbers", r#""temperature":1e999"#),
+        field("a huge n", r#""n":4294967297"#),
+        field("an endless max_tokens", r#""max_tokens":1e300"#),
+        field("a negative max_tokens", r#""max_tokens":-1"#),
+        field("a bias of no token", r#""logit_bias":{"99999999":1}"#),
+        field("too many stops", &format!(r#""stop":{stops}"#)),
+        field("a stream of maybe", r#""stream":"maybe""#),
+        refused(
+            "messages of nobody",
+            CHAT,
+            r#"{"model":"MODEL","messages":[{"role":5}]}"#.to_owned(),
+        ),
+        refused(
+            "an input of nothing",
+            EMBEDDINGS,
+            r#"{"model":"MODEL","input":{}}"#.to_owned(),
+        ),
+        Malformed {
+            name: "bytes that are no text",
+            what: What::Request {
+                method: "POST",
+                path: COMPLETIONS,
+                body: b"{\"model\":\"\xff\xfe\"}".to_vec(),
+                codes: &[400],
+            },
+        },
+        Malformed {
+            name: "an unknown model",
+            what: What::Request {
+                method: "POST",
+                path: COMPLETIONS,
+                body: br#"{"model":"nobody","prompt":"a"}"#.to_vec(),
+                codes: &[404],
+            },
+        },
+        request("a method that is not there", "PUT", COMPLETIONS, &[405]),
+        request("a path that is not there", "POST", "/v1/nothing", &[404]),
+        Malformed {
+            name: "a length without end",
+            what: What::Raw(huge.into_bytes(), &[400, 413]),
+        },
+        Malformed {
+            name: "no HTTP",
+            what: What::Raw(b"\x16\x03\x01\x00\xff hello\r\n\r\n".to_vec(), &[400]),
+        },
+        Malformed {
+            name: "half a body",
+            what: What::Cut(half.into_bytes()),
+        },
+        Malformed {
+            name: "half a head",
+            what: What::Cut(b"POST /v1/comple".to_vec()),
+        },
+        Malformed {
+            name: "nothing",
+            what: What::Cut(Vec::new()),
+        },
+    ]
+}
+
+fn refused(name: &'static str, path: &'static str, body: String) -> Malformed {
+    Malformed {
+        name,
+        what: What::Request {
+            method: "POST",
+            path,
+            body: body.into_bytes(),
+            codes: &[400, 413],
+        },
+    }
+}
+
+impl Malformed {
+    /// Sends it; an error says what came in place of what should.
+    pub fn send(&self, server: &Server) -> Result<(), String> {
+        let stream = http::connect(server.address, PATIENCE).map_err(|error| error.to_string())?;
+        match &self.what {
+            What::Request {
+                method,
+                path,
+                body,
+                codes,
+            } => {
+                let body = named(body, &server.model);
+                let reply = http::ask(stream, method, path, &body);
+                let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+                let (status, text) = told.map_err(|error| error.to_string())?;
+                match codes.contains(&status) && has_reason(&text) {
+                    true => Ok(()),
+                    false => Err(format!("{status} {text}")),
+                }
+            }
+            What::Raw(bytes, codes) => match raw(stream, bytes) {
+                Ok(Some(status)) if !codes.contains(&status) => Err(status.to_string()),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            What::Cut(bytes) => {
+                let mut stream = stream;
+                stream.write_all(bytes).map_err(|error| error.to_string())?;
+                // The server may be gone by then.
+                let _ = stream.shutdown(Shutdown::Both);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What answers bytes: a code, or none where the server closes the connection.
+fn raw(mut stream: std::net::TcpStream, bytes: &[u8]) -> io::Result<Option<u16>> {
+    stream.write_all(bytes)?;
+    match http::reply(stream) {
+        Ok(reply) => Ok(Some(reply.status)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+fn named(body: &[u8], model: &str) -> Vec<u8> {
+    match std::str::from_utf8(body) {
+        Ok(text) => text.replace("MODEL", model).into_bytes(),
+        Err(_) => body.to_vec(),
+    }
+}
+
+/// Whether an error's envelope says something.
+fn has_reason(text: &str) -> bool {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    let message = value["error"]["message"].as_str();
+    message.is_some_and(|message| !message.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_name_of_its_own() {
+        let all = all();
+        let names: HashSet<_> = all.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn a_refusal_needs_a_reason() {
+        assert!(has_reason(r#"{"error":{"message":"no"}}"#));
+        for text in [
+            "",
+            "no",
+            r#"{"error":{"message":""}}"#,
+            r#"{"message":"no"}"#,
+        ] {
+            assert!(!has_reason(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What is told of a storm.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{TOLD, footprint::Footprint, footprint::Growth};
+
+/// Failures that begin alike are alike.
+const ALIKE: usize = 40;
+
+/// Counts, and what went wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How long it lasted.
+    pub seconds: f64,
+    /// Answers that were read whole and were those of a client alone.
+    pub compared: usize,
+    /// Clients that left in the middle.
+    pub left: usize,
+    /// Nonsense that was refused or survived, by its kind.
+    pub refused: BTreeMap<&'static str, usize>,
+    /// Tokens that the server made in all.
+    pub generated: Option<f64>,
+    /// After how long nothing ran any more.
+    pub quiet_seconds: Option<f64>,
+    /// The server's memory, where the system tells.
+    pub growth: Option<Growth>,
+    /// Open files before and after, where the system tells.
+    pub open_files: Option<(usize, usize)>,
+    /// What went wrong, the first of it in words.
+    pub failures: Vec<String>,
+    /// How much went wrong.
+    pub failed: usize,
+}
+
+impl Report {
+    /// Notes a failure; what is like one that was told only counts.
+    pub fn failed(&mut self, failure: String) {
+        self.failed += 1;
+        let begins = |text: &str| text.chars().take(ALIKE).collect::<String>();
+        let alike = |told: &String| begins(told) == begins(&failure);
+        if self.failures.len() < TOLD && !self.failures.iter().any(alike) {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Notes nonsense that was dealt with.
+    pub fn nonsense(&mut self, kind: &'static str) {
+        *self.refused.entry(kind).or_default() += 1;
+    }
+
+    /// Judges the memory.
+    pub fn memory(&mut self, footprint: Footprint) {
+        self.growth = footprint.growth();
+        if let Some(growth) = self.growth.filter(Growth::is_leak) {
+            self.failed(format!(
+                "the server grew by {:.1} MiB, from {:.1} MiB after a fifth of the time; {:.1} MiB are allowed",
+                growth.grown(),
+                growth.early,
+                growth.allowed
+            ));
+        }
+    }
+
+    /// Judges the open files, connections among them.
+    pub fn files(&mut self, before: Option<usize>, after: Option<usize>) {
+        self.open_files = before.zip(after);
+        // The question for it is a connection itself, and another may be about to close.
+        if let Some((before, after)) = self
+            .open_files
+            .filter(|(before, after)| *after > before + 4)
+        {
+            self.failed(format!(
+                "the server holds {after} files open, and held {before}"
+            ));
+        }
+    }
+
+    /// Whether all went well.
+    pub fn is_good(&self) -> bool {
+        self.failed == 0 && self.compared > 0 && self.left > 0 && !self.refused.is_empty()
+    }
+
+    /// One object with everything.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "seconds": self.seconds,
+            "compared": self.compared,
+            "left": self.left,
+            "malformed": self.refused.values().sum::<usize>(),
+            "malformed_kinds": self.refused,
+            "generated_tokens": self.generated,
+            "quiet_seconds": self.quiet_seconds,
+            "rss_mib": self.growth.map(|growth| json!({
+                "early": growth.early,
+                "late": growth.late,
+                "peak": growth.peak,
+                "grown": growth.grown(),
+                "allowed": growth.allowed,
+            })),
+            "open_files": self.open_files,
+            "failed": self.failed,
+            "failures": self.failures,
+        })
+    }
+
+    /// Lines to read.
+    pub fn to_text(&self) -> String {
+        let mut rows = vec![
+            ("seconds", format!("{:.1}", self.seconds)),
+            ("answers as alone", self.compared.to_string()),
+            ("left in the middle", self.left.to_string()),
+            (
+                "malformed, refused",
+                format!(
+                    "{} of {} kinds",
+                    self.refused.values().sum::<usize>(),
+                    self.refused.len()
+                ),
+            ),
+        ];
+        if let Some(tokens) = self.generated {
+            rows.push(("tokens made", format!("{tokens:.0}")));
+        }
+        if let Some(seconds) = self.quiet_seconds {
+            rows.push(("all slots free after", format!("{seconds:.2} s")));
+        }
+        if let Some(growth) = &self.growth {
+            let Growth {
+                early,
+                late,
+                peak,
+                allowed,
+            } = growth;
+            let grown = growth.grown();
+            let text = format!(
+                "{early:.1} → {late:.1} MiB ({grown:+.1}, allowed {allowed:.1}; peak {peak:.1})"
+            );
+            rows.push(("resident, 20% → end", text));
+        }
+        if let Some((before, after)) = self.open_files {
+            rows.push(("open files", format!("{before} → {after}")));
+        }
+        rows.push(("failed", self.failed.to_string()));
+        let mut text = "| storm | |\n|---|---|\n".to_owned();
+        for (name, value) in rows {
+            text.push_str(&format!("| {name} | {value} |\n"));
+        }
+        for failure in &self.failures {
+            text.push_str(&format!("FAILED  {failure}\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Report {
+        let mut report = Report {
+            compared: 3,
+            left: 2,
+            ..Report::default()
+        };
+        report.nonsense("no JSON");
+        report
+    }
+
+    #[test]
+    fn a_storm_in_which_nothing_happened_is_no_good_one() {
+        assert!(good().is_good());
+        for left_out in [
+            Report {
+                compared: 0,
+                ..good()
+            },
+            Report { left: 0, ..good() },
+            Report {
+                refused: BTreeMap::new(),
+                ..good()
+            },
+        ] {
+            assert!(!left_out.is_good(), "{left_out:?}");
+        }
+    }
+
+    #[test]
+    fn failures_are_counted_beyond_those_told() {
+        let mut report = good();
+        for number in 0..100 {
+            report.failed(format!("wrong {number}"));
+        }
+        assert!(!report.is_good());
+        assert_eq!(
+            (report.to_json()["failed"].as_u64(), report.failures.len()),
+            (Some(100), TOLD)
+        );
+        assert!(report.to_text().ends_with("FAILED  wrong 19\n"));
+        let mut report = good();
+        (0..3).for_each(|_| report.failed("wrong".to_owned()));
+        assert_eq!((report.failed, report.failures.len()), (3, 1));
+    }
+
+    #[test]
+    fn connections_that_stay_are_a_failure() {
+        let files = |after| {
+            let mut report = good();
+            report.files(Some(20), Some(after));
+            report.is_good()
+        };
+        assert!(files(21));
+        assert!(!files(52));
+    }
+
+    #[test]
+    fn memory_that_grows_is_a_failure() {
+        let mut footprint = Footprint::default();
+        (100..200).for_each(|mib| footprint.add(Some(mib << 20)));
+        let mut report = good();
+        report.memory(footprint);
+        assert!(!report.is_good());
+        assert!(
+            report
+                .to_text()
+                .contains("| resident, 20% → end | 124.5 → 194.5 MiB (+70.0, ")
+        );
+    }
+}
