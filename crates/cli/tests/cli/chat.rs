@@ -318,7 +318,11 @@ fn a_template_stays_with_what_was_made_by_it() {
     // A text's dataset has none, and says nothing of it.
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox
-        .words("prepare text.txt --out data --tokenizer char")
+        .words("prepare text.txt --out data --tokenizer byte")
         .ok();
     assert_eq!(json("data/dataset.json").get("chat_template"), None);
+    // Of several datasets the first one's that has one.
+    trained(sandbox.train("--preset char-nano --data data=0.5 talks=0.5 --out mixed --steps 1"));
+    let model = json("mixed/checkpoints/step-00000001/model.json");
+    assert_eq!(model["chat_template"], recorded);
 }

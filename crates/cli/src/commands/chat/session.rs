@@ -251,3 +251,15 @@ fn shown(text: &str, in_terminal: bool) -> String {
         false => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_no_orders_from_a_model() {
+        let text = "a\u{1b}[2J\tb\r\nc\u{9b}31m";
+        assert_eq!(shown(text, true), "a\u{fffd}[2J\tb\u{fffd}\nc\u{fffd}31m");
+        assert_eq!(shown(text, false), text);
+    }
+}
