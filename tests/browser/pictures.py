@@ -21,7 +21,7 @@ def taken(page, path):
         return min(range(len(palette)), key=lambda at: sum((a - b) ** 2 for a, b in zip(palette[at], colour)))
 
     place = {colour: nearest(colour) for _, colour in counted}
-    few = Image.frombytes("P", whole.size, bytes(map(place.get, whole.getdata())))
+    few = Image.frombytes("P", whole.size, bytes(place[pixel] for pixel in zip(*[iter(whole.tobytes())] * 3)))
     few.putpalette([channel for colour in palette for channel in colour])
     few.save(path, optimize=True)
 

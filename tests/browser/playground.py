@@ -157,6 +157,21 @@ def kept(page):
     passed("settings are remembered, and reset")
 
 
+def early(browser, address):
+    """Who asks before the models are known is answered as soon as they are."""
+    with browser.page(address) as page:
+        held = []
+        page.route("**/api/models", lambda route: route.continue_() if held else held.append(route))
+        page.reload(wait_until="domcontentloaded")
+        expect(page.locator("#state")).to_have_text("connecting…")
+        set_to(page, max_tokens=3)
+        page.fill("#prompt", PROMPT)
+        page.click("#write .go")
+        held[0].continue_()
+        assert ended(page).startswith("3 tokens")
+        passed("asking before the models are known is not lost")
+
+
 def keyboard(browser, address):
     """Everything without a mouse."""
     with browser.page(address) as page:
@@ -244,6 +259,22 @@ def refused(browser, address):
         expect(page.locator("#write .prompt")).to_have_text("<img src=x onerror=alert(1)><b>bold</b>")
         assert page.locator("#written img, #written .prompt b").count() == 0, "a prompt became part of the page"
         passed("a text stays a text")
+
+        page.click("#chat-tab")
+        set_to(page, max_tokens=150)
+        page.set_viewport_size({"width": 400, "height": 420})
+        page.fill("#message", "Who is Juniper?")
+        page.keyboard.press("Enter")
+        ended(page, "chat")
+        set_to(page, temperature=-3)
+        page.fill("#message", "And then?")
+        page.keyboard.press("Enter")
+        expect(alert).to_contain_text("temperature")
+        expect(alert).to_be_in_viewport()
+        browser.look(page, "chat-refused")
+        page.get_by_role("button", name="Edit message").click()
+        assert page.input_value("#message") == "And then?", "a refused message is lost"
+        passed("a refused message is told of where it is seen, and can be said again")
 
 
 def chatting(browser, address):
@@ -397,6 +428,7 @@ def main():
         shutil.copytree(model, other)
         with served(wanted.binary, "serve", model, other, "--port", 0, "--chat-template", "chatml", at=at) as address:
             writing(browser, address, model.name)
+            early(browser, address)
             keyboard(browser, address)
             stopping(browser, address)
             refused(browser, address)

@@ -10,7 +10,7 @@ import { restore } from "./settings.js";
 import { Write } from "./write.js";
 
 const by = (id) => document.getElementById(id);
-const page = { model: null, changed };
+const page = { model: null, ready: null, changed };
 let known = [];
 const modes = { write: new Write(page), chat: new Chat(page) };
 let mode = "write";
@@ -92,4 +92,4 @@ document.addEventListener("pointerdown", (event) => {
 
 if (matchMedia("(max-width: 60rem)").matches) by("settings-box").open = false;
 restore();
-look(true);
+page.ready = look(true);
