@@ -2,8 +2,8 @@
 
 from PIL import Image
 from playwright.sync_api import expect
-from playground import ended, set_to
 from support import Browser, arguments, folder, passed, served
+from writing import ended, set_to
 
 PROMPT = "One misty winter day, Piet"
 MESSAGES = [("Tell me a tale of Hilda the piper.", 130), ("And what was found?", 30)]

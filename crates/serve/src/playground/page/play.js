@@ -84,8 +84,11 @@ by("modes").addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
-  if (!choices.close()) modes[mode].answer?.stop();
+  if (choices.close()) return;
+  by("alert").textContent = "";
+  modes[mode].answer?.stop();
 });
+by("alert").addEventListener("click", () => { by("alert").textContent = ""; });
 document.addEventListener("pointerdown", (event) => {
   if (!event.target.closest?.("#choices, .token")) choices.close();
 });
