@@ -59,14 +59,20 @@ pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Te
     let (vocab, width) = (config.vocab_size, config.d_model);
     let name = if config.head.tied { "tokens" } else { "head" };
     let weights = named_tensors(decoder);
-    let (_, head) = weights.iter().find(|(path, _)| path.starts_with(name)).unwrap();
+    let (_, head) = weights
+        .iter()
+        .find(|(path, _)| path.starts_with(name))
+        .unwrap();
     assert_eq!(head.shape, [vocab, width]);
     let mean = host(decoder.mean_hidden(batch));
     assert_eq!(mean.len(), sequences * width);
     let logits = fixture.floats("logits");
     for (sequence, mean) in mean.chunks(width).enumerate() {
         let product = head.values.chunks(width).map(|row| {
-            let terms = row.iter().zip(mean).map(|(&a, &b)| f64::from(a) * f64::from(b));
+            let terms = row
+                .iter()
+                .zip(mean)
+                .map(|(&a, &b)| f64::from(a) * f64::from(b));
             terms.sum::<f64>() as f32
         });
         let first = sequence * seq * vocab;

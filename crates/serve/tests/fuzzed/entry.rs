@@ -11,7 +11,7 @@ use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
-use emberlm_serve::model::{Talk, Tables};
+use emberlm_serve::model::{Tables, Talk};
 use emberlm_serve::{Card, Limits, ServedModel, Worker};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -49,7 +49,11 @@ pub fn body(path: &str, bytes: &[u8]) -> bool {
             return true;
         }
         let answer: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(answer["error"].is_object(), !status.is_success(), "{answer}");
+        assert_eq!(
+            answer["error"].is_object(),
+            !status.is_success(),
+            "{answer}"
+        );
         status.is_success()
     })
 }
@@ -58,7 +62,7 @@ pub fn body(path: &str, bytes: &[u8]) -> bool {
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let config = ModelConfig {
         vocab_size: 257,
-        seq_len: 64,
+        seq_len: 512,
         d_model: 8,
         n_layers: 1,
         heads: 1,

@@ -40,7 +40,10 @@ fn completions() {
         r#"{"model": "m", "structured_outputs": {"json": {"type": "object", "properties": {"a": {"type": "integer",
             "minimum": 3}, "b": {"enum": ["x", null]}}, "required": ["a"], "additionalProperties": false}}}"#,
     ];
-    let bad = [r#"{"model": "m", "prompt": "a", "n": 5}"#, "{\"model\": \"m\""];
+    let bad = [
+        r#"{"model": "m", "prompt": "a", "n": 5}"#,
+        "{\"model\": \"m\"",
+    ];
     mutations("/v1/completions", 1500, &good, &bad);
 }
 
