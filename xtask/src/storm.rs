@@ -138,7 +138,7 @@ fn watched(server: &Server, start: Instant, lasting: Duration) -> Footprint {
         let minutes = start.elapsed().as_secs() / 60;
         if minutes > said {
             said = minutes;
-            eprintln!("{minutes} min: {:?} MiB", footprint.last_mib());
+            eprintln!("{minutes} min: {:.0} MiB", footprint.last_mib());
         }
     }
     footprint
