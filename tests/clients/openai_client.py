@@ -231,8 +231,8 @@ def metrics(client, _binary):
     for status, count in [("200", 2), ("400", 1)]:
         labels = {"endpoint": "/v1/completions", "status": status}
         equal(grown("requests_total", **labels), count, f"requests answered by {status}")
-    equal(grown("token_seconds_count", **of_model), 87, "waits for a token that is not the first")
-    equal(grown("first_token_seconds_count", **of_model), 3, "waits for a first token")
+    equal(grown("token_seconds_count", **of_model), 87, "waits of choices for tokens after their first")
+    equal(grown("first_token_seconds_count", **of_model), 2, "waits of requests for a first token")
     equal([after("running_sequences"), after("waiting_requests")], [0, 0], "what runs and waits")
     assert after("free_slots", **of_model) > 0, "no slot is free"
 
