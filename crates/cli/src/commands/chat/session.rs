@@ -112,10 +112,7 @@ impl<'a, B: Backend> Session<'a, B> {
                 Ok(()) => self.note("set"),
                 Err(what) => warn(&what),
             },
-            Command::Show => match self.shown() {
-                Ok(text) => print(&text)?,
-                Err(error) => tell(&error),
-            },
+            Command::Show => print(&self.shown())?,
             Command::Save(name) => match self.save(PathBuf::from(name)) {
                 Ok(()) => self.note("saved"),
                 Err(error) => tell(&error),
@@ -181,18 +178,23 @@ impl<'a, B: Backend> Session<'a, B> {
     }
 
     /// The settings, and how full the context is.
-    fn shown(&self) -> Result<String, CliError> {
+    fn shown(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Left]);
         for (name, value) in self.settings.all() {
             table.row([name.to_owned(), value]);
         }
         let count = |count: usize| HumanCount(count as u64).to_string();
-        let (used, context) = (self.talk.tokens(self.encoder)?, self.speaker.context());
-        let more = match used > context {
-            true => ": the oldest messages will be left out of sight",
-            false => "",
+        let context = self.speaker.context();
+        let used = match self.talk.tokens(self.encoder) {
+            Ok(used) if used > context => format!(
+                "{} of {} tokens: the oldest messages will be left out of sight",
+                count(used),
+                count(context)
+            ),
+            Ok(used) => format!("{} of {} tokens", count(used), count(context)),
+            // A template may refuse what was said so far.
+            Err(_) => format!("{} tokens", count(context)),
         };
-        let used = format!("{} of {} tokens{more}", count(used), count(context));
         table.row(["context".to_owned(), used]);
         table.row(["messages".to_owned(), count(self.talk.len())]);
         if let Some(system) = self.talk.system() {
@@ -207,7 +209,7 @@ impl<'a, B: Backend> Session<'a, B> {
             );
             table.row(["last answer".to_owned(), said]);
         }
-        Ok(table.render())
+        table.render()
     }
 
     fn save(&mut self, path: PathBuf) -> Result<(), CliError> {
