@@ -8,9 +8,11 @@ import base64
 import math
 import struct
 import tempfile
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from chat import chat
 from served import Binary, Checks, Server, arguments, close, equal
@@ -204,6 +206,37 @@ def embeddings(client, _binary):
     raised(openai.BadRequestError, "dimensions", lambda: embed(PROMPT, dimensions=len(plain) - 1))
 
 
+@check("metrics: they parse, count what was asked, and are quiet afterwards")
+def metrics(client, _binary):
+    def read():
+        with urllib.request.urlopen(f"{client.url}/metrics", timeout=60) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            samples = [sample for family in families for sample in family.samples]
+        return lambda name, **labels: sum(
+            sample.value
+            for sample in samples
+            if sample.name == f"emberlm_{name}" and labels.items() <= sample.labels.items()
+        )
+
+    before = read()
+    complete(client, max_tokens=30, n=2)
+    list(complete(client, max_tokens=30, stream=True))
+    raised(openai.BadRequestError, "n", lambda: complete(client, n=0))
+    after = read()
+    grown = lambda name, **labels: after(name, **labels) - before(name, **labels)
+    of_model = {"model": client.name}
+    equal(grown("generated_tokens_total", **of_model), 90, "generated tokens")
+    read_or_reused = grown("prompt_tokens_total", **of_model) + grown("reused_tokens_total", **of_model)
+    equal(read_or_reused, 2 * len(PROMPT), "tokens of prompts, read or remembered")
+    for status, count in [("200", 2), ("400", 1)]:
+        labels = {"endpoint": "/v1/completions", "status": status}
+        equal(grown("requests_total", **labels), count, f"requests answered by {status}")
+    equal(grown("token_seconds_count", **of_model), 87, "waits of choices for tokens after their first")
+    equal(grown("first_token_seconds_count", **of_model), 2, "waits of requests for a first token")
+    equal([after("running_sequences"), after("waiting_requests")], [0, 0], "what runs and waits")
+    assert after("free_slots", **of_model) > 0, "no slot is free"
+
+
 def raised(kind, param, call):
     """The client's typed error, with an envelope that says what and where."""
     try:
@@ -278,7 +311,7 @@ def too_long(client, _binary):
             raise AssertionError("no BadRequestError")
 
 
-@check("errors: a wrong key is an AuthenticationError, the right one is none")
+@check("errors: a wrong key is an AuthenticationError, the right one is none; without a template nothing chats")
 def keys(client, binary):
     with tempfile.NamedTemporaryFile("w", suffix=".key") as file:
         file.write("turtle\n")
@@ -287,6 +320,9 @@ def keys(client, binary):
             right = connect(server, client.name, api_key="turtle")
             wrong = connect(server, client.name, api_key="hare")
             equal(complete(right).choices[0].text, complete(client).choices[0].text, "with the key")
+            user = {"role": "user", "content": "a"}
+            chat = lambda: right.chat.completions.create(model=client.name, messages=[user])
+            assert "template" in raised(openai.BadRequestError, "model", chat).message
             for call in [lambda: complete(wrong), lambda: list(wrong.models.list())]:
                 error = raised(openai.AuthenticationError, None, call)
                 equal(error.code, "invalid_api_key", "code")
@@ -334,6 +370,7 @@ def connect(server, name, **options):
     options = {"api_key": "none", "max_retries": 0, "timeout": 60} | options
     client = openai.OpenAI(base_url=f"{server.url}/v1", **options)
     client.name = name
+    client.url = server.url
     return client
 
 

@@ -96,23 +96,36 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     report.seconds = start.elapsed().as_secs_f64();
-    match server.quiet(storm.slots, QUIET_WITHIN)? {
-        Ok(after) => report.quiet_seconds = Some(after.as_secs_f64()),
-        Err(stuck) => report.failed(stuck),
-    }
-    // The server is still the one it was.
-    for case in &cases {
-        if let Err(wrong) = case.check(&server) {
-            report.failed(format!("after the storm: {wrong}"));
-        }
-    }
-    report.files(before, server.open_files());
     report.memory(footprint);
-    report.generated = server.metrics()?.get("emberlm_generated_tokens_total");
+    if let Err(error) = afterwards(&server, &cases, storm, before, &mut report) {
+        report.failed(format!("after the storm: {error}"));
+    }
     if let Err(error) = server.stop() {
         report.failed(error.to_string());
     }
     Ok(report)
+}
+
+/// Whether the server is again as it was before; an error where it does not even answer.
+fn afterwards(
+    server: &Server,
+    cases: &[Case],
+    storm: &Storm,
+    before: Option<usize>,
+    report: &mut Report,
+) -> Result<(), Error> {
+    match server.quiet(storm.slots, QUIET_WITHIN)? {
+        Ok(after) => report.quiet_seconds = Some(after.as_secs_f64()),
+        Err(stuck) => report.failed(stuck),
+    }
+    for case in cases {
+        if let Err(wrong) = case.check(server) {
+            report.failed(format!("after the storm: {wrong}"));
+        }
+    }
+    report.files(before, server.open_files());
+    report.generated = server.metrics()?.get("emberlm_generated_tokens_total");
+    Ok(())
 }
 
 /// The server's memory until the storm is over.
@@ -125,7 +138,7 @@ fn watched(server: &Server, start: Instant, lasting: Duration) -> Footprint {
         let minutes = start.elapsed().as_secs() / 60;
         if minutes > said {
             said = minutes;
-            eprintln!("{minutes} min: {:?} MiB", footprint.last_mib());
+            eprintln!("{minutes} min: {:.0} MiB", footprint.last_mib());
         }
     }
     footprint

@@ -122,10 +122,10 @@ impl Read for Body {
             };
         }
         let (Left::Bytes(most) | Left::Chunk(Some(most))) = self.left else {
-            return self.stream.read(buffer);
+            return self.stream.read(buffer).map_err(stuck);
         };
         let most = usize::try_from(most).map_or(buffer.len(), |most| most.min(buffer.len()));
-        let read = self.stream.read(&mut buffer[..most])?;
+        let read = self.stream.read(&mut buffer[..most]).map_err(stuck)?;
         if read == 0 && most > 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -145,10 +145,22 @@ impl Read for Body {
 /// A line without its end.
 fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = String::new();
-    stream.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+    let limited = stream.by_ref().take(LONGEST_LINE).read_line(&mut line);
+    limited.map_err(stuck)?;
     match line.strip_suffix('\n') {
         Some(line) => Ok(line.strip_suffix('\r').unwrap_or(line).to_owned()),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// A socket says of a time that has passed that it would have to wait.
+fn stuck(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let message = "the server is stuck: nothing came for as long as it may take";
+            io::Error::new(io::ErrorKind::TimedOut, message)
+        }
+        _ => error,
     }
 }
 
@@ -208,6 +220,15 @@ pub(super) mod tests {
         const HEAD: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let reply = answered(&[HEAD, "3;x=y\r\nab", "c\r\nA\r\n0123456789\r\n", "0\r\n\r\n"]);
         assert_eq!(reply.unwrap().text().unwrap(), "abc0123456789");
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_stuck() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = connect(listener.local_addr().unwrap(), Duration::from_millis(20));
+        let error = ask(stream.unwrap(), "GET", "/", b"").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("stuck"), "{error}");
     }
 
     #[test]

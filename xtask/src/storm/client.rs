@@ -1,9 +1,12 @@
 //! What a client does, over and over: asks and compares, asks and leaves, or sends nonsense.
 
-use std::{io, time::Duration};
+use std::{io, thread, time::Duration};
 
 use super::{Shared, cases, cases::Answer};
 use crate::served::{chance::Chance, events::Events};
+
+/// Between two requests of a client that sends nonsense.
+const NONSENSE_PAUSE: Duration = Duration::from_millis(20);
 
 /// One of the clients.
 #[derive(Debug)]
@@ -98,6 +101,8 @@ impl Client {
     }
 
     fn nonsense(&mut self, shared: &Shared<'_>) {
+        // Refusing takes so little that without a pause most of a storm would be this.
+        thread::sleep(NONSENSE_PAUSE);
         let kind = &shared.nonsense[self.next % shared.nonsense.len()];
         self.next += 1;
         let sent = kind.send(shared.server);

@@ -32,9 +32,9 @@ impl Footprint {
             .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     }
 
-    /// The last sample.
-    pub fn last_mib(&self) -> Option<f64> {
-        self.0.last().map(|mib| mib.round())
+    /// The last sample; not a number where the system does not tell.
+    pub fn last_mib(&self) -> f64 {
+        self.0.last().copied().unwrap_or(f64::NAN)
     }
 
     /// What they come to; none of too few.
