@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -111,9 +112,14 @@ fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
     });
     terminal.press("hello\r");
     terminal.wait_for("an answer", |text| text.contains("aaaaaaaa"));
-    // Some press it more than once.
+    // Some press it more than once: what comes after the answer's end clears an empty line.
     terminal.press(&CTRL_C.repeat(3));
-    answered(&terminal, "(ended by Ctrl-C: what was made of it is kept)");
+    terminal.wait_for("the answer's end", |text| {
+        text.contains("(ended by Ctrl-C: what was made of it is kept)")
+            && text.trim_end().ends_with("\n>")
+    });
+    // What is typed together with a Ctrl-C goes with its line.
+    std::thread::sleep(Duration::from_millis(300));
     terminal.press("/save kept.jsonl\r");
     answered(&terminal, "(saved)");
     let kept = messages(&sandbox, "kept.jsonl");
