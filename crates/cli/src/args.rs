@@ -15,6 +15,7 @@ use crate::commands::bench_load::BenchLoadArgs;
 use crate::commands::bench_loader::BenchLoaderArgs;
 use crate::commands::bench_prepare::BenchPrepareArgs;
 use crate::commands::bench_train::BenchTrainArgs;
+use crate::commands::chat::ChatArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::devices::DevicesArgs;
 use crate::commands::doctor::DoctorArgs;
@@ -68,6 +69,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Continue a text
     Generate(GenerateArgs),
+    /// Talk with a model
+    Chat(Box<ChatArgs>),
     /// Serve models over HTTP: OpenAI's API, and a page to play with them
     Serve(ServeArgs),
     /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA

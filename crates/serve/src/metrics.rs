@@ -170,11 +170,9 @@ impl Collector for Engines {
             ("prompt_tokens", "Tokens of prompts that were read", |c| {
                 c.prefilled_tokens
             }),
-            (
-                "generated_tokens",
-                "Tokens that were made and read for the next",
-                |c| c.decoded_tokens,
-            ),
+            ("generated_tokens", "Tokens that were made", |c| {
+                c.made_tokens
+            }),
             (
                 "reused_tokens",
                 "Tokens of prompts that a cache held",

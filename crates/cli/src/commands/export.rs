@@ -63,8 +63,8 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             let config = tokenizer.to_tokenizer_config_json(Some(seq_len));
             let config = match model.chat_template()? {
                 Some(template) => {
-                    let source = template.source().as_bytes().to_vec();
-                    write(folder.path(), TEMPLATE_FILE, source)?;
+                    let source = begun(&template, tokenizer);
+                    write(folder.path(), TEMPLATE_FILE, source.into_bytes())?;
                     with_tokens(config, &template)?
                 }
                 None => config,
@@ -110,6 +110,20 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Map<String, Value> {
     fields.insert("bos_token_id".to_owned(), json!(end));
     fields.insert("eos_token_id".to_owned(), json!(end));
     fields
+}
+
+/// A template's text, with the end of a text before it where the tokenizer has one: so every conversation began in training.
+fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
+    let end = tokenizer.end_of_text();
+    let end = tokenizer
+        .special_tokens()
+        .into_iter()
+        .find(|(_, id)| Some(*id) == end);
+    let source = template.source();
+    match end {
+        Some((name, _)) => format!("{{{{- {} }}}}{source}", json!(name)),
+        None => source.to_owned(),
+    }
 }
 
 /// A `tokenizer_config.json` with what the template was told of special tokens, where the tokenizer says nothing of them.

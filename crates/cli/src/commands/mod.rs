@@ -7,6 +7,7 @@ pub mod bench_load;
 pub mod bench_loader;
 pub mod bench_prepare;
 pub mod bench_train;
+pub mod chat;
 pub mod data;
 pub mod devices;
 pub mod doctor;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Watch(args) => watch::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(args),
+        Command::Chat(args) => chat::run(*args),
         Command::Eval(args) => eval::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Attention(args) => attention::run(args),

@@ -51,7 +51,7 @@ pub struct ServeArgs {
     /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
     #[arg(long, value_name = "N")]
     pub slots: Option<NonZeroUsize>,
-    /// Tokens of a prompt and its answer at most [default: the model's context]
+    /// Tokens of a prompt and its answer at most [default: the model's context, at most 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<NonZeroUsize>,
     /// Tokens of an answer at most

@@ -1,32 +1,306 @@
-//! `emberlm chat`, and the chat template that comes to it from a dataset.
+//! `emberlm chat` line by line, and the chat template that comes to it from a dataset.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
+use emberlm_model::ModelConfig;
+use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
 use super::support::train::trained;
+use super::support::{Ran, Sandbox};
+
+/// What comes before an answer in ChatML, a token a byte.
+const QUESTION: &str = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n";
+
+/// A template without special tokens.
+const TURNS: &str = "{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}\
+                     {% if add_generation_prompt %}### assistant: {% endif %}";
 
 impl Sandbox {
-    /// A dataset `talks` of conversations in ChatML, in bytes.
-    fn with_talks() -> Self {
+    /// A dataset `talks` in ChatML, in bytes, and a model `run` of it: to `ping` one says `pong`, twice.
+    fn with_pong() -> Self {
         let sandbox = Self::new();
-        let talk = |i: usize| {
-            let question = json!({ "role": "user", "content": format!("{i} + 1?") });
-            let answer = json!({ "role": "assistant", "content": format!("{}", i + 1) });
-            json!({ "messages": [question, answer] }).to_string() + "\n"
-        };
-        sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
+        let turn = [
+            json!({ "role": "user", "content": "ping" }),
+            json!({ "role": "assistant", "content": "pong" }),
+        ];
+        let turns = [turn.clone(), turn].concat();
+        let talk = json!({ "messages": turns }).to_string() + "\n";
+        sandbox.write("talks.jsonl", talk.repeat(60));
         let line = "prepare talks.jsonl --out talks --tokenizer byte --chat-template chatml";
         assert_eq!(sandbox.words(line).code, Some(0));
+        let line = "--preset char-nano --set model.d_model=48 --set model.seq_len=256 --data talks \
+                    --out run --steps 400 --set train.learning_rate=1e-2";
+        trained(sandbox.train(line));
         sandbox
     }
+
+    /// A model `run` of bytes with its first weights, which answers with the letter that it is told to.
+    pub fn with_letters() -> Self {
+        let sandbox = Self::new();
+        let spec = Tokenizer::builtin(TokenizerKind::Byte).unwrap().spec();
+        let model = ModelConfig {
+            seq_len: 8192,
+            ..tiny(257)
+        };
+        write_run(&sandbox.path("run"), &model, Some(&spec), &[1]);
+        sandbox.write("turns.jinja", TURNS);
+        sandbox
+    }
+
+    /// Talks, with `input` on stdin.
+    fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
+        let mut command = self.command(format!("chat {line}").split_whitespace());
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // One that ends before its input does is no failure of the test's.
+        let _ = child.stdin.take().unwrap().write_all(input.as_ref());
+        let output = child.wait_with_output().unwrap();
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Answers with `a`s alone.
+pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
+
+#[test]
+fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
+    let sandbox = Sandbox::with_pong();
+    let said = sandbox
+        .chat("run --temperature 0", "ping\nping\n/show\n")
+        .ok();
+    let shown = said.strip_prefix("pong\npong\n").unwrap();
+    // Before the first question stands the end of a text. The end of the answer is plain text here, so it is made and not
+    // said; all of it but its last token is read. The second question comes after it and a line break.
+    let first = 1 + QUESTION.len();
+    let answer = "pong<|im_end|>".len();
+    let (second, held) = (first + answer + 1 + QUESTION.len(), first + answer - 1);
+    let last = format!("{answer} tokens, after {second} of which {held} were read before");
+    assert!(shown.contains(&last), "{shown}");
+    let whole = second + answer + 1 + "<|im_start|>assistant\n".len();
+    assert!(shown.contains(&format!("{whole} of 256 tokens")), "{shown}");
+
+    // What `export` makes of it is told and answers the same.
+    let ran = sandbox.words("export run --out exported");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let again = sandbox.chat("exported --temperature 0", "ping\nping\n/show\n");
+    assert_eq!(again.ok(), said);
+    // Its template is taken, unless another is asked for.
+    let other = sandbox.chat("run --temperature 0 --chat-template llama3", "ping\n");
+    assert!(
+        other
+            .stderr
+            .contains("the model's tokenizer has no <|begin_of_text|>, "),
+        "{other}"
+    );
+}
+
+#[test]
+fn a_conversation_is_led_by_commands() {
+    let sandbox = Sandbox::with_letters();
+    let script = "hello\n\ntwo\\\nlines\r\n//etc\n/undo\n/retry\n/set max-new-tokens 5\n/retry\n\
+        /save talk.jsonl\n/save talk.jsonl\n/system Be\\\nbrief.\nx\n/save other.jsonl\n/reset\ny\n\
+        /save third.jsonl\n/system\nz\n/save fourth.jsonl\n/quit\nnever\n";
+    let said = sandbox.chat(&format!("{LETTERS} --max-new-tokens 3"), script);
+    assert_eq!(
+        said.ok(),
+        "aaa\naaa\naaa\naaa\naaaaa\naaaaa\naaaaa\naaaaa\n"
+    );
+    let saved = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
+    let message = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let record = |messages: &[Value]| json!({ "messages": messages }).to_string() + "\n";
+    let (user, answer) = (|text| message("user", text), message("assistant", "aaaaa"));
+    let system = message("system", "Be\nbrief.");
+    assert_eq!(
+        saved("talk.jsonl"),
+        record(&[
+            user("hello"),
+            message("assistant", "aaa"),
+            user("two\nlines"),
+            answer.clone()
+        ])
+    );
+    assert_eq!(
+        saved("other.jsonl"),
+        record(&[system.clone(), user("x"), answer.clone()])
+    );
+    assert_eq!(
+        saved("third.jsonl"),
+        record(&[system, user("y"), answer.clone()])
+    );
+    assert_eq!(saved("fourth.jsonl"), record(&[user("z"), answer]));
+    // It can be learnt.
+    let line =
+        "prepare talk.jsonl --out talks --tokenizer byte --chat-template chatml --val-fraction 0";
+    assert_eq!(sandbox.words(line).code, Some(0));
+    let help = sandbox.chat(LETTERS, "/help\n").ok();
+    for command in [
+        "/help", "/system", "/reset", "/undo", "/retry", "/set", "/show", "/save", "/quit",
+    ] {
+        assert!(help.contains(&format!("  {command} ")), "{command}: {help}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_and_the_conversation_goes_on() {
+    let sandbox = Sandbox::with_letters();
+    sandbox.write("there.jsonl", "kept");
+    let script = format!(
+        "/frobnicate\n/set heat 1\n/set temperature -1\n/save\n/save there.jsonl\n/save new.jsonl\n/undo\n/retry\n{}\nhi\n",
+        "x".repeat(300)
+    );
+    let ran = sandbox.chat(
+        &format!("{LETTERS} --max-new-tokens 3 --context 100"),
+        script,
+    );
+    assert_eq!((ran.code, &ran.stdout[..]), (Some(0), "aaa\n"), "{ran}");
+    assert_eq!(
+        fs::read_to_string(sandbox.path("there.jsonl")).unwrap(),
+        "kept"
+    );
+    insta::assert_snapshot!(ran.stderr, @r"
+    warning: there is no /frobnicate, but /help, /system, /reset, /undo, /retry, /set, /show, /save, /quit; // sends a message that begins with /
+    warning: there is no setting heat, but: temperature, top-k, top-p, min-p, repetition-penalty, presence-penalty, frequency-penalty, seed, max-new-tokens
+    warning: temperature cannot be -1: it must be at least 0 and finite
+    warning: /save needs a file's name after it
+    error: there.jsonl is there already
+    hint: choose another name
+    error: there is nothing to save
+    warning: there is nothing to take back
+    warning: there is nothing to answer anew
+    error: this takes 327 tokens, more than the context of 100 has room for
+    hint: say it shorter
+    ");
+}
+
+#[test]
+fn a_conversation_that_outgrows_the_context_goes_on_and_says_so_once() {
+    let sandbox = Sandbox::with_letters();
+    let ran = sandbox.chat(
+        &format!("{LETTERS} --max-new-tokens 20 --context 300 --system Short"),
+        "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n/save all.jsonl\n/show\n",
+    );
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let answers = format!("{}\n", "a".repeat(20)).repeat(8);
+    let shown = ran.stdout.strip_prefix(&answers[..]).unwrap();
+    assert!(shown.contains("messages            16\n"), "{shown}");
+    assert_eq!(
+        ran.stderr
+            .matches("has outgrown the context of 300 tokens")
+            .count(),
+        1,
+        "{ran}"
+    );
+    let all = fs::read_to_string(sandbox.path("all.jsonl")).unwrap();
+    assert!(
+        all.contains("\"one\"") && all.contains("\"eight\""),
+        "{all}"
+    );
+}
+
+#[test]
+fn answers_end_where_a_text_is_to_end_them() {
+    let sandbox = Sandbox::with_letters();
+    let line = format!("{LETTERS} --max-new-tokens 10");
+    assert_eq!(
+        sandbox
+            .chat(&format!("{line} --stop aaaa"), "hi\nhi\n")
+            .ok(),
+        "\n\n"
+    );
+    // A regular expression is met by every answer anew.
+    let held = "run --chat-template turns.jinja --regex (yes|no)[.] --temperature 0";
+    let said = sandbox.chat(held, "hi\nhi\n").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines.len() == 2 && lines.iter().all(|line| ["yes.", "no."].contains(line)),
+        "{said}"
+    );
+}
+
+#[test]
+fn nothing_said_is_an_end() {
+    let sandbox = Sandbox::with_letters();
+    assert_eq!(sandbox.words(&format!("chat {LETTERS}")).ok(), "");
+    assert_eq!(
+        sandbox
+            .chat(LETTERS, "no line's end")
+            .ok()
+            .trim_matches('a'),
+        "\n"
+    );
+    let ran = sandbox.chat(LETTERS, b"\xFF\n");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.contains("error: line 1 of stdin is not UTF-8"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn what_cannot_talk_says_why() {
+    let sandbox = Sandbox::with_char_model();
+    insta::assert_snapshot!(sandbox.chat("run", "hi\n"), @r"
+    exit 1
+    --- stderr
+    error: run has no chat template, so nobody knows how conversations are written for it
+    hint: choose one: --chat-template chatml, llama3, or the path of a template
+    hint: a model that was not trained on conversations continues texts: emberlm generate run
+    ");
+    insta::assert_snapshot!(sandbox.chat("run --chat-template chatty", ""), @r"
+    exit 1
+    --- stderr
+    error: unknown chat template `chatty`: choose chatml or llama3, or give the path of a .jinja file, of a tokenizer_config.json, or of a folder that holds one
+    ");
+    insta::assert_snapshot!(sandbox.chat("run --chat-template chatml --context 9", ""), @r"
+    exit 1
+    --- stderr
+    error: context = 9: must be at most 8, the model's
+    ");
+    sandbox.write(
+        "plain.jinja",
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}{{ messages[-1].content[:2] }}",
+    );
+    let script = "HI\nhe\n/system no\nhe\n/system\nhe\n";
+    let line = "run --chat-template plain.jinja --temperature 0 --max-new-tokens 1";
+    let ran = sandbox.chat(line, script);
+    assert_eq!(
+        (ran.code, ran.stdout.lines().count()),
+        (Some(0), 2),
+        "{ran}"
+    );
+    insta::assert_snapshot!(ran.stderr, @r"
+    error: character 'H' at position 0 is not among the 12 characters of this tokenizer
+    hint: a char tokenizer knows the characters of its corpus alone
+    error: chat template plain.jinja, line 1: no system here
+    ");
+    write_run(&sandbox.path("mute"), &tiny(11), None, &[1]);
+    insta::assert_snapshot!(sandbox.chat("mute --chat-template chatml", ""), @r"
+    exit 1
+    --- stderr
+    error: mute has no tokenizer, so it cannot read text
+    hint: continue token ids: emberlm generate mute --tokens 1,2,3
+    ");
 }
 
 /// From the dataset into the run, and from the run into what Hugging Face's libraries read.
 #[test]
 fn a_template_stays_with_what_was_made_by_it() {
-    let sandbox = Sandbox::with_talks();
+    let sandbox = Sandbox::new();
+    let talk = json!({ "messages": [
+        { "role": "user", "content": "a" }, { "role": "assistant", "content": "b" },
+    ] });
+    sandbox.write("talks.jsonl", (talk.to_string() + "\n").repeat(60));
+    let line = "prepare talks.jsonl --out talks --tokenizer byte --chat-template chatml";
+    assert_eq!(sandbox.words(line).code, Some(0));
     let json = |path: &str| -> Value {
         serde_json::from_slice(&fs::read(sandbox.path(path)).unwrap()).unwrap()
     };
@@ -37,8 +311,10 @@ fn a_template_stays_with_what_was_made_by_it() {
     assert_eq!(model["chat_template"], recorded);
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
+    // As in training, the end of a text comes before every conversation.
     let exported = fs::read_to_string(sandbox.path("exported/chat_template.jinja")).unwrap();
-    assert_eq!(recorded["template"], exported);
+    let template = recorded["template"].as_str().unwrap();
+    assert_eq!(exported, format!("{{{{- \"<|endoftext|>\" }}}}{template}"));
     // A text's dataset has none, and says nothing of it.
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox

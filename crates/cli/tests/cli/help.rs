@@ -14,6 +14,7 @@ fn every_command_is_listed() {
         "plot",
         "runs",
         "generate",
+        "chat",
         "eval",
         "logits",
         "attention",
@@ -49,6 +50,10 @@ fn each_command_tells_its_options() {
         (
             "generate",
             "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --weights --json --backend",
+        ),
+        (
+            "chat",
+            "<MODEL> --system --chat-template --max-new-tokens --context --temperature --stop --weights --no-history --backend",
         ),
         (
             "fit",
@@ -136,6 +141,10 @@ fn wrong_usage_exits_with_2() {
         "generate m --logprobs 2",
         "generate m --json --logprobs -1",
         "generate m --regex a --json-schema {}",
+        "chat",
+        "chat m --max-new-tokens 0",
+        "chat m --context 0",
+        "chat m --temperature -1",
         "eval m",
         "eval m --data d --split test",
         "eval m --data d --batch 0",

@@ -7,6 +7,8 @@ mod anywhere;
 mod attention;
 mod backends;
 mod chat;
+#[cfg(unix)]
+mod chat_terminal;
 mod choosing;
 mod crash;
 #[cfg(unix)]

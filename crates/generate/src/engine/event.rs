@@ -53,7 +53,9 @@ pub struct Counts {
     pub reused_tokens: u64,
     /// Tokens of prompts that were read, and those of full contexts that were read again.
     pub prefilled_tokens: u64,
-    /// Tokens that were made and read by the model for the next one.
+    /// Tokens that were made.
+    pub made_tokens: u64,
+    /// Those of them that the model read for the next one.
     pub decoded_tokens: u64,
     /// Passes over the weights.
     pub passes: u64,

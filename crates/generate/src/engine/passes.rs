@@ -128,6 +128,7 @@ impl<B: Backend> Engine<B> {
                 Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => Finish::Stop(chosen.id),
                 Ok(chosen) => {
                     let id = chosen.id;
+                    self.done.made_tokens += 1;
                     tell(EventKind::Token(chosen));
                     sequence.left -= 1;
                     sequence.reading = false;

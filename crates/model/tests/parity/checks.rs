@@ -9,7 +9,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::weights::map::Source;
 use emberlm_model::weights::{
-    Element, HostTensor, ParamMapper, TensorStore, load_named, map_params, published,
+    Element, HostTensor, ParamMapper, TensorStore, load_named, map_params, named_tensors, published,
 };
 use emberlm_model::{Decoder, DecoderConfig, Family, KvCache};
 
@@ -42,8 +42,47 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let source = |path: &str| source(&config, path);
     check_gradients(&fixture, &decoder, &loss.backward(), source, GRADIENT);
     check_greedy(&fixture, &decoder.valid());
+    check_mean(&fixture, &decoder, batch.input.clone());
 
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
+}
+
+/// The mean of the states before the head: where logits are its product with the head's weight alone, it gives the mean of
+/// PyTorch's logits over the positions, and nothing else does.
+pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
+    let config = decoder.config();
+    let scaled = config.head.soft_cap > 0.0 || config.logit_scale().is_some() || config.head.bias;
+    if scaled {
+        return;
+    }
+    let [sequences, seq] = batch.dims();
+    let (vocab, width) = (config.vocab_size, config.d_model);
+    let name = if config.head.tied { "tokens" } else { "head" };
+    let weights = named_tensors(decoder);
+    let (_, head) = weights
+        .iter()
+        .find(|(path, _)| path.starts_with(name))
+        .unwrap();
+    assert_eq!(head.shape, [vocab, width]);
+    let mean = host(decoder.mean_hidden(batch));
+    assert_eq!(mean.len(), sequences * width);
+    let logits = fixture.floats("logits");
+    for (sequence, mean) in mean.chunks(width).enumerate() {
+        let product = head.values.chunks(width).map(|row| {
+            let terms = row
+                .iter()
+                .zip(mean)
+                .map(|(&a, &b)| f64::from(a) * f64::from(b));
+            terms.sum::<f64>() as f32
+        });
+        let first = sequence * seq * vocab;
+        let expected = (0..vocab).map(|id| {
+            let places = (0..seq).map(|at| f64::from(logits[first + at * vocab + id]));
+            (places.sum::<f64>() / seq as f64) as f32
+        });
+        let (product, expected): (Vec<f32>, Vec<f32>) = (product.collect(), expected.collect());
+        within("the mean state", relative(&product, &expected), LOGITS);
+    }
 }
 
 /// The likeliest tokens after the prompt, one by one through the cache.

@@ -10,7 +10,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::HuggingFaceModel;
 
 use crate::checks::{
-    Batch, GRADIENT, LOSS, STEP, check_gradients, check_greedy, host, relative, within,
+    Batch, GRADIENT, LOSS, STEP, check_gradients, check_greedy, check_mean, host, relative, within,
 };
 use crate::fixture::Fixture;
 use crate::optimize::Trainer;
@@ -30,6 +30,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let error = relative(&logits, &fixture.floats("logits"));
     within("logits", error, LOGITS);
     check_greedy(&fixture, &decoder.valid());
+    check_mean(&fixture, &decoder, batch.input.clone());
 
     let loss = batch.loss(&decoder);
     let error = host(loss.clone())[0] / fixture.floats("loss")[0] - 1.0;

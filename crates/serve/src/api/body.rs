@@ -94,7 +94,7 @@ impl Fields {
 fn with_integers(value: Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
-            // All of these are whole numbers of f64 that an i64 holds.
+            // An i64 holds all of these.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
                 (float as i64).into()
             }
@@ -109,8 +109,8 @@ fn with_integers(value: Value) -> Value {
     }
 }
 
-/// 2^53: from here on not every integer is an f64.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^63.
+const EXACT: f64 = 9_223_372_036_854_775_808.0;
 
 /// A type's JSON schema.
 pub(crate) fn schema<T: JsonSchema>() -> Value {

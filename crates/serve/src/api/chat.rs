@@ -30,7 +30,7 @@ pub(crate) struct Chat {
     #[schemars(length(min = 1))]
     messages: Vec<Message>,
     /// As `max_tokens`, before which it goes.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = u32::MAX))]
     max_completion_tokens: Option<usize>,
     /// Whether the tokens' log-probabilities are told.
     logprobs: Option<bool>,

@@ -22,7 +22,7 @@ pub(crate) struct Delivery {
     /// The model's name.
     pub model: String,
     /// Answers to each prompt.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = u32::MAX))]
     pub n: Option<usize>,
     /// Whether the answer comes as it is made, as server-sent events.
     pub stream: Option<bool>,

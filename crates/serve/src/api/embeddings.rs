@@ -23,7 +23,7 @@ pub(crate) struct Embeddings {
     /// How a vector is written: as numbers, or as their bytes (f32, little end first) in base64.
     encoding_format: Option<Encoding>,
     /// How long a vector is: the model's width, no other.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = u32::MAX))]
     dimensions: Option<usize>,
     /// Has no effect.
     #[allow(dead_code)]

@@ -101,10 +101,15 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     let mut chooser = settings.chooser(seed())?;
     chooser.top_logprobs = Some(alternatives);
     constrained(&model, &mut chooser, settings.grammar()?).await?;
+    let prompt = [opened.prompt, asked.continued].concat();
+    // The page's number of tokens is a wish: what there is room for is made.
+    let room = model.worker.config().capacity.saturating_sub(prompt.len());
     let ask = Ask {
-        prompt: [opened.prompt, asked.continued].concat(),
+        prompt,
         samples: 1,
-        max_tokens: settings.max_tokens,
+        max_tokens: settings
+            .max_tokens
+            .map(|most| most.min(room.max(1)).min(app.limits().tokens)),
         stops: settings.stops(&opened.stop_strings)?,
         stop_tokens: opened.stop_tokens,
         chooser,

@@ -16,7 +16,7 @@ use crate::model::ServedModel;
 #[serde(default)]
 pub(crate) struct Settings {
     /// Tokens that are made at most.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = u32::MAX))]
     pub max_tokens: Option<usize>,
     /// Divides the logits; 0 always takes the likeliest token.
     #[schemars(range(min = 0.0))]
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     top_p: Option<f64>,
     /// So many of the likeliest tokens are drawn from; 0 for all.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = u32::MAX))]
     top_k: Option<usize>,
     /// Tokens at least so many times as likely as the likeliest are drawn from.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -42,6 +42,7 @@ pub(crate) struct Settings {
     /// Added to the logits of tokens, by their ids.
     logit_bias: Option<BTreeMap<String, f32>>,
     /// The same seed makes the same text; without one every answer is another.
+    #[schemars(range(min = i64::MIN, max = i64::MAX))]
     seed: Option<i64>,
     /// Texts that an answer ends before.
     stop: Option<Stop>,

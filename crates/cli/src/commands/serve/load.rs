@@ -34,6 +34,8 @@ pub struct Loaded<B: Backend> {
 
 /// What the caches of all slots may take where nobody says how many slots.
 const CACHES: usize = 1 << 30;
+/// The most tokens of context where nobody says how many: a slot's cache for all of them is allocated at once.
+const USUAL_CONTEXT: usize = 8192;
 /// The most slots where nobody says how many.
 const MOST_SLOTS: usize = 64;
 
@@ -59,7 +61,7 @@ pub fn load<B: Backend>(
     });
     let decoder = model.for_inference::<B>(sizes.weights, device)?;
     let config = model.config();
-    let context = sizes.context.unwrap_or(config.seq_len);
+    let context = sizes.context.unwrap_or(config.seq_len.min(USUAL_CONTEXT));
     if context > config.seq_len {
         let (path, tokens) = (path.display(), HumanCount(config.seq_len as u64));
         let message = format!("--context {context}: {path} has a context of {tokens} tokens");

@@ -2,6 +2,8 @@
 
 pub mod model;
 pub mod server;
+#[cfg(unix)]
+pub mod terminal;
 pub mod train;
 
 use std::ffi::OsStr;

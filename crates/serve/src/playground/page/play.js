@@ -10,7 +10,7 @@ import { restore } from "./settings.js";
 import { Write } from "./write.js";
 
 const by = (id) => document.getElementById(id);
-const page = { model: null, changed };
+const page = { model: null, ready: null, changed };
 let known = [];
 const modes = { write: new Write(page), chat: new Chat(page) };
 let mode = "write";
@@ -84,12 +84,15 @@ by("modes").addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
-  if (!choices.close()) modes[mode].answer?.stop();
+  if (choices.close()) return;
+  by("alert").textContent = "";
+  modes[mode].answer?.stop();
 });
+by("alert").addEventListener("click", () => { by("alert").textContent = ""; });
 document.addEventListener("pointerdown", (event) => {
   if (!event.target.closest?.("#choices, .token")) choices.close();
 });
 
 if (matchMedia("(max-width: 60rem)").matches) by("settings-box").open = false;
 restore();
-look(true);
+page.ready = look(true);

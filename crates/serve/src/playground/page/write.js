@@ -27,7 +27,9 @@ export class Write {
     });
   }
 
-  begin() {
+  /** Who is quicker than the list of models is served when it is there. */
+  async begin() {
+    await this.page.ready;
     if (this.page.model) this.answer.write({ model: this.page.model.id, prompt: this.prompt.value });
   }
 

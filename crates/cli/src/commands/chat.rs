@@ -1,0 +1,180 @@
+//! `emberlm chat`: a conversation with a model, in a terminal or line by line.
+//!
+//! Map: `input` reads what is said, `command` what begins with `/`, `settings` is what can be set, `talk` what was said,
+//! `speaker` answers, `interrupt` is Ctrl-C, `session` puts them together.
+
+mod command;
+mod input;
+mod interrupt;
+mod session;
+mod settings;
+mod speaker;
+mod talk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_generate::{Engine, EngineConfig, SettingError, StopStrings};
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
+use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::{ChatEncoder, Stops};
+
+use crate::backend::{BackendArg, Job};
+use crate::commands::generate::choice::ChoiceArgs;
+use crate::error::{CliError, warn};
+use crate::model_source::Model;
+use crate::values;
+use input::Input;
+use session::Session;
+use settings::Settings;
+use speaker::Speaker;
+use talk::Talk;
+
+/// The most tokens of context that are held where nothing is said: the cache for all of them is allocated at once.
+const USUAL_CONTEXT: usize = 8192;
+
+/// Arguments of `chat`.
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    /// What the model is told before the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// How conversations are written: chatml, llama3, or the path of a template, of a tokenizer_config.json or of a folder with
+    /// one [default: the model's own]
+    #[arg(long, value_name = "TEMPLATE")]
+    pub chat_template: Option<String>,
+    /// How many tokens an answer has at most
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = values::at_least_one)]
+    pub max_new_tokens: usize,
+    /// How many tokens of the conversation are kept in sight [default: the model's context, at most 8192]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    pub context: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub choice: ChoiceArgs,
+    /// End an answer before TEXT too; may be given again
+    #[arg(long, value_name = "TEXT", value_parser = values::stop)]
+    pub stop: Vec<String>,
+    /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
+    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
+    pub weights: WeightFormat,
+    /// Neither read nor write the history of what was typed
+    #[arg(long)]
+    pub no_history: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Talks until the input ends.
+///
+/// # Errors
+/// The model cannot be opened or has no tokenizer or template; an option is out of its range; stdin or stdout fails.
+pub fn run(args: ChatArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let model = Model::open(&args.model)?;
+    let tokenizer = model
+        .tokenizer()?
+        .ok_or_else(|| no_tokenizer(&args.model))?;
+    let encoder = model
+        .chat(&tokenizer, args.chat_template.as_deref())?
+        .ok_or_else(|| no_template(&args.model))?;
+    let mut stops = model.chat_stops(&tokenizer, &encoder);
+    stops.strings.extend(args.stop.iter().cloned());
+    let strings = StopStrings::new(&stops.strings)?;
+    let chooser = args
+        .choice
+        .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
+    let whole = model.config().seq_len;
+    let context = args.context.unwrap_or(whole.min(USUAL_CONTEXT));
+    if context > whole {
+        let error = SettingError {
+            field: "context",
+            value: context.to_string(),
+            rule: format!("must be at most {whole}, the model's"),
+        };
+        return Err(error.into());
+    }
+    if args.chat_template.is_some() && !encoder.missing().is_empty() {
+        let names = encoder.missing().join(", ");
+        warn(&format!(
+            "the model's tokenizer has no {names}: they are written as plain text"
+        ));
+    }
+    let input = Input::new(!args.no_history)?;
+    if input.is_terminal() {
+        let (about, template) = (model.about()?, encoder.template());
+        eprintln!("{about}, {context} tokens of context, template {template}");
+        eprintln!("/help says what there is, Ctrl-C ends an answer, Ctrl-D the conversation");
+    }
+    backend.run(Chat {
+        model: &model,
+        tokenizer: &tokenizer,
+        encoder: &encoder,
+        stops,
+        strings,
+        weights: args.weights,
+        context,
+        talk: Talk::new(args.system),
+        settings: Settings::new(chooser, args.max_new_tokens),
+        input,
+    })?
+}
+
+fn no_tokenizer(path: &Path) -> CliError {
+    let path = path.display();
+    CliError::new(format!("{path} has no tokenizer, so it cannot read text")).hint(format!(
+        "continue token ids: emberlm generate {path} --tokens 1,2,3"
+    ))
+}
+
+fn no_template(path: &Path) -> CliError {
+    let path = path.display();
+    CliError::new(format!(
+        "{path} has no chat template, so nobody knows how conversations are written for it"
+    ))
+    .hint("choose one: --chat-template chatml, llama3, or the path of a template")
+    .hint(format!(
+        "a model that was not trained on conversations continues texts: emberlm generate {path}"
+    ))
+}
+
+struct Chat<'a> {
+    model: &'a Model,
+    tokenizer: &'a Tokenizer,
+    encoder: &'a ChatEncoder,
+    stops: Stops,
+    strings: StopStrings,
+    weights: WeightFormat,
+    context: usize,
+    talk: Talk,
+    settings: Settings,
+    input: Input,
+}
+
+impl Job for Chat<'_> {
+    type Output = Result<(), CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = self
+            .model
+            .for_inference::<B::InnerBackend>(self.weights, &device)?;
+        let config = EngineConfig {
+            slots: 1,
+            capacity: self.context,
+            ..EngineConfig::for_model(self.model.config())
+        };
+        let speaker = Speaker {
+            engine: Engine::new(Arc::new(decoder), config)?,
+            tokenizer: self.tokenizer,
+            stop_tokens: self.stops.tokens,
+            strings: self.strings,
+        };
+        Session::new(speaker, self.encoder, self.talk, self.settings, self.input)?.run()
+    }
+}

@@ -1,0 +1,167 @@
+//! What begins with `/`.
+
+use super::settings;
+
+/// What the user wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A message for the model.
+    Message(String),
+    /// Nothing.
+    Nothing,
+    /// Something of the program.
+    Command(Command),
+}
+
+/// What the program is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Help,
+    /// Begin anew with this, or without anything, before the conversation.
+    System(String),
+    Reset,
+    Undo,
+    Retry,
+    Set(String),
+    Show,
+    Save(String),
+    Quit,
+}
+
+/// Names, what follows them, and what they do.
+const ALL: [(&str, &str, &str); 9] = [
+    ("/help", "", "this"),
+    (
+        "/system",
+        "TEXT",
+        "begin anew, with TEXT before the conversation; without one, with nothing",
+    ),
+    ("/reset", "", "begin anew"),
+    ("/undo", "", "take the last message and its answer back"),
+    ("/retry", "", "let the last message be answered anew"),
+    ("/set", "NAME VALUE", "set one of these for what follows"),
+    (
+        "/show",
+        "",
+        "show the settings, and how full the context is",
+    ),
+    (
+        "/save",
+        "FILE",
+        "write the conversation as a line of JSON, as `emberlm prepare --chat-template` reads it",
+    ),
+    ("/quit", "", "end, as Ctrl-D does"),
+];
+
+impl Said {
+    /// Reads what was typed. A message that begins with `/` has another one before it.
+    ///
+    /// # Errors
+    /// There is no such command, or it needs something, or takes nothing: what there is.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.trim_start().strip_prefix('/') else {
+            return Ok(match text.trim() {
+                "" => Self::Nothing,
+                _ => Self::Message(text.to_owned()),
+            });
+        };
+        if rest.starts_with('/') {
+            return Ok(Self::Message(rest.to_owned()));
+        }
+        let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let argument = argument.trim();
+        let needed = |what: &str| match argument {
+            "" => Err(format!("/{name} needs {what} after it")),
+            argument => Ok(argument.to_owned()),
+        };
+        let command = match name {
+            "system" => Command::System(argument.to_owned()),
+            "set" => Command::Set(argument.to_owned()),
+            "save" => Command::Save(needed("a file's name")?),
+            _ if !argument.is_empty() && names().any(|known| known == format!("/{name}")) => {
+                return Err(format!("/{name} takes nothing after it"));
+            }
+            "help" => Command::Help,
+            "reset" => Command::Reset,
+            "undo" => Command::Undo,
+            "retry" => Command::Retry,
+            "show" => Command::Show,
+            "quit" | "exit" => Command::Quit,
+            _ => {
+                let all: Vec<&str> = names().collect();
+                return Err(format!(
+                    "there is no /{name}, but {}; // sends a message that begins with /",
+                    all.join(", ")
+                ));
+            }
+        };
+        Ok(Self::Command(command))
+    }
+}
+
+/// The commands' names, slash included.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().map(|(name, ..)| name)
+}
+
+/// What there is.
+pub fn help() -> String {
+    let usages = ALL.map(|(name, argument, what)| (format!("{name} {argument}"), what));
+    let width = usages.iter().map(|(usage, _)| usage.len()).max();
+    let mut text = String::new();
+    for (usage, what) in usages {
+        text += &format!("  {usage:<width$}  {what}\n", width = width.unwrap_or(0));
+        if usage.starts_with("/set ") {
+            let names = settings::NAMES.join(", ");
+            text += &format!("  {:<width$}  {names}\n", "", width = width.unwrap_or(0));
+        }
+    }
+    text + "\n  A line that ends with \\ goes on in the next one; what is pasted comes as one message.\n  \
+        Ctrl-C ends an answer, and clears a line; Ctrl-D ends the conversation.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_messages_and_nothing_are_told_apart() {
+        let read = |text: &str| Said::read(text).unwrap();
+        assert_eq!(read(" \n"), Said::Nothing);
+        assert_eq!(read(" a /b\n"), Said::Message(" a /b\n".to_owned()));
+        assert_eq!(read("//etc"), Said::Message("/etc".to_owned()));
+        assert_eq!(read(" /help "), Said::Command(Command::Help));
+        assert_eq!(
+            read("/system Be\nbrief. "),
+            Said::Command(Command::System("Be\nbrief.".to_owned()))
+        );
+        assert_eq!(
+            read("/save my file"),
+            Said::Command(Command::Save("my file".to_owned()))
+        );
+    }
+
+    #[test]
+    fn every_name_is_a_command() {
+        for name in names() {
+            // Some need something after them, some take nothing.
+            let known = [name.to_owned(), format!("{name} x")].map(|text| Said::read(&text));
+            let known = known
+                .iter()
+                .any(|said| matches!(said, Ok(Said::Command(_))));
+            assert!(known, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let refused = |text: &str| Said::read(text).unwrap_err();
+        assert_eq!(refused("/save"), "/save needs a file's name after it");
+        assert_eq!(refused("/reset now"), "/reset takes nothing after it");
+        let message = refused("/usr/bin is a folder");
+        assert!(
+            message.starts_with("there is no /usr/bin, but /help, /system, "),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! What is said: typed in a terminal, with editing and a history, or lines of any other input.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Config, Context, Editor, Helper};
+
+use super::command;
+use crate::error::{CliError, warn};
+
+/// Stands before what is typed.
+const PROMPT: &str = "> ";
+/// How many entries of the history are kept.
+const MOST_ENTRIES: usize = 1000;
+
+/// Where what is said comes from.
+pub enum Input {
+    Terminal(Box<Typed>),
+    Lines {
+        /// How many were read.
+        count: usize,
+    },
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Text(String),
+    /// A line that was given up.
+    Nothing,
+    End,
+}
+
+/// An editor of lines.
+pub struct Typed {
+    editor: Editor<Rules, FileHistory>,
+    /// None where there is to be no history, or no place for it.
+    history: Option<PathBuf>,
+}
+
+impl Input {
+    /// Of stdin: a terminal's if stdout is one too.
+    pub fn new(history: bool) -> Result<Self, CliError> {
+        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            return Ok(Self::Lines { count: 0 });
+        }
+        let config = Config::builder().max_history_size(MOST_ENTRIES);
+        let config = config.map_err(unreadable)?.build();
+        let mut editor = Editor::with_config(config).map_err(unreadable)?;
+        editor.set_helper(Some(Rules::default()));
+        let history = if history { history_file() } else { None };
+        if let Some(file) = &history
+            && file.exists()
+            && let Err(error) = editor.load_history(file)
+        {
+            warn(&format!("cannot read {}: {error}", file.display()));
+        }
+        Ok(Self::Terminal(Box::new(Typed { editor, history })))
+    }
+
+    /// Whether someone types.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    /// Waits for the next message or command, of a line or several.
+    pub fn hear(&mut self) -> Result<Heard, CliError> {
+        match self {
+            Self::Terminal(typed) => typed.hear(),
+            Self::Lines { count } => {
+                let mut text = String::new();
+                loop {
+                    let Some(line) = next_line(&mut io::stdin().lock(), count)? else {
+                        return Ok(match text.is_empty() {
+                            true => Heard::End,
+                            false => Heard::Text(text),
+                        });
+                    };
+                    match line.strip_suffix('\\') {
+                        Some(line) => text = text + line + "\n",
+                        None => return Ok(Heard::Text(text + &line)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Typed {
+    fn hear(&mut self) -> Result<Heard, CliError> {
+        if let Some(rules) = self.editor.helper() {
+            rules.went_on.set(false);
+        }
+        let text = match self.editor.readline(PROMPT) {
+            Ok(text) => text,
+            Err(ReadlineError::Interrupted) => return Ok(Heard::Nothing),
+            Err(ReadlineError::Eof) => return Ok(Heard::End),
+            Err(error) => return Err(unreadable(error)),
+        };
+        let went_on = self
+            .editor
+            .helper()
+            .is_some_and(|rules| rules.went_on.get());
+        self.remember(&text);
+        // A text that was pasted has its own backslashes.
+        Ok(Heard::Text(match went_on {
+            true => text.replace("\\\n", "\n"),
+            false => text,
+        }))
+    }
+
+    fn remember(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        let added = self.editor.add_history_entry(text);
+        let Some(file) = &self.history else {
+            return;
+        };
+        let write = || {
+            if let Some(folder) = file.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            Ok::<_, ReadlineError>(())
+        };
+        let written = match added {
+            Ok(true) => write().and_then(|()| self.editor.append_history(file)),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            warn(&format!("cannot write {}: {error}", file.display()));
+            // Once is enough.
+            self.history = None;
+        }
+    }
+}
+
+/// `emberlm/chat-history` in the user's folder for data.
+fn history_file() -> Option<PathBuf> {
+    Some(dirs::data_dir()?.join("emberlm").join("chat-history"))
+}
+
+fn unreadable(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("cannot read from the terminal: {error}"))
+}
+
+/// The next line without its end; `count` goes up.
+fn next_line(input: &mut impl BufRead, count: &mut usize) -> Result<Option<String>, CliError> {
+    let mut bytes = Vec::new();
+    let read = input.read_until(b'\n', &mut bytes);
+    read.map_err(|error| CliError::new(format!("cannot read stdin: {error}")))?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    *count += 1;
+    let line = String::from_utf8(bytes)
+        .map_err(|_| CliError::new(format!("line {count} of stdin is not UTF-8")))?;
+    let line = line.strip_suffix('\n').unwrap_or(&line);
+    Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+}
+
+/// How lines are edited.
+#[derive(Default)]
+struct Rules {
+    /// Whether a line ended with `\` where Enter was pressed.
+    went_on: Cell<bool>,
+}
+
+impl Validator for Rules {
+    fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
+        Ok(match context.input().ends_with('\\') {
+            true => {
+                self.went_on.set(true);
+                ValidationResult::Incomplete
+            }
+            false => ValidationResult::Valid(None),
+        })
+    }
+}
+
+impl Completer for Rules {
+    type Candidate = String;
+
+    /// The commands that begin as the line does.
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let begun = line.get(..at).unwrap_or_default();
+        let fits = |name: &&str| begun.starts_with('/') && name.starts_with(begun);
+        Ok((
+            0,
+            command::names().filter(fits).map(str::to_owned).collect(),
+        ))
+    }
+}
+
+impl Hinter for Rules {
+    type Hint = String;
+}
+
+impl Highlighter for Rules {}
+
+impl Helper for Rules {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_lose_their_ends_and_bad_ones_are_named() {
+        let mut input = &b"a\r\nb\n\n\xFF\n"[..];
+        let mut count = 0;
+        let mut next = || next_line(&mut input, &mut count);
+        assert_eq!(next().unwrap().as_deref(), Some("a"));
+        assert_eq!(next().unwrap().as_deref(), Some("b"));
+        assert_eq!(next().unwrap().as_deref(), Some(""));
+        let error = next().unwrap_err();
+        assert!(format!("{error:?}").contains("line 4 of stdin is not UTF-8"));
+        assert_eq!(next().unwrap(), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Ctrl-C: it ends an answer, and where nothing is being said and nobody types, the program.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+
+use crate::error::CliError;
+
+/// The exit code of a program that Ctrl-C has ended, as shells have it.
+const EXIT_CODE: i32 = 130;
+
+/// Whether Ctrl-C has come, and what it is to do.
+///
+/// While a line is edited the terminal hands it over as a key, and none of this is asked.
+#[derive(Debug)]
+pub struct Interrupt {
+    came: Arc<AtomicBool>,
+    /// Whether it ends the program now.
+    ends: Arc<AtomicBool>,
+    /// Whether it does where nothing is being said.
+    ends_at_rest: bool,
+}
+
+impl Interrupt {
+    /// Listens from now on. Who types in a terminal may press it twice, and the second time must not end the program where the
+    /// first one has just ended an answer: there it never does.
+    pub fn listen(in_terminal: bool) -> Result<Self, CliError> {
+        let this = Self {
+            came: Arc::new(AtomicBool::new(false)),
+            ends: Arc::new(AtomicBool::new(!in_terminal)),
+            ends_at_rest: !in_terminal,
+        };
+        let refuse = |error| CliError::new(format!("cannot listen for signals: {error}"));
+        flag::register_conditional_shutdown(SIGINT, EXIT_CODE, Arc::clone(&this.ends))
+            .map_err(refuse)?;
+        flag::register(SIGINT, Arc::clone(&this.came)).map_err(refuse)?;
+        Ok(this)
+    }
+
+    /// Does something that Ctrl-C only interrupts: it is given what then becomes true.
+    pub fn during<T>(&self, work: impl FnOnce(&AtomicBool) -> T) -> T {
+        self.came.store(false, Ordering::Relaxed);
+        self.ends.store(false, Ordering::Relaxed);
+        let done = work(&self.came);
+        self.ends.store(self.ends_at_rest, Ordering::Relaxed);
+        done
+    }
+}

@@ -1,0 +1,253 @@
+//! A conversation: what is said is answered or done, until the input ends.
+
+use std::fs;
+use std::path::PathBuf;
+
+use emberlm_kernels::Backend;
+use emberlm_tokenizer::chat::ChatEncoder;
+use indicatif::HumanCount;
+
+use super::command::{Command, Said, help};
+use super::input::{Heard, Input};
+use super::interrupt::Interrupt;
+use super::settings::Settings;
+use super::speaker::{Answer, End, Speaker};
+use super::talk::Talk;
+use crate::error::{CliError, warn};
+use crate::output::{Align, Table, print};
+
+/// All that a conversation needs.
+pub struct Session<'a, B: Backend> {
+    speaker: Speaker<'a, B>,
+    encoder: &'a ChatEncoder,
+    talk: Talk,
+    settings: Settings,
+    input: Input,
+    interrupt: Interrupt,
+    /// The last answer.
+    last: Option<Answer>,
+    /// The files that it wrote: no other one is replaced.
+    saved: Vec<PathBuf>,
+}
+
+/// Why a question has no answer.
+enum Failure {
+    /// It could not be answered: others can.
+    Question(CliError),
+    /// Nobody can read what is answered.
+    Output(CliError),
+}
+
+impl From<CliError> for Failure {
+    fn from(error: CliError) -> Self {
+        Self::Question(error)
+    }
+}
+
+impl<'a, B: Backend> Session<'a, B> {
+    /// One in which nothing was said yet; Ctrl-C is listened for from now on.
+    pub fn new(
+        speaker: Speaker<'a, B>,
+        encoder: &'a ChatEncoder,
+        talk: Talk,
+        settings: Settings,
+        input: Input,
+    ) -> Result<Self, CliError> {
+        Ok(Self {
+            interrupt: Interrupt::listen(input.is_terminal())?,
+            speaker,
+            encoder,
+            talk,
+            settings,
+            input,
+            last: None,
+            saved: Vec::new(),
+        })
+    }
+
+    /// Goes on until the input ends.
+    pub fn run(mut self) -> Result<(), CliError> {
+        loop {
+            let text = match self.input.hear()? {
+                Heard::Text(text) => text,
+                Heard::Nothing => continue,
+                Heard::End => return Ok(()),
+            };
+            match Said::read(&text) {
+                Ok(Said::Nothing) => {}
+                Ok(Said::Message(text)) => self.ask(text)?,
+                Ok(Said::Command(Command::Quit)) => return Ok(()),
+                Ok(Said::Command(command)) => self.obey(command)?,
+                Err(what) => warn(&what),
+            }
+        }
+    }
+
+    /// Does what a command says. What it shows goes to stdout; that it was done is told in a terminal alone.
+    fn obey(&mut self, command: Command) -> Result<(), CliError> {
+        match command {
+            Command::Help => print(&help())?,
+            Command::System(text) => {
+                self.note(match text.is_empty() {
+                    true => "begun anew, with nothing before the conversation",
+                    false => "begun anew, with this before the conversation",
+                });
+                self.talk = Talk::new(Some(text));
+                self.last = None;
+            }
+            Command::Reset => {
+                self.talk.reset();
+                self.last = None;
+                self.note("begun anew");
+            }
+            Command::Undo => match self.talk.undo() {
+                Some(_) => self.note("taken back"),
+                None => warn("there is nothing to take back"),
+            },
+            Command::Retry => match self.talk.undo() {
+                Some(question) => self.ask(question)?,
+                None => warn("there is nothing to answer anew"),
+            },
+            Command::Set(text) => match self.settings.set(&text) {
+                Ok(()) => self.note("set"),
+                Err(what) => warn(&what),
+            },
+            Command::Show => print(&self.shown())?,
+            Command::Save(name) => match self.save(PathBuf::from(name)) {
+                Ok(()) => self.note("saved"),
+                Err(error) => tell(&error),
+            },
+            // What ends it has been looked at before.
+            Command::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// Answers a question; one that cannot be answered is taken back.
+    fn ask(&mut self, question: String) -> Result<(), CliError> {
+        self.talk.ask(question);
+        match self.answer() {
+            Ok(()) => Ok(()),
+            Err(Failure::Output(error)) => Err(error),
+            Err(Failure::Question(error)) => {
+                self.talk.undo();
+                tell(&error);
+                Ok(())
+            }
+        }
+    }
+
+    fn answer(&mut self) -> Result<(), Failure> {
+        let context = self.speaker.context();
+        let most = self.settings.max_new_tokens;
+        // An answer may take more where there is more, but the conversation gives way for no more than that.
+        let room = most.min(context / 4).max(1);
+        let prompt = self.talk.prompt(self.encoder, context, room)?;
+        if prompt.begins_to_leave_out {
+            warn(&format!(
+                "the conversation has outgrown the context of {context} tokens: from now on its oldest messages are left out of sight"
+            ));
+        }
+        let chooser = self.settings.next();
+        let in_terminal = self.input.is_terminal();
+        let mut refused = None;
+        let mut show = |text: &str| match print(&shown(text, in_terminal)) {
+            Ok(()) => true,
+            Err(error) => {
+                refused = Some(error);
+                false
+            }
+        };
+        let speaker = &mut self.speaker;
+        let answer = self.interrupt.during(|interrupted| {
+            speaker.answer(prompt.ids, most, chooser, interrupted, &mut show)
+        });
+        if let Some(error) = refused {
+            return Err(Failure::Output(error));
+        }
+        print("\n").map_err(Failure::Output)?;
+        let answer = answer?;
+        self.talk.answer(&answer.text);
+        match answer.end {
+            End::Said => {}
+            End::Length => self.note(&format!("ended after {} tokens", answer.made)),
+            End::Interrupted => self.note("ended by Ctrl-C: what was made of it is kept"),
+        }
+        self.last = Some(answer);
+        Ok(())
+    }
+
+    /// The settings, and how full the context is.
+    fn shown(&self) -> String {
+        let mut table = Table::new([Align::Left, Align::Left]);
+        for (name, value) in self.settings.all() {
+            table.row([name.to_owned(), value]);
+        }
+        let count = |count: usize| HumanCount(count as u64).to_string();
+        let context = self.speaker.context();
+        let used = match self.talk.tokens(self.encoder) {
+            Ok(used) if used > context => format!(
+                "{} of {} tokens: the oldest messages will be left out of sight",
+                count(used),
+                count(context)
+            ),
+            Ok(used) => format!("{} of {} tokens", count(used), count(context)),
+            // A template may refuse what was said so far.
+            Err(_) => format!("{} tokens", count(context)),
+        };
+        table.row(["context".to_owned(), used]);
+        table.row(["messages".to_owned(), count(self.talk.len())]);
+        if let Some(system) = self.talk.system() {
+            table.row(["system".to_owned(), format!("{system:?}")]);
+        }
+        if let Some(last) = &self.last {
+            let said = format!(
+                "{} tokens, after {} of which {} were read before",
+                count(last.made),
+                count(last.prompt),
+                HumanCount(last.reused)
+            );
+            table.row(["last answer".to_owned(), said]);
+        }
+        table.render()
+    }
+
+    fn save(&mut self, path: PathBuf) -> Result<(), CliError> {
+        if path.exists() && !self.saved.contains(&path) {
+            let message = format!("{} is there already", path.display());
+            return Err(CliError::new(message).hint("choose another name"));
+        }
+        if self.talk.is_empty() {
+            return Err(CliError::new("there is nothing to save"));
+        }
+        fs::write(&path, self.talk.json()? + "\n").map_err(CliError::io("write", &path))?;
+        self.saved.push(path);
+        Ok(())
+    }
+
+    /// Tells someone who types that something was done.
+    fn note(&self, what: &str) {
+        if self.input.is_terminal() {
+            eprintln!("({what})");
+        }
+    }
+}
+
+/// Tells of what failed, and goes on.
+fn tell(error: &CliError) {
+    // The exit code is that of the whole program.
+    let _ = error.report();
+}
+
+/// A text as it may be written: what it is made of could tell a terminal to do something.
+fn shown(text: &str, in_terminal: bool) -> String {
+    let visible = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => '\u{FFFD}',
+        c => c,
+    };
+    match in_terminal {
+        true => text.chars().map(visible).collect(),
+        false => text.to_owned(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Answers, shown as they are made.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Request, StopStrings};
+use emberlm_kernels::Backend;
+use emberlm_tokenizer::{DecodeStream, Tokenizer};
+
+use crate::error::CliError;
+
+/// An engine of one slot, whose cache keeps what was said: an answer reads only what is new of its prompt.
+pub struct Speaker<'a, B: Backend> {
+    pub engine: Engine<B>,
+    pub tokenizer: &'a Tokenizer,
+    /// The ids that end an answer.
+    pub stop_tokens: Vec<u32>,
+    /// The texts that end one, of which none has come yet.
+    pub strings: StopStrings,
+}
+
+/// Why an answer is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The model said so.
+    Said,
+    /// It was as long as it may be.
+    Length,
+    /// Someone interrupted it.
+    Interrupted,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub text: String,
+    pub end: End,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Those of them that the cache held.
+    pub reused: u64,
+    /// Tokens that were made, what ended it not among them.
+    pub made: usize,
+}
+
+impl<B: Backend> Speaker<'_, B> {
+    /// Tokens that the context holds.
+    pub fn context(&self) -> usize {
+        self.engine.config().capacity
+    }
+
+    /// The answer to a prompt that leaves room for a token at least. `show` is given its text in pieces, and says whether to
+    /// go on.
+    pub fn answer(
+        &mut self,
+        prompt: Vec<u32>,
+        max_new_tokens: usize,
+        chooser: ChooserConfig,
+        interrupted: &AtomicBool,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Answer, CliError> {
+        let (len, before) = (prompt.len(), self.engine.counts().reused_tokens);
+        let mut text = Text::new(self.tokenizer, &prompt, self.strings.clone())?;
+        let id = self.engine.submit(Request {
+            samples: 1,
+            max_new_tokens: max_new_tokens.min(self.context().saturating_sub(len)),
+            stop_tokens: self.stop_tokens.clone(),
+            chooser,
+            overflow: Overflow::Refuse,
+            prompt,
+        })?;
+        let mut made = 0;
+        let mut events = Vec::new();
+        let end = 'answer: loop {
+            if interrupted.load(Ordering::Relaxed) {
+                break End::Interrupted;
+            }
+            self.engine.step(&mut |event| events.push(event.kind));
+            for event in events.drain(..) {
+                match event {
+                    EventKind::Token(chosen) => {
+                        made += 1;
+                        if !show(&text.push(chosen.id)) {
+                            break 'answer End::Interrupted;
+                        }
+                        if text.is_stopped {
+                            break 'answer End::Said;
+                        }
+                    }
+                    EventKind::Finished(ended) => {
+                        break 'answer match ended.finish {
+                            Finish::Length => End::Length,
+                            _ => End::Said,
+                        };
+                    }
+                    EventKind::Failed(error) => return Err(error.into()),
+                }
+            }
+        };
+        self.engine.cancel(id);
+        show(&text.finish());
+        Ok(Answer {
+            text: text.whole,
+            end,
+            prompt: len,
+            reused: self.engine.counts().reused_tokens - before,
+            made,
+        })
+    }
+}
+
+/// The text of tokens, up to a stop string.
+struct Text {
+    stream: DecodeStream,
+    stops: StopStrings,
+    is_stopped: bool,
+    whole: String,
+}
+
+impl Text {
+    /// What stands after the prompt: some tokenizers drop the blank of a text's first token.
+    fn new(tokenizer: &Tokenizer, prompt: &[u32], stops: StopStrings) -> Result<Self, CliError> {
+        let mut stream = tokenizer.stream();
+        stream.skip(prompt)?;
+        Ok(Self {
+            stream,
+            stops,
+            is_stopped: false,
+            whole: String::new(),
+        })
+    }
+
+    /// What may be shown now.
+    fn push(&mut self, id: u32) -> String {
+        // A model may have more ids than its tokenizer: those stand for nothing.
+        let piece = self.stream.push(id);
+        self.pass(&piece.unwrap_or_else(|_| '\u{FFFD}'.to_string()))
+    }
+
+    /// What was held back.
+    fn finish(&mut self) -> String {
+        let rest = self.stream.clone().finish();
+        let mut shown = self.pass(&rest);
+        if !self.is_stopped {
+            let held = std::mem::take(&mut self.stops).finish();
+            let held = String::from_utf8_lossy(&held);
+            self.whole += &held;
+            shown += &held;
+        }
+        shown
+    }
+
+    /// Pieces and stop strings are whole characters, and so is what passes.
+    fn pass(&mut self, piece: &str) -> String {
+        let passed = self.stops.push(piece.as_bytes());
+        self.is_stopped = passed.stopped.is_some();
+        let text = String::from_utf8_lossy(&passed.bytes).into_owned();
+        self.whole += &text;
+        text
+    }
+}

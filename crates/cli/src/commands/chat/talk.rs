@@ -1,0 +1,261 @@
+//! What was said, and how much of it the model can have in sight.
+
+use emberlm_tokenizer::chat::ChatEncoder;
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// A message, as templates and datasets have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Message {
+    role: &'static str,
+    content: String,
+}
+
+/// What a file of a conversation holds, and a template is given.
+#[derive(Serialize)]
+struct Record<'a> {
+    messages: Vec<&'a Message>,
+}
+
+/// A conversation.
+#[derive(Debug, Default)]
+pub struct Talk {
+    system: Option<Message>,
+    /// Without the system's.
+    messages: Vec<Message>,
+    /// How many of the first messages the context has no room for.
+    left_out: usize,
+    /// Whether someone was told that.
+    told: bool,
+}
+
+/// A conversation's prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Prompt {
+    pub ids: Vec<u32>,
+    /// Whether messages are left out for the first time.
+    pub begins_to_leave_out: bool,
+}
+
+impl Talk {
+    /// One that begins with what the system says.
+    pub fn new(system: Option<String>) -> Self {
+        let system = system.filter(|text| !text.is_empty());
+        Self {
+            system: system.map(|content| Message {
+                role: "system",
+                content,
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// Forgets all but what the system said.
+    pub fn reset(&mut self) {
+        *self = Self {
+            system: self.system.take(),
+            ..Self::default()
+        };
+    }
+
+    /// What the system said.
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_ref().map(|message| &message.content[..])
+    }
+
+    /// How many messages there are, the system's not among them.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether nothing was said yet.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.system.is_none()
+    }
+
+    /// The user says something.
+    pub fn ask(&mut self, content: String) {
+        self.messages.push(Message {
+            role: "user",
+            content,
+        });
+    }
+
+    /// The assistant has answered. The blanks around an answer are the template's.
+    pub fn answer(&mut self, text: &str) {
+        self.messages.push(Message {
+            role: "assistant",
+            content: text.trim().to_owned(),
+        });
+    }
+
+    /// Takes the last question back, with its answer; gives it, if there was one.
+    pub fn undo(&mut self) -> Option<String> {
+        let last = self.messages.iter().rposition(|m| m.role == "user")?;
+        let question = self.messages.drain(last..).next();
+        self.left_out = 0;
+        question.map(|question| question.content)
+    }
+
+    /// All of it as a line of JSON: `emberlm prepare --chat-template` takes such lines.
+    pub fn json(&self) -> Result<String, CliError> {
+        self.json_from(0)
+    }
+
+    fn json_from(&self, first: usize) -> Result<String, CliError> {
+        let rest = self.messages.get(first..).unwrap_or_default();
+        let record = Record {
+            messages: self.system.iter().chain(rest).collect(),
+        };
+        serde_json::to_string(&record)
+            .map_err(|error| CliError::new(format!("cannot write the conversation: {error}")))
+    }
+
+    /// The prompt of the next answer, for which `room` tokens of the `context` are to be free: without the oldest turns
+    /// where it is too long otherwise. Once it is, a quarter more of the context is made free, so that the next turns find in
+    /// the cache what they go on from.
+    pub fn prompt(
+        &mut self,
+        encoder: &ChatEncoder,
+        context: usize,
+        room: usize,
+    ) -> Result<Prompt, CliError> {
+        let encode = |this: &Self| -> Result<Vec<u32>, CliError> {
+            Ok(encoder.prompt(&this.json_from(this.left_out)?)?)
+        };
+        let before = self.left_out;
+        let mut ids = encode(self)?;
+        let mut most = context;
+        while ids.len().saturating_add(room) > most
+            && let Some(next) = self.second_question()
+        {
+            most = context / 4 * 3;
+            self.left_out = next;
+            ids = encode(self)?;
+        }
+        if ids.len() >= context {
+            self.left_out = before;
+            let len = ids.len();
+            return Err(CliError::new(format!(
+                "this takes {len} tokens, more than the context of {context} has room for"
+            ))
+            .hint("say it shorter"));
+        }
+        let begins_to_leave_out = self.left_out > 0 && !self.told;
+        self.told |= begins_to_leave_out;
+        Ok(Prompt {
+            ids,
+            begins_to_leave_out,
+        })
+    }
+
+    /// How many tokens the prompt of a next answer has as it is.
+    pub fn tokens(&self, encoder: &ChatEncoder) -> Result<usize, CliError> {
+        match self.is_empty() {
+            true => Ok(0),
+            false => Ok(encoder.prompt(&self.json_from(self.left_out)?)?.len()),
+        }
+    }
+
+    /// Where the question after the first one in sight stands.
+    fn second_question(&self) -> Option<usize> {
+        let mut questions = self.messages.iter().enumerate().skip(self.left_out + 1);
+        let found = questions.find(|(_, message)| message.role == "user");
+        found.map(|(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emberlm_tokenizer::chat::ChatTemplate;
+    use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+
+    use super::*;
+
+    /// Of each message its content, and nothing else: a token a byte.
+    fn encoder() -> ChatEncoder {
+        let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
+        let template = ChatTemplate::parse("plain", source).unwrap();
+        ChatEncoder::new(template, &Tokenizer::builtin(TokenizerKind::Byte).unwrap())
+    }
+
+    fn text(prompt: &Prompt) -> String {
+        let bytes = prompt.ids.iter().map(|&id| id as u8).collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_oldest_turns_are_left_out_once_there_is_no_room() {
+        let encoder = encoder();
+        let mut talk = Talk::new(Some("S".to_owned()));
+        let mut seen = Vec::new();
+        for question in ["aaaa", "bbbb", "cccc", "dddd", "eeee"] {
+            talk.ask(question.to_owned());
+            let prompt = talk.prompt(&encoder, 20, 4).unwrap();
+            seen.push((text(&prompt), prompt.begins_to_leave_out));
+            talk.answer("1");
+        }
+        let seen: Vec<_> = seen
+            .iter()
+            .map(|(text, begins)| (&text[..], *begins))
+            .collect();
+        // 16 tokens with room for 4 of 20; then at most 11 with that room.
+        assert_eq!(
+            seen,
+            [
+                ("Saaaa", false),
+                ("Saaaa1bbbb", false),
+                ("Saaaa1bbbb1cccc", false),
+                ("Scccc1dddd", true),
+                ("Scccc1dddd1eeee", false),
+            ]
+        );
+        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+        assert!(
+            talk.json().unwrap().contains("aaaa"),
+            "a file has all of it"
+        );
+        // What is taken back may make room again.
+        assert_eq!(talk.undo().as_deref(), Some("eeee"));
+        assert_eq!(talk.undo().as_deref(), Some("dddd"));
+        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+    }
+
+    #[test]
+    fn what_never_fits_is_refused_and_nothing_is_left_out_for_it() {
+        let encoder = encoder();
+        let mut talk = Talk::default();
+        talk.ask("aaaa".to_owned());
+        talk.answer("1");
+        talk.ask("b".repeat(20));
+        let error = talk.prompt(&encoder, 20, 4).unwrap_err();
+        let mut message = Vec::new();
+        error.write(&mut message, false).unwrap();
+        let message = String::from_utf8(message).unwrap();
+        assert!(
+            message.contains("20 tokens, more than the context of 20"),
+            "{message}"
+        );
+        talk.undo();
+        assert_eq!(talk.tokens(&encoder).unwrap(), 5);
+        // With less room than wanted it goes.
+        talk.reset();
+        talk.ask("b".repeat(19));
+        assert_eq!(talk.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);
+    }
+
+    #[test]
+    fn a_question_goes_back_with_its_answer() {
+        let mut talk = Talk::default();
+        assert_eq!(talk.undo(), None);
+        talk.ask("a".to_owned());
+        talk.answer(" b\n");
+        assert_eq!(
+            talk.json().unwrap(),
+            r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#
+        );
+        assert_eq!(talk.undo().as_deref(), Some("a"));
+        assert_eq!(talk.len(), 0);
+    }
+}
