@@ -55,6 +55,9 @@ pub struct ServeArgs {
     /// Tokens of each answer.
     #[arg(long, default_value = "64")]
     tokens: NonZero<usize>,
+    /// The temperature that tokens are drawn at; 1 is what a request has that says nothing.
+    #[arg(long, default_value = "1")]
+    temperature: f64,
     /// What the weights are held in, as `emberlm serve` has it.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
@@ -146,6 +149,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         vocab_size: models["models"][0]["vocab_size"].as_u64().unwrap_or(1) as usize,
         prompt: args.prompt.get(),
         tokens: args.tokens.get(),
+        temperature: args.temperature,
         lasting: Duration::from_secs(args.seconds.get()),
         requests: args.requests.map_or(usize::MAX, NonZero::get),
         seed: args.seed,
@@ -173,6 +177,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         slots,
         prompt: load.prompt,
         tokens: load.tokens,
+        temperature: load.temperature,
         resident_mib: server.resident().map(|bytes| bytes >> 20),
         levels,
     };

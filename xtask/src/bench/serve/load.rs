@@ -32,6 +32,8 @@ pub struct Load<'a> {
     pub prompt: usize,
     /// Tokens of an answer.
     pub tokens: usize,
+    /// What tokens are drawn at.
+    pub temperature: f64,
     /// For how long; what is under way then is cut.
     pub lasting: Duration,
     /// Requests at most.
@@ -167,7 +169,7 @@ impl Load<'_> {
             "model": self.server.model,
             "prompt": ids,
             "max_tokens": self.tokens,
-            "temperature": 1,
+            "temperature": self.temperature,
             "seed": chance.below(1 << 30),
             "stream": true,
             "return_token_ids": true,

@@ -21,6 +21,8 @@ pub struct Report {
     pub prompt: usize,
     /// Tokens of an answer.
     pub tokens: usize,
+    /// What tokens were drawn at.
+    pub temperature: f64,
     /// The server's resident memory in the end, where the system tells.
     pub resident_mib: Option<u64>,
     /// One client first.
@@ -38,6 +40,7 @@ impl Report {
             "slots": self.slots,
             "prompt": self.prompt,
             "tokens": self.tokens,
+            "temperature": self.temperature,
             "rss_mib": self.resident_mib,
             "clients": levels,
         })
@@ -69,10 +72,11 @@ impl Report {
             slots,
             prompt,
             tokens,
+            temperature,
             ..
         } = self;
         let mut text = format!(
-            "{model}, {backend} {weights}, {slots} slots, {tokens} tokens after {prompt}{}\n\n\
+            "{model}, {backend} {weights}, {slots} slots, {tokens} tokens after {prompt} at temperature {temperature}{}\n\n\
              | clients | requests | tokens/s | times one | first token, ms: p50 | p90 | p99 | each next, ms: p50 | p90 | p99 |\n\
              |---|---|---|---|---|---|---|---|---|---|\n",
             self.resident_mib
@@ -124,6 +128,7 @@ mod tests {
             slots: 16,
             prompt: 8,
             tokens: 4,
+            temperature: 1.0,
             resident_mib: Some(300),
             levels: vec![level(1, 100), level(16, 350)],
         }
@@ -132,9 +137,9 @@ mod tests {
     #[test]
     fn many_are_compared_with_one() {
         let table = report().to_table();
-        assert!(
-            table.starts_with("pocket, flex f32, 16 slots, 4 tokens after 8, 300 MiB resident\n")
-        );
+        assert!(table.starts_with(
+            "pocket, flex f32, 16 slots, 4 tokens after 8 at temperature 1, 300 MiB resident\n"
+        ));
         let row = "| 16 | 2 | 175.0 | 3.50 | 250.0 | 500.0 | 500.0 | 125.0 | 125.0 | 125.0 |\n";
         assert!(table.ends_with(row), "{table}");
     }
