@@ -39,6 +39,7 @@ fn a_run_is_sampled_from() {
     let description = Description {
         model,
         tokenizer: Some(tokenizer.spec()),
+        chat_template: None,
         documents: Packing::Stream,
     };
     let decoder = decoder.init::<Backend>(1, &Default::default());

@@ -38,6 +38,7 @@ pub use request::{Overflow, Request, RequestId};
 
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
+use passes::choices;
 use request::Waiting;
 use slot::Slot;
 
@@ -120,8 +121,10 @@ impl<B: Backend> Engine<B> {
         };
         let logits = floats(&logits);
         let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
-        for (slot, row) in slots.into_iter().zip(rows) {
-            self.advance(slot, row, on);
+        let next = slots.into_iter().zip(rows);
+        let next = next.flat_map(|(slot, row)| self.ready(slot, row)).collect();
+        for (slot, sequence, choice) in choices(next) {
+            self.go_on(slot, sequence, choice, on);
         }
     }
 

@@ -127,7 +127,8 @@ fn a_client_that_leaves_frees_its_slot_at_once() {
 #[test]
 fn a_queue_has_an_end() {
     let sandbox = with_model(1 << 14, &[1]);
-    let server = sandbox.serve("serve run --slots 1 --max-queue 1 --max-tokens 16000 --context 16384");
+    let server =
+        sandbox.serve("serve run --slots 1 --max-queue 1 --max-tokens 16000 --context 16384");
     let _first = server.begin("POST", "/v1/completions", JSON, &long(true));
     let _second = server.begin("POST", "/v1/completions", JSON, &long(false));
     server.wait_for("emberlm_waiting_requests", "1");
@@ -140,7 +141,8 @@ fn a_queue_has_an_end() {
 #[test]
 fn what_takes_too_long_ends() {
     let sandbox = with_model(1 << 14, &[1]);
-    let server = sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000 --context 16384");
+    let server =
+        sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000 --context 16384");
     let answer = server.ask("POST", "/v1/completions", JSON, &long(false));
     assert_eq!(answer.status, 504, "{}", answer.body);
     assert_eq!(answer.json()["error"]["code"], "timeout");

@@ -7,10 +7,37 @@ use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{Piece, Predictor, Wanted};
 
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
 use super::Engine;
 use super::event::{Event, EventKind};
 use super::slot::{Sequence, State};
+use crate::chooser::Chosen;
+use crate::error::LogitsError;
 use crate::plain::Finish;
+
+/// A sequence that has its slot, and the logits that it goes on from.
+pub(super) type Ready<'a> = (usize, Box<Sequence>, &'a [f32]);
+/// The token that was chosen; none where its constraint is met.
+pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
+
+/// Logits from which on more threads than one are worth waking up.
+const SHARED: usize = 1 << 15;
+
+/// Chooses each sequence's next token. Each looks at a whole vocabulary, which takes as long as some of the pass: on all
+/// threads where it is much.
+pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choice)> {
+    let choose = |(slot, mut sequence, logits): Ready<'_>| {
+        let chooser = &mut sequence.voice.chooser;
+        let choice = (!chooser.is_complete()).then(|| chooser.choose(logits));
+        (slot, sequence, choice)
+    };
+    let logits: usize = ready.iter().map(|(_, _, logits)| logits.len()).sum();
+    match ready.len() > 1 && logits >= SHARED {
+        true => ready.into_par_iter().map(choose).collect(),
+        false => ready.into_iter().map(choose).collect(),
+    }
+}
 
 impl<B: Backend> Engine<B> {
     /// How many tokens each slot gives the next pass: one where one is left, of longer ones what the step allows, those
@@ -83,34 +110,37 @@ impl<B: Backend> Engine<B> {
         logits.map(|logits| (asked, logits))
     }
 
-    /// Goes on with a slot's sequence from the logits after its last token, and with those that waited for the prompt to be
-    /// read.
-    pub(super) fn advance(&mut self, slot: usize, logits: &[f32], on: &mut impl FnMut(Event)) {
+    /// The sequences that go on from the logits after a slot's last token: its own, and those that waited for the prompt to
+    /// be read.
+    pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32]) -> Vec<Ready<'a>> {
         let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
         let State::Running(mut sequence) = state else {
             self.slots[slot].state = state;
-            return;
+            return Vec::new();
         };
-        let mut siblings = Vec::new();
-        for (other, voice) in mem::take(&mut sequence.siblings) {
+        let voices = mem::take(&mut sequence.siblings);
+        let mut ready = Vec::with_capacity(1 + voices.len());
+        let siblings: Vec<_> = voices
+            .into_iter()
+            .map(|(other, voice)| (other, Box::new(sequence.sibling(voice))))
+            .collect();
+        ready.push((slot, sequence, logits));
+        for (other, sibling) in siblings {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
             }
-            siblings.push((other, Box::new(sequence.sibling(voice))));
+            ready.push((other, sibling, logits));
         }
-        self.go_on(slot, sequence, logits, on);
-        for (other, sibling) in siblings {
-            self.go_on(other, sibling, logits, on);
-        }
+        ready
     }
 
-    /// Chooses a sequence's next token; it keeps its slot unless it ends.
-    fn go_on(
+    /// Goes on with a sequence's next token; it keeps its slot unless it ends.
+    pub(super) fn go_on(
         &mut self,
         slot: usize,
         mut sequence: Box<Sequence>,
-        logits: &[f32],
+        choice: Choice,
         on: &mut impl FnMut(Event),
     ) {
         let (request, sample) = (sequence.request, sequence.voice.sample);
@@ -121,10 +151,9 @@ impl<B: Backend> Engine<B> {
                 kind,
             });
         };
-        let chooser = &mut sequence.voice.chooser;
-        let finish = match chooser.is_complete() {
-            true => Finish::Complete,
-            false => match chooser.choose(logits) {
+        let finish = match choice {
+            None => Finish::Complete,
+            Some(choice) => match choice {
                 Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => Finish::Stop(chosen.id),
                 Ok(chosen) => {
                     let id = chosen.id;
