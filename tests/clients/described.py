@@ -21,8 +21,17 @@ import schemathesis
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
-        case.body["model"] = {name!r}
+    body = case.body
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        return
+    body["model"] = {name!r}
+    # What else would end nearly every conversation before it begins.
+    if body.get("top_logprobs") is not None and body.get("logprobs") in (None, False):
+        body["logprobs"] = True
+    messages = body.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict) and message.get("role") == "":
+            message["role"] = "user"
 """
 
 ALLOWED = """
