@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use emberlm_generate::Counts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -132,6 +133,9 @@ impl Drop for Watch {
     }
 }
 
+/// A number's name, what it is, and where it stands.
+type Told<T> = (&'static str, &'static str, fn(&Counts) -> T);
+
 /// What the engines say of themselves when they are asked.
 struct Engines(Vec<Arc<ServedModel>>);
 
@@ -150,7 +154,7 @@ impl Collector for Engines {
             .iter()
             .map(|model| ([("model", model.name.clone())], model.worker.counts()))
             .collect();
-        let gauges: [(&str, &str, fn(&emberlm_generate::Counts) -> usize); 3] = [
+        let gauges: [Told<usize>; 3] = [
             ("running_sequences", "Answers that are being made", |c| {
                 c.running
             }),
@@ -166,7 +170,7 @@ impl Collector for Engines {
                 gauge.encode(family.encode_family(labels)?)?;
             }
         }
-        let counters: [(&str, &str, fn(&emberlm_generate::Counts) -> u64); 4] = [
+        let counters: [Told<u64>; 4] = [
             ("prompt_tokens", "Tokens of prompts that were read", |c| {
                 c.prefilled_tokens
             }),

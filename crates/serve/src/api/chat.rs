@@ -31,7 +31,7 @@ pub(crate) struct Chat {
     messages: Vec<Message>,
     /// As `max_tokens`, before which it goes.
     #[schemars(range(min = 0, max = u32::MAX))]
-    max_completion_tokens: Option<usize>,
+    max_completion_tokens: Option<u32>,
     /// Whether the tokens' log-probabilities are told.
     logprobs: Option<bool>,
     /// Of how many of the likeliest tokens beside; needs `logprobs`.
@@ -264,7 +264,10 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     let ask = Ask {
         prompt: opened.prompt,
         samples,
-        max_tokens: asked.max_completion_tokens.or(settings.max_tokens),
+        max_tokens: match asked.max_completion_tokens {
+            Some(tokens) => Some(tokens as usize),
+            None => settings.max_tokens(),
+        },
         stops: settings.stops(&opened.stop_strings)?,
         stop_tokens: opened.stop_tokens,
         chooser,

@@ -121,7 +121,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     let asks = prompts.into_iter().map(|prompt| Ask {
         prompt,
         samples,
-        max_tokens: Some(settings.max_tokens.unwrap_or(DEFAULT_TOKENS)),
+        max_tokens: Some(settings.max_tokens().unwrap_or(DEFAULT_TOKENS)),
         stops: stops.clone(),
         stop_tokens: Vec::new(),
         chooser: chooser.clone(),

@@ -23,7 +23,7 @@ pub(crate) struct Delivery {
     pub model: String,
     /// Answers to each prompt.
     #[schemars(range(min = 1, max = u32::MAX))]
-    pub n: Option<usize>,
+    n: Option<u32>,
     /// Whether the answer comes as it is made, as server-sent events.
     pub stream: Option<bool>,
     /// What a stream tells beside the text; without a stream it has no effect.
@@ -69,7 +69,7 @@ impl Delivery {
         if self.stream_options.is_some() && !self.streams() {
             return Err(ApiError::field("stream_options", "is for \"stream\": true"));
         }
-        let (samples, most) = (self.n.unwrap_or(1), model.worker.config().slots);
+        let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.config().slots);
         match (1..=most).contains(&samples) {
             true => Ok(samples),
             false => {

@@ -24,7 +24,7 @@ pub(crate) struct Embeddings {
     encoding_format: Option<Encoding>,
     /// How long a vector is: the model's width, no other.
     #[schemars(range(min = 1, max = u32::MAX))]
-    dimensions: Option<usize>,
+    dimensions: Option<u32>,
     /// Has no effect.
     #[allow(dead_code)]
     user: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
     let width = model.worker.model().d_model;
     if asked
         .dimensions
-        .is_some_and(|dimensions| dimensions != width)
+        .is_some_and(|dimensions| dimensions as usize != width)
     {
         let rule = format!("must be {width}, this model's width, or left out");
         return Err(ApiError::field("dimensions", rule));

@@ -108,7 +108,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         prompt,
         samples: 1,
         max_tokens: settings
-            .max_tokens
+            .max_tokens()
             .map(|most| most.min(room.max(1)).min(app.limits().tokens)),
         stops: settings.stops(&opened.stop_strings)?,
         stop_tokens: opened.stop_tokens,

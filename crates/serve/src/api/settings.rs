@@ -17,7 +17,7 @@ use crate::model::ServedModel;
 pub(crate) struct Settings {
     /// Tokens that are made at most.
     #[schemars(range(min = 0, max = u32::MAX))]
-    pub max_tokens: Option<usize>,
+    max_tokens: Option<u32>,
     /// Divides the logits; 0 always takes the likeliest token.
     #[schemars(range(min = 0.0))]
     temperature: Option<f64>,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     top_p: Option<f64>,
     /// So many of the likeliest tokens are drawn from; 0 for all.
     #[schemars(range(min = 0, max = u32::MAX))]
-    top_k: Option<usize>,
+    top_k: Option<u32>,
     /// Tokens at least so many times as likely as the likeliest are drawn from.
     #[schemars(range(min = 0.0, max = 1.0))]
     min_p: Option<f64>,
@@ -71,6 +71,11 @@ enum StructuredOutputs {
 }
 
 impl Settings {
+    /// Tokens that are made at most, where that is said.
+    pub fn max_tokens(&self) -> Option<usize> {
+        self.max_tokens.map(|tokens| tokens as usize)
+    }
+
     /// How tokens are chosen; `seed` where the request has none.
     ///
     /// # Errors
@@ -81,7 +86,7 @@ impl Settings {
         Ok(ChooserConfig {
             sampler: SamplerConfig {
                 temperature: self.temperature.unwrap_or(none.temperature),
-                top_k: self.top_k.unwrap_or(none.top_k),
+                top_k: self.top_k.map_or(none.top_k, |k| k as usize),
                 top_p: self.top_p.unwrap_or(none.top_p),
                 min_p: self.min_p.unwrap_or(none.min_p),
                 // Any number, a negative one too, names a stream of draws.

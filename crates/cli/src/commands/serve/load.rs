@@ -1,7 +1,7 @@
 //! A model, from its folder to what is served.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -113,7 +113,7 @@ fn made(path: &Path) -> u64 {
 }
 
 /// What is told of the model in a folder, as it is now.
-fn card(path: &PathBuf) -> Result<Card, CliError> {
+fn card(path: &Path) -> Result<Card, CliError> {
     let model = Model::open(path)?;
     let config = model.config();
     let spec = model.tokenizer_spec()?;
@@ -139,7 +139,7 @@ fn thinned(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     let every = points.len().div_ceil(MOST).max(1);
     let last = points.len().saturating_sub(1);
     let kept = points.into_iter().enumerate();
-    let kept = kept.filter(|(at, _)| (last - at) % every == 0);
+    let kept = kept.filter(|(at, _)| (last - at).is_multiple_of(every));
     // JSON has no other numbers.
     kept.map(|(_, point)| point)
         .filter(|(_, loss)| loss.is_finite())
