@@ -6,7 +6,7 @@
 //! | `/v1/chat/completions` | `chat` |
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
-//! | `/api/play` | `play`: for the page, which is [`crate::playground`] |
+//! | `/api/play` | `play`: for the page, which is `playground` |
 //! | `/openapi.json` | `description` |
 //! | `/health`, `/metrics` | here, and `crate::metrics` |
 //!
