@@ -1,9 +1,12 @@
 //! `GET /v1/models`: which models there are.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 
 use super::App;
 use super::error::ApiError;
@@ -80,7 +83,7 @@ pub(crate) struct AllShown {
 pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiError> {
     let models = app.models().to_vec();
     let show = move || {
-        let shown = |model: &std::sync::Arc<ServedModel>| {
+        let shown = |model: &Arc<ServedModel>| {
             let config = model.worker.model();
             Shown {
                 id: model.name.clone(),
@@ -96,7 +99,7 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
         models.iter().map(shown).collect()
     };
     // A run's events are read from its folder.
-    let models = tokio::task::spawn_blocking(show).await;
+    let models = spawn_blocking(show).await;
     let models = models.map_err(|_| ApiError::internal("the models could not be described"))?;
     Ok(Json(AllShown { models }))
 }

@@ -16,7 +16,7 @@ use super::body::{Body, Fields, schema};
 use super::chat::{Message, Opened, open};
 use super::delivery::{Pieces, piece, seed, streamed};
 use super::error::{ApiError, ErrorBody};
-use super::prompt::encode;
+use super::prompt::Prompt;
 use super::settings::{Settings, constrained};
 use super::speech::{Ask, Chorus, FinishReason, Token};
 use crate::limits::MOST_ALTERNATIVES;
@@ -86,7 +86,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     }
     let opened = match (&asked.prompt, &asked.messages) {
         (Some(text), None) => Opened {
-            prompt: encode("prompt", text, &model)?,
+            prompt: tokens(text, &model, &app).await?,
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
         },
@@ -119,6 +119,13 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         // One that is not heard any more ends all of it.
         let _ = write(chorus, &model, &pieces).await;
     }))
+}
+
+/// A text's tokens.
+async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
+    let prompt = Prompt::Text(text.to_owned());
+    let texts = prompt.tokens("prompt", model, app.limits()).await?;
+    Ok(texts.concat())
 }
 
 async fn write(

@@ -65,7 +65,7 @@ fn one_or_more<T>(field: &str, all: Vec<T>, limits: &Limits) -> Result<Vec<T>, A
     Err(ApiError::field(field, rule))
 }
 
-pub(crate) fn encode(field: &str, text: &str, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+fn encode(field: &str, text: &str, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
     let ids = model.tokenizer.encode_prompt(text);
     let ids = ids.map_err(|error| ApiError::field(field, error.to_string()))?;
     match (ids.is_empty(), model.beginning) {

@@ -1,11 +1,13 @@
 //! How an answer is made: the fields that every request for one may have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig, StopStrings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::task::spawn_blocking;
 
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
@@ -170,15 +172,15 @@ pub(crate) fn json_grammar(schema: &BTreeMap<String, Value>) -> Result<Grammar, 
 /// # Errors
 /// It is no such grammar, or too large.
 pub(crate) async fn constrained(
-    model: &std::sync::Arc<ServedModel>,
+    model: &Arc<ServedModel>,
     chooser: &mut ChooserConfig,
     grammar: Option<Grammar>,
 ) -> Result<(), ApiError> {
     let Some(grammar) = grammar else {
         return Ok(());
     };
-    let model = std::sync::Arc::clone(model);
-    let made = tokio::task::spawn_blocking(move || model.constraint(grammar)).await;
+    let model = Arc::clone(model);
+    let made = spawn_blocking(move || model.constraint(grammar)).await;
     let made = made.map_err(|_| ApiError::internal("the grammar could not be compiled"))?;
     chooser.constraint = Some(made?);
     Ok(())
