@@ -5,6 +5,7 @@
 //! | `server` | [`Server`]: an address that is listened on, until the program is told to stop |
 //! | [`api`] | what a served model answers: OpenAI's API and the page's questions |
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
+//! | [`readable`] | tokens as text that may be shown, for the terminal too: only here both are known |
 //! | [`limits`] | what a client may ask for |
 //! | `metrics` | what is counted |
 //! | `playground` | the page at `/` |
@@ -20,6 +21,7 @@ mod machine;
 mod metrics;
 pub mod model;
 mod playground;
+pub mod readable;
 mod server;
 pub mod tail;
 pub mod watch;
@@ -27,5 +29,6 @@ pub mod worker;
 
 pub use limits::Limits;
 pub use model::{Card, ServedModel};
+pub use readable::Readable;
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};

@@ -135,7 +135,7 @@ impl Job for Generate<'_> {
         let draft = self.draft.as_ref().map(held).transpose()?;
         let (ids, options) = (&self.prompt.ids, &self.options);
         let logprobs = options.chooser.top_logprobs.is_some();
-        let mut writer = Writer::new(self.tokenizer, ids, self.stops, self.json, logprobs)?;
+        let mut writer = Writer::new(self.tokenizer, ids, self.stops, self.json, logprobs);
         if !self.json {
             print(&self.prompt.echo)?;
         }

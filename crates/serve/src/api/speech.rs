@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emberlm_generate::{ChooserConfig, Chosen, Finish, Overflow, Request, StopStrings};
-use emberlm_tokenizer::DecodeStream;
 use futures_util::future::select_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,6 +15,7 @@ use super::delivery::Usage;
 use super::error::ApiError;
 use crate::metrics::Watch;
 use crate::model::ServedModel;
+use crate::readable::Readable;
 use crate::worker::{Ticket, Told};
 
 /// What is to be answered.
@@ -76,8 +76,8 @@ pub(crate) struct Speech {
 }
 
 struct Voice {
-    stream: Option<DecodeStream>,
-    stops: Option<StopStrings>,
+    /// None once it has ended.
+    readable: Option<Readable>,
     last: Option<Instant>,
 }
 
@@ -100,16 +100,9 @@ impl Speech {
             None if room == 0 => return Err(ApiError::context(prompt_tokens, 1, context)),
             None => room.min(limits.tokens),
         };
-        let mut stream = model.tokenizer.stream();
-        // The text goes on from the prompt: some tokenizers drop the blank of a text's first token. A model may have more
-        // ids than its tokenizer.
-        let known = |id: &u32| model.tokenizer.decode_bytes(&[*id]).is_ok();
-        let before: Vec<u32> = ask.prompt.iter().copied().filter(known).collect();
-        // All of them are known.
-        let _ = stream.skip(&before);
+        let readable = Readable::after(&model.tokenizer, &ask.prompt, ask.stops);
         let voice = || Voice {
-            stream: Some(stream.clone()),
-            stops: Some(ask.stops.clone()),
+            readable: Some(readable.clone()),
             last: None,
         };
         let voices = (0..ask.samples.min(model.worker.config().slots)).map(|_| voice());
@@ -175,54 +168,39 @@ impl Speech {
     fn token(&mut self, sample: usize, chosen: Chosen) -> Option<Said> {
         let voice = self.voices.get_mut(sample)?;
         // One that has ended may have been told of a token before the engine heard of it.
-        let (stream, stops) = (voice.stream.as_mut()?, voice.stops.as_mut()?);
+        let piece = voice.readable.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
         self.watch.token(&mut voice.last);
-        // A model may have more ids than its tokenizer: those stand for nothing.
-        let text = stream
-            .push(chosen.id)
-            .unwrap_or_else(|_| '\u{FFFD}'.to_string());
-        let passed = stops.push(text.as_bytes());
-        let stopped = passed.stopped.is_some();
-        if stopped {
+        if piece.stopped {
             self.ticket.cancel_sample(sample);
-            voice.end();
+            voice.readable = None;
             self.left -= 1;
         }
         Some(Said {
             sample,
-            // Texts and stop strings are whole characters, and so is what of them is held back and what is not.
-            text: String::from_utf8_lossy(&passed.bytes).into_owned(),
-            token: Some(Token { chosen, text }),
-            finish: stopped.then_some(FinishReason::Stop),
+            text: piece.shown,
+            token: Some(Token {
+                chosen,
+                text: piece.read,
+            }),
+            finish: piece.stopped.then_some(FinishReason::Stop),
         })
     }
 
     fn finish(&mut self, sample: usize, finish: Finish) -> Option<Said> {
-        let voice = self.voices.get_mut(sample)?;
-        let (stream, mut stops) = (voice.stream.take()?, voice.stops.take()?);
+        let readable = self.voices.get_mut(sample)?.readable.take()?;
         self.left -= 1;
-        let passed = stops.push(stream.finish().as_bytes());
-        let mut bytes = passed.bytes;
-        if passed.stopped.is_none() {
-            bytes.extend(stops.finish());
-        }
+        let rest = readable.finish();
         let reason = match finish {
-            Finish::Length if passed.stopped.is_none() => FinishReason::Length,
+            Finish::Length if !rest.stopped => FinishReason::Length,
             _ => FinishReason::Stop,
         };
         Some(Said {
             sample,
-            text: String::from_utf8_lossy(&bytes).into_owned(),
+            text: rest.shown,
             token: None,
             finish: Some(reason),
         })
-    }
-}
-
-impl Voice {
-    fn end(&mut self) {
-        (self.stream, self.stops) = (None, None);
     }
 }
 

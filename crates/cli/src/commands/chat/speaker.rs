@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Request, StopStrings};
 use emberlm_kernels::Backend;
-use emberlm_tokenizer::{DecodeStream, Tokenizer};
+use emberlm_serve::Readable;
+use emberlm_tokenizer::Tokenizer;
 
 use crate::error::CliError;
 
@@ -59,7 +60,8 @@ impl<B: Backend> Speaker<'_, B> {
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Answer, CliError> {
         let (len, before) = (prompt.len(), self.engine.counts().reused_tokens);
-        let mut text = Text::new(self.tokenizer, &prompt, self.strings.clone())?;
+        let mut readable = Readable::after(self.tokenizer, &prompt, self.strings.clone());
+        let mut text = String::new();
         let id = self.engine.submit(Request {
             samples: 1,
             max_new_tokens: max_new_tokens.min(self.context().saturating_sub(len)),
@@ -79,10 +81,12 @@ impl<B: Backend> Speaker<'_, B> {
                 match event {
                     EventKind::Token(chosen) => {
                         made += 1;
-                        if !show(&text.push(chosen.id)) {
+                        let piece = readable.push(chosen.id);
+                        text += &piece.shown;
+                        if !show(&piece.shown) {
                             break 'answer End::Interrupted;
                         }
-                        if text.is_stopped {
+                        if piece.stopped {
                             break 'answer End::Said;
                         }
                     }
@@ -97,64 +101,15 @@ impl<B: Backend> Speaker<'_, B> {
             }
         };
         self.engine.cancel(id);
-        show(&text.finish());
+        let rest = readable.finish();
+        text += &rest.shown;
+        show(&rest.shown);
         Ok(Answer {
-            text: text.whole,
+            text,
             end,
             prompt: len,
             reused: self.engine.counts().reused_tokens - before,
             made,
         })
-    }
-}
-
-/// The text of tokens, up to a stop string.
-struct Text {
-    stream: DecodeStream,
-    stops: StopStrings,
-    is_stopped: bool,
-    whole: String,
-}
-
-impl Text {
-    /// What stands after the prompt: some tokenizers drop the blank of a text's first token.
-    fn new(tokenizer: &Tokenizer, prompt: &[u32], stops: StopStrings) -> Result<Self, CliError> {
-        let mut stream = tokenizer.stream();
-        stream.skip(prompt)?;
-        Ok(Self {
-            stream,
-            stops,
-            is_stopped: false,
-            whole: String::new(),
-        })
-    }
-
-    /// What may be shown now.
-    fn push(&mut self, id: u32) -> String {
-        // A model may have more ids than its tokenizer: those stand for nothing.
-        let piece = self.stream.push(id);
-        self.pass(&piece.unwrap_or_else(|_| '\u{FFFD}'.to_string()))
-    }
-
-    /// What was held back.
-    fn finish(&mut self) -> String {
-        let rest = self.stream.clone().finish();
-        let mut shown = self.pass(&rest);
-        if !self.is_stopped {
-            let held = std::mem::take(&mut self.stops).finish();
-            let held = String::from_utf8_lossy(&held);
-            self.whole += &held;
-            shown += &held;
-        }
-        shown
-    }
-
-    /// Pieces and stop strings are whole characters, and so is what passes.
-    fn pass(&mut self, piece: &str) -> String {
-        let passed = self.stops.push(piece.as_bytes());
-        self.is_stopped = passed.stopped.is_some();
-        let text = String::from_utf8_lossy(&passed.bytes).into_owned();
-        self.whole += &text;
-        text
     }
 }

@@ -1,7 +1,8 @@
 //! What `emberlm generate` shows of tokens: text as it becomes complete, or JSON at the end.
 
 use emberlm_generate::{Chosen, Finish, Guesses, StopStrings};
-use emberlm_tokenizer::{DecodeStream, Tokenizer};
+use emberlm_serve::Readable;
+use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -9,8 +10,8 @@ use crate::output::{print, print_json};
 
 /// Shows tokens as they come, or gathers their text for JSON.
 pub struct Writer {
-    stream: Option<DecodeStream>,
-    stops: StopStrings,
+    /// None where nobody knows what ids stand for: they are shown themselves.
+    readable: Option<Readable>,
     stopped: bool,
     json: bool,
     /// The text so far, for JSON.
@@ -85,30 +86,26 @@ impl Writer {
         stops: StopStrings,
         json: bool,
         logprobs: bool,
-    ) -> Result<Self, CliError> {
-        let mut stream = tokenizer.map(Tokenizer::stream);
-        if let Some(stream) = &mut stream {
-            let known = |id: &u32| tokenizer.is_some_and(|t| t.decode_bytes(&[*id]).is_ok());
-            let ids: Vec<u32> = prompt.iter().copied().filter(known).collect();
-            stream.skip(&ids)?;
-        }
-        Ok(Self {
-            stream,
-            stops,
+    ) -> Self {
+        Self {
+            readable: tokenizer.map(|tokenizer| Readable::after(tokenizer, prompt, stops)),
             stopped: false,
             json,
             text: String::new(),
             tokens: Vec::new(),
             logprobs: logprobs.then(Vec::new),
-        })
+        }
     }
 
     /// Shows a token, or what of its text comes before a stop string.
     pub fn write(&mut self, chosen: &Chosen) -> Result<(), CliError> {
         let id = chosen.id;
-        let piece = match &mut self.stream {
-            // A model may have more ids than its tokenizer: those stand for nothing.
-            Some(stream) => stream.push(id).unwrap_or_else(|_| '\u{FFFD}'.to_string()),
+        let shown = match &mut self.readable {
+            Some(readable) => {
+                let piece = readable.push(id);
+                self.stopped = piece.stopped;
+                piece.shown
+            }
             None if self.tokens.is_empty() => id.to_string(),
             None => format!(",{id}"),
         };
@@ -116,7 +113,7 @@ impl Writer {
         if let Some(logprobs) = &mut self.logprobs {
             logprobs.push(chosen.into());
         }
-        self.show(&piece)
+        self.show(&shown)
     }
 
     /// Whether a stop string has come: nothing is shown any more.
@@ -124,18 +121,10 @@ impl Writer {
         self.stopped
     }
 
-    fn show(&mut self, piece: &str) -> Result<(), CliError> {
-        let passed = self.stops.push(piece.as_bytes());
-        self.stopped = passed.stopped.is_some();
-        self.show_bytes(&passed.bytes)
-    }
-
-    /// Pieces and stop strings are whole characters, and so is what of them is held back and what is not.
-    fn show_bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
-        let text = String::from_utf8_lossy(bytes);
+    fn show(&mut self, text: &str) -> Result<(), CliError> {
         match self.json {
-            true => self.text += &text,
-            false => print(&text)?,
+            true => self.text += text,
+            false => print(text)?,
         }
         Ok(())
     }
@@ -146,11 +135,12 @@ impl Writer {
         finish: Option<Finish>,
         guesses: Option<Guesses>,
     ) -> Result<(), CliError> {
-        let has_text = self.stream.is_some();
-        let rest = self.stream.take().map(DecodeStream::finish);
-        self.show(&rest.unwrap_or_default())?;
-        let stops = std::mem::take(&mut self.stops);
-        self.show_bytes(&stops.finish())?;
+        let has_text = self.readable.is_some();
+        if let Some(readable) = self.readable.take() {
+            let rest = readable.finish();
+            self.stopped |= rest.stopped;
+            self.show(&rest.shown)?;
+        }
         if !self.json {
             print("\n")?;
             if let Some((guesses, rate)) = guesses.and_then(|all| Some((all, all.rate()?))) {
