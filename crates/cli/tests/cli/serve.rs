@@ -410,6 +410,16 @@ fn what_cannot_be_answered_is_told() {
         ),
         (
             "/v1/chat/completions",
+            r#"{"model": "run", "messages": [{"role": "user", "content": [{"type": 0, "text": "a"}]}]}"#,
+            "messages[0].content",
+        ),
+        (
+            "/v1/chat/completions",
+            r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "response_format": {"type": 0}}"#,
+            "response_format",
+        ),
+        (
+            "/v1/chat/completions",
             r#"{"model": "run", "messages": [{"role": "user"}]}"#,
             "messages[0]",
         ),

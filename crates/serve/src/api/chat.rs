@@ -9,6 +9,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use emberlm_generate::Grammar;
 use schemars::JsonSchema;
+use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::SendError;
@@ -38,6 +39,7 @@ pub(crate) struct Chat {
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
     top_logprobs: Option<usize>,
     /// What the answer must be.
+    #[serde(default, deserialize_with = "response_format")]
     response_format: Option<ResponseFormat>,
 }
 
@@ -64,14 +66,20 @@ enum Content {
     Parts(Vec<Part>),
 }
 
+/// A part that is text.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Part {
-    /// A part that is text.
-    Text {
-        /// It.
-        text: String,
-    },
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: PartKind,
+    /// It.
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PartKind {
+    Text,
 }
 
 /// What an answer must be.
@@ -87,6 +95,20 @@ enum ResponseFormat {
         /// The schema and its name.
         json_schema: NamedSchema,
     },
+}
+
+/// A `type` that is a number would be taken for the place of one in the list: serde knows both.
+fn response_format<'de, D>(deserializer: D) -> Result<Option<ResponseFormat>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = Value::deserialize(deserializer)?;
+    if value.is_object() && !value["type"].is_string() {
+        return Err(Error::custom(
+            "`type` must be text, json_object or json_schema",
+        ));
+    }
+    Option::deserialize(value).map_err(Error::custom)
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
