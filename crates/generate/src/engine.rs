@@ -121,9 +121,11 @@ impl<B: Backend> Engine<B> {
         };
         let logits = floats(&logits);
         let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
-        let next = slots.into_iter().zip(rows);
-        let next = next.flat_map(|(slot, row)| self.ready(slot, row)).collect();
-        for (slot, sequence, choice) in choices(next) {
+        let mut ready = Vec::with_capacity(slots.len());
+        for (slot, row) in slots.into_iter().zip(rows) {
+            self.ready(slot, row, &mut ready);
+        }
+        for (slot, sequence, choice) in choices(ready) {
             self.go_on(slot, sequence, choice, on);
         }
     }

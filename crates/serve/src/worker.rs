@@ -121,6 +121,7 @@ impl Worker {
             config: *engine.config(),
         };
         let thread = Thread {
+            published: Arc::clone(engine.decoder()),
             engine,
             commands: taken,
             decoders: next,
@@ -238,6 +239,8 @@ struct Thread<B: Backend> {
     commands: Receiver<Command>,
     decoders: Receiver<Arc<InferenceDecoder<B>>>,
     shared: Arc<Mutex<Shared>>,
+    /// The decoder that was last told of.
+    published: Arc<InferenceDecoder<B>>,
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.
     numbers: HashMap<u64, RequestId>,
@@ -333,12 +336,13 @@ impl<B: Backend> Thread<B> {
         Ok(embed(&**self.engine.decoder(), tokens)?)
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.counts = self.engine.counts();
-        let model = Predictor::from(&**self.engine.decoder()).config();
-        if shared.model != *model {
-            shared.model = model.clone();
+        let decoder = self.engine.decoder();
+        if !Arc::ptr_eq(decoder, &self.published) {
+            shared.model = Predictor::from(&**decoder).config().clone();
+            self.published = Arc::clone(decoder);
         }
     }
 }

@@ -110,29 +110,23 @@ impl<B: Backend> Engine<B> {
         logits.map(|logits| (asked, logits))
     }
 
-    /// The sequences that go on from the logits after a slot's last token: its own, and those that waited for the prompt to
-    /// be read.
-    pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32]) -> Vec<Ready<'a>> {
+    /// Adds the sequences that go on from the logits after a slot's last token: its own, and those that waited for the prompt
+    /// to be read.
+    pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32], to: &mut Vec<Ready<'a>>) {
         let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
         let State::Running(mut sequence) = state else {
             self.slots[slot].state = state;
-            return Vec::new();
+            return;
         };
-        let voices = mem::take(&mut sequence.siblings);
-        let mut ready = Vec::with_capacity(1 + voices.len());
-        let siblings: Vec<_> = voices
-            .into_iter()
-            .map(|(other, voice)| (other, Box::new(sequence.sibling(voice))))
-            .collect();
-        ready.push((slot, sequence, logits));
-        for (other, sibling) in siblings {
+        let at = to.len();
+        for (other, voice) in mem::take(&mut sequence.siblings) {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
             }
-            ready.push((other, sibling, logits));
+            to.push((other, Box::new(sequence.sibling(voice)), logits));
         }
-        ready
+        to.insert(at, (slot, sequence, logits));
     }
 
     /// Goes on with a sequence's next token; it keeps its slot unless it ends.

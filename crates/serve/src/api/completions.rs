@@ -27,7 +27,7 @@ pub(crate) struct Completions {
     /// What is continued.
     prompt: Option<Prompt>,
     /// How many of the likeliest tokens are told, with their log-probabilities, for each token.
-    #[schemars(range(min = 0, max = 5))]
+    #[schemars(range(min = 0, max = MOST_LOGPROBS))]
     logprobs: Option<usize>,
     /// Whether the answer begins with the prompt's text.
     echo: Option<bool>,

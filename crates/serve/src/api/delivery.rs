@@ -66,9 +66,6 @@ impl Delivery {
     /// # Errors
     /// None, or more than the model makes at once.
     pub fn samples(&self, model: &ServedModel) -> Result<usize, ApiError> {
-        if self.stream_options.is_some() && !self.streams() {
-            return Err(ApiError::field("stream_options", "is for \"stream\": true"));
-        }
         let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.config().slots);
         match (1..=most).contains(&samples) {
             true => Ok(samples),
