@@ -6,6 +6,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
+use emberlm_generate::SettingError;
 use emberlm_kernels::{Backend, memory};
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
@@ -17,6 +18,9 @@ use indicatif::HumanCount;
 use serde_json::Value;
 
 use crate::error::{CliError, warn};
+
+/// The most tokens that a cache is made for where nothing is said: it is allocated at once.
+const USUAL_CONTEXT: usize = 8192;
 
 /// A model whose configuration has been read.
 #[derive(Debug)]
@@ -153,6 +157,38 @@ impl Model {
                     .transpose()?
             }
         })
+    }
+
+    /// What its token ids stand for, where a text is asked for and answered.
+    ///
+    /// # Errors
+    /// It has no tokenizer.
+    pub fn speaking(&self, path: &Path) -> Result<Tokenizer, CliError> {
+        self.tokenizer()?.ok_or_else(|| {
+            let path = path.display();
+            let message = format!("{path} has no tokenizer, so it cannot read text");
+            CliError::new(message).hint(format!(
+                "continue token ids: emberlm generate {path} --tokens 1,2,3"
+            ))
+        })
+    }
+
+    /// The tokens that a cache is made for: those asked for, else the model's context, but at most 8192.
+    ///
+    /// # Errors
+    /// They are more than the model's context.
+    pub fn context(&self, asked: Option<usize>) -> Result<usize, CliError> {
+        let whole = self.config.seq_len;
+        match asked {
+            Some(context) if context > whole => Err(SettingError::new(
+                "context",
+                context,
+                format!("must be at most {whole}, the model's"),
+            )
+            .into()),
+            Some(context) => Ok(context),
+            None => Ok(whole.min(USUAL_CONTEXT)),
+        }
     }
 
     /// What its token ids stand for, without reading a built-in vocabulary.

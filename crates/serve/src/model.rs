@@ -87,12 +87,28 @@ impl ServedModel {
     }
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
-        let texts = self.tokenizer.texts();
-        let mut texts = texts.ok_or_else(|| {
-            let rule = "its tokens must say by themselves what text they are";
-            SettingError::new("tokenizer", format!("{:?}", self.tokenizer.kind()), rule)
-        })?;
-        texts.resize(self.worker.model().vocab_size, Vec::new());
-        Vocabulary::new(texts, &self.stop_tokens)
+        vocabulary(
+            &self.tokenizer,
+            self.worker.model().vocab_size,
+            &self.stop_tokens,
+        )
     }
+}
+
+/// What a model's ids stand for, to hold its text to a grammar: those beyond its tokenizer's stand for nothing. `end` are
+/// the ids that end a text.
+///
+/// # Errors
+/// The tokenizer's tokens do not say by themselves what text they are; too many of them.
+pub fn vocabulary(
+    tokenizer: &Tokenizer,
+    vocab_size: usize,
+    end: &[u32],
+) -> Result<Vocabulary, SettingError> {
+    let mut texts = tokenizer.texts().ok_or_else(|| {
+        let rule = "its tokens must say by themselves what text they are, to hold a text to a schema or an expression";
+        SettingError::new("tokenizer", tokenizer.kind(), rule)
+    })?;
+    texts.resize(vocab_size, Vec::new());
+    Vocabulary::new(texts, end)
 }

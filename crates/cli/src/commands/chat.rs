@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use clap::Args;
-use emberlm_generate::{Engine, EngineConfig, SettingError, StopStrings};
+use emberlm_generate::{Engine, EngineConfig, StopStrings};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::Tokenizer;
@@ -32,9 +32,6 @@ use session::Session;
 use settings::Settings;
 use speaker::Speaker;
 use talk::Talk;
-
-/// The most tokens of context that are held where nothing is said: the cache for all of them is allocated at once.
-const USUAL_CONTEXT: usize = 8192;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
@@ -78,9 +75,7 @@ pub struct ChatArgs {
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = Model::open(&args.model)?;
-    let tokenizer = model
-        .tokenizer()?
-        .ok_or_else(|| no_tokenizer(&args.model))?;
+    let tokenizer = model.speaking(&args.model)?;
     let encoder = model
         .chat(&tokenizer, args.chat_template.as_deref())?
         .ok_or_else(|| no_template(&args.model))?;
@@ -90,16 +85,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let chooser = args
         .choice
         .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
-    let whole = model.config().seq_len;
-    let context = args.context.unwrap_or(whole.min(USUAL_CONTEXT));
-    if context > whole {
-        let error = SettingError {
-            field: "context",
-            value: context.to_string(),
-            rule: format!("must be at most {whole}, the model's"),
-        };
-        return Err(error.into());
-    }
+    let context = model.context(args.context)?;
     if args.chat_template.is_some() && !encoder.missing().is_empty() {
         let names = encoder.missing().join(", ");
         warn(&format!(
@@ -124,13 +110,6 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         settings: Settings::new(chooser, args.max_new_tokens),
         input,
     })?
-}
-
-fn no_tokenizer(path: &Path) -> CliError {
-    let path = path.display();
-    CliError::new(format!("{path} has no tokenizer, so it cannot read text")).hint(format!(
-        "continue token ids: emberlm generate {path} --tokens 1,2,3"
-    ))
 }
 
 fn no_template(path: &Path) -> CliError {

@@ -5,7 +5,6 @@ mod load;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
@@ -49,14 +48,14 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TEMPLATE")]
     pub chat_template: Option<String>,
     /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
-    #[arg(long, value_name = "N")]
-    pub slots: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    pub slots: Option<usize>,
     /// Tokens of a prompt and its answer at most [default: the model's context, at most 8192]
-    #[arg(long, value_name = "TOKENS")]
-    pub context: Option<NonZeroUsize>,
+    #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one)]
+    pub context: Option<usize>,
     /// Tokens of an answer at most
-    #[arg(long, value_name = "N", default_value = "4096")]
-    pub max_tokens: NonZeroUsize,
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = values::at_least_one)]
+    pub max_tokens: usize,
     /// Requests that may wait while all slots are taken, of each model; more are refused
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_queue: usize,
@@ -64,8 +63,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub max_body: ByteSize,
     /// How long a request may take; also how long those under way may go on when the server is told to stop
-    #[arg(long, value_name = "SECONDS", default_value = "600")]
-    pub timeout: NonZeroU32,
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one)]
+    pub timeout: usize,
     /// What the weights are held in: f32, or int8 for a quarter of the memory
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
@@ -102,8 +101,8 @@ impl Job for Serve {
         let paths: Vec<PathBuf> = args.follow.iter().chain(&args.models).cloned().collect();
         let names = names(&paths);
         let sizes = Sizes {
-            slots: args.slots.map(NonZeroUsize::get),
-            context: args.context.map(NonZeroUsize::get),
+            slots: args.slots,
+            context: args.context,
             queue: args.max_queue,
             weights: args.weights,
         };
@@ -121,12 +120,12 @@ impl Job for Serve {
             }
             models.push(served);
         }
-        let drain = Duration::from_secs(args.timeout.get().into());
+        let drain = Duration::from_secs(args.timeout as u64);
         let service = Service {
             models,
             limits: Limits {
                 body: usize::try_from(args.max_body.as_u64()).unwrap_or(usize::MAX),
-                tokens: args.max_tokens.get(),
+                tokens: args.max_tokens,
                 time: drain,
                 ..Limits::default()
             },

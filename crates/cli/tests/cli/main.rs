@@ -34,6 +34,7 @@ mod readme;
 mod resume;
 mod seeing;
 mod serve;
+mod serve_refusals;
 mod support;
 mod sweep;
 mod tokenizer;

@@ -15,7 +15,7 @@ use super::support::model::{tiny, write_run};
 use super::support::server::{Answer, Server};
 
 /// A run `run` with a model of bytes, of this context.
-fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
+pub fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox
@@ -31,17 +31,17 @@ fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
 }
 
 /// The greedy answer to a prompt of tokens.
-fn greedy(prompt: &[u32], tokens: usize) -> Value {
+pub fn greedy(prompt: &[u32], tokens: usize) -> Value {
     json!({ "model": "run", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": true })
 }
 
-fn ids(choice: &Value) -> Vec<u64> {
+pub fn ids(choice: &Value) -> Vec<u64> {
     let ids = choice["token_ids"].as_array().unwrap().iter();
     ids.map(|id| id.as_u64().unwrap()).collect()
 }
 
 /// What `emberlm generate` makes of the same.
-fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
+pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
     let prompt: Vec<String> = prompt.iter().map(u32::to_string).collect();
     let line = format!(
         "generate run --tokens {} --max-new-tokens {tokens} --temperature 0 --json",
@@ -252,262 +252,4 @@ fn a_key_is_asked_for() {
     }
     assert_eq!(server.get("/v1/models").status, 401);
     assert_eq!(server.get("/health").status, 200);
-}
-
-#[test]
-fn what_cannot_be_answered_is_told() {
-    let sandbox = with_model(64, &[1]);
-    let server = sandbox.serve("serve run --slots 2 --max-body 20000 --max-tokens 50");
-    let error = |path: &str, body: &str| {
-        let answer = server.post_text(path, body);
-        let told = answer.json()["error"].clone();
-        assert!(
-            told["message"].as_str().is_some_and(|m| !m.is_empty()),
-            "{body}: {}",
-            answer.body
-        );
-        let param = told["param"].as_str().unwrap_or_default().to_owned();
-        (
-            answer.status,
-            param,
-            told["message"].as_str().unwrap().to_owned(),
-        )
-    };
-    let deep = format!("{{\"model\": {}", "[".repeat(5000));
-    for (body, status, param) in [
-        ("", 400, ""),
-        ("{", 400, ""),
-        ("[]", 400, ""),
-        ("\u{0}", 400, ""),
-        (&*deep, 400, ""),
-        ("{}", 400, ""),
-        (r#"{"model": 1}"#, 400, "model"),
-        (r#"{"model": "../run", "prompt": "a"}"#, 404, "model"),
-        (r#"{"model": "run", "promt": "a"}"#, 400, "promt"),
-        (r#"{"model": "run", "prompt": []}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": [[]]}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": [257]}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": [-1]}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": [1e99]}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": {"a": 1}}"#, 400, "prompt"),
-        (r#"{"model": "run", "prompt": "a", "n": 0}"#, 400, "n"),
-        (r#"{"model": "run", "prompt": "a", "n": 3}"#, 400, "n"),
-        (
-            r#"{"model": "run", "prompt": "a", "n": 18446744073709551615}"#,
-            400,
-            "n",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "max_tokens": 51}"#,
-            400,
-            "max_tokens",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "max_tokens": -1}"#,
-            400,
-            "max_tokens",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "temperature": -1}"#,
-            400,
-            "temperature",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "temperature": "hot"}"#,
-            400,
-            "temperature",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "top_p": 0}"#,
-            400,
-            "top_p",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "logprobs": 6}"#,
-            400,
-            "logprobs",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "logprobs": 1, "echo": true}"#,
-            400,
-            "echo",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "logit_bias": {"a": 1}}"#,
-            400,
-            "logit_bias",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "logit_bias": {"300": 1}}"#,
-            400,
-            "logit_bias",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "stop": ""}"#,
-            400,
-            "stop",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "stop": [1]}"#,
-            400,
-            "stop",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "structured_outputs": {"choice": []}}"#,
-            400,
-            "structured_outputs.choice",
-        ),
-        (
-            r##"{"model": "run", "prompt": "a", "structured_outputs": {"json": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}}"##,
-            400,
-            "",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "structured_outputs": {"regex": "("}}"#,
-            400,
-            "structured_outputs",
-        ),
-        (
-            r#"{"model": "run", "prompt": "a", "structured_outputs": {"lark": "start: \"a\""}}"#,
-            400,
-            "structured_outputs",
-        ),
-    ] {
-        let (found, field, message) = error("/v1/completions", body);
-        assert_eq!((found, &*field), (status, param), "{body}: {message}");
-    }
-    let long = json!({ "model": "run", "prompt": vec![1; 60], "max_tokens": 10 }).to_string();
-    let (status, _, message) = error("/v1/completions", &long);
-    assert_eq!(status, 400);
-    assert!(
-        message.starts_with(
-            "a prompt of 60 tokens and 10 new ones are more than this model's context of 64"
-        ),
-        "{message}"
-    );
-    let (status, _, message) = error("/v1/completions", &" ".repeat(20_001));
-    assert_eq!(
-        (status, &*message),
-        (413, "the request's body must have at most 20000 bytes")
-    );
-    let announced = server.ask(
-        "POST",
-        "/v1/completions",
-        "content-type: application/json\r\ncontent-length: 9223372036854775807\r\n",
-        "",
-    );
-    assert_eq!(announced.status, 413, "{}", announced.body);
-    let whole = r#"{"model": "run", "prompt": [1.0, 2.0], "max_tokens": 3.0, "temperature": 0, "return_token_ids": true}"#;
-    let answer = server.post_text("/v1/completions", whole).json();
-    assert_eq!(ids(&answer["choices"][0]), generated(&sandbox, &[1, 2], 3));
-    let many = json!({ "model": "run", "prompt": vec!["a"; 65] }).to_string();
-    assert_eq!(error("/v1/completions", &many).0, 400);
-    for (path, body, param) in [
-        (
-            "/v1/chat/completions",
-            r#"{"model": "run", "messages": [{"role": "user", "content": "a"}]}"#,
-            "model",
-        ),
-        (
-            "/v1/chat/completions",
-            r#"{"model": "run", "messages": [{"role": "user", "content": [{"type": 0, "text": "a"}]}]}"#,
-            "messages[0].content",
-        ),
-        (
-            "/v1/chat/completions",
-            r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "response_format": {"type": 0}}"#,
-            "response_format",
-        ),
-        (
-            "/v1/chat/completions",
-            r#"{"model": "run", "messages": [{"role": "user"}]}"#,
-            "messages[0]",
-        ),
-        (
-            "/v1/embeddings",
-            r#"{"model": "run", "input": "a", "dimensions": 3}"#,
-            "dimensions",
-        ),
-        (
-            "/v1/embeddings",
-            r#"{"model": "run", "input": [[300]]}"#,
-            "input",
-        ),
-        (
-            "/v1/embeddings",
-            r#"{"model": "run", "input": "a", "encoding_format": "hex"}"#,
-            "encoding_format",
-        ),
-        ("/api/play", r#"{"model": "run"}"#, "prompt"),
-        (
-            "/api/play",
-            r#"{"model": "run", "prompt": "a", "continued": [300]}"#,
-            "prompt",
-        ),
-        (
-            "/api/play",
-            r#"{"model": "run", "prompt": "a", "top_logprobs": 21}"#,
-            "top_logprobs",
-        ),
-    ] {
-        let (status, found, message) = error(path, body);
-        assert_eq!((status, &*found), (400, param), "{body}: {message}");
-    }
-    let kind = server.ask(
-        "POST",
-        "/v1/completions",
-        "content-type: text/plain\r\n",
-        "{}",
-    );
-    assert_eq!(kind.status, 415);
-    assert_eq!(server.get("/v1/completions").status, 405);
-    for path in [
-        "/v1/engines",
-        "/../run/config.toml",
-        "/v1/models/..%2f..%2fetc%2fpasswd",
-    ] {
-        let answer = server.get(path);
-        assert_eq!(answer.status, 404, "{path}");
-        assert!(answer.json()["error"]["message"].is_string(), "{path}");
-    }
-    // After all of that it answers as before.
-    let answer = server.post("/v1/completions", &greedy(&[1, 2, 3], 5));
-    assert_eq!(
-        ids(&answer.json()["choices"][0]),
-        generated(&sandbox, &[1, 2, 3], 5)
-    );
-}
-
-#[test]
-fn what_cannot_be_served_is_said() {
-    let sandbox = with_model(64, &[1]);
-    sandbox.write("empty", " \n");
-    insta::assert_snapshot!(sandbox.words("serve nothing --port 0"), @r"
-    exit 1
-    --- stderr
-    error: no such model: nothing
-    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
-    ");
-    insta::assert_snapshot!(sandbox.words("serve run --port 0 --api-key-file empty"), @r"
-    exit 1
-    --- stderr
-    error: empty must hold one key, without blanks in it
-    hint: such as: openssl rand -hex 32 > key
-    ");
-    insta::assert_snapshot!(sandbox.words("serve run --port 0 --context 65"), @r"
-    exit 1
-    --- stderr
-    error: --context 65: run has a context of 64 tokens
-    ");
-    insta::assert_snapshot!(sandbox.words("serve --follow data --port 0"), @r"
-    exit 1
-    --- stderr
-    error: data is no run
-    hint: --follow is for the folder of a run of `emberlm train`
-    ");
-    insta::assert_snapshot!(sandbox.words("serve run --port 0 --chat-template nosuch"), @r"
-    exit 1
-    --- stderr
-    error: unknown chat template `nosuch`: choose chatml or llama3, or give the path of a .jinja file, of a tokenizer_config.json, or of a folder that holds one
-    ");
 }

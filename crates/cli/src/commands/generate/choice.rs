@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
-use emberlm_generate::{ChooserConfig, Constraint, Grammar, Penalties, SamplerConfig, Vocabulary};
+use emberlm_generate::{ChooserConfig, Constraint, Grammar, Penalties, SamplerConfig};
+use emberlm_serve::model::vocabulary;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::error::CliError;
@@ -62,7 +63,11 @@ impl ChoiceArgs {
         let vocab_size = model.config().vocab_size;
         let compile = |grammar| -> Result<Constraint, CliError> {
             let tokenizer = with_text(tokenizer, path)?;
-            let vocabulary = vocabulary(tokenizer, vocab_size, end)?;
+            let vocabulary = vocabulary(tokenizer, vocab_size, end).map_err(|error| {
+                CliError::from(error).hint(
+                    "leave --json-schema and --regex out, or use a model of another tokenizer",
+                )
+            })?;
             Ok(Constraint::new(&vocabulary, grammar)?)
         };
         let constraint = self.grammar()?.map(compile);
@@ -112,20 +117,4 @@ pub fn with_text<'a>(
         let message = format!("{path} has no tokenizer, so it makes ids and no text");
         CliError::new(message).hint("leave --stop, --regex and --json-schema out")
     })
-}
-
-/// What the model's ids stand for: those beyond its tokenizer's for nothing.
-fn vocabulary(
-    tokenizer: &Tokenizer,
-    vocab_size: usize,
-    end: &[u32],
-) -> Result<Vocabulary, CliError> {
-    let texts = tokenizer.texts();
-    let mut texts = texts.ok_or_else(|| {
-        let message = "this tokenizer's tokens do not say by themselves what text they are, so that no text can be held to a schema or an expression";
-        CliError::new(message)
-            .hint("leave --json-schema and --regex out, or use a model of another tokenizer")
-    })?;
-    texts.resize(vocab_size, Vec::new());
-    Ok(Vocabulary::new(texts, end)?)
 }

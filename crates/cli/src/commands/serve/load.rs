@@ -34,8 +34,6 @@ pub struct Loaded<B: Backend> {
 
 /// What the caches of all slots may take where nobody says how many slots.
 const CACHES: usize = 1 << 30;
-/// The most tokens of context where nobody says how many: a slot's cache for all of them is allocated at once.
-const USUAL_CONTEXT: usize = 8192;
 /// The most slots where nobody says how many.
 const MOST_SLOTS: usize = 64;
 
@@ -48,25 +46,14 @@ pub fn load<B: Backend>(
     device: &Device<B>,
 ) -> Result<Loaded<B>, CliError> {
     let model = Model::open(path)?;
-    let tokenizer = model.tokenizer()?.ok_or_else(|| {
-        let message = format!(
-            "{} has no tokenizer, so it can write no text",
-            path.display()
-        );
-        CliError::new(message).hint("`emberlm generate --tokens` continues token ids")
-    })?;
+    let tokenizer = model.speaking(path)?;
     let chat = model.chat(&tokenizer, template)?.map(|encoder| Talk {
         stops: model.chat_stops(&tokenizer, &encoder),
         encoder,
     });
     let decoder = model.for_inference::<B>(sizes.weights, device)?;
     let config = model.config();
-    let context = sizes.context.unwrap_or(config.seq_len.min(USUAL_CONTEXT));
-    if context > config.seq_len {
-        let (path, tokens) = (path.display(), HumanCount(config.seq_len as u64));
-        let message = format!("--context {context}: {path} has a context of {tokens} tokens");
-        return Err(CliError::new(message));
-    }
+    let context = model.context(sizes.context)?;
     let one = KvCache::<B>::new(config, 1, context, device).bytes();
     let engine = EngineConfig {
         slots: sizes
