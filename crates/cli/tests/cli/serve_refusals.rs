@@ -173,6 +173,16 @@ fn what_cannot_be_answered_is_told() {
         ),
         (
             "/v1/chat/completions",
+            r#"{"model": "run", "messages": [["user", "a", null]]}"#,
+            "messages[0]",
+        ),
+        (
+            "/v1/completions",
+            r#"{"model": "run", "prompt": "a", "stream_options": []}"#,
+            "stream_options",
+        ),
+        (
+            "/v1/chat/completions",
             r#"{"model": "run", "messages": [{"role": "user"}]}"#,
             "messages[0]",
         ),

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::task::spawn_blocking;
 
 use super::App;
-use super::body::{Body, Fields, schema};
+use super::body::{Body, Fields, Object, schema};
 use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
 use super::error::ApiError;
 use super::settings::{Settings, constrained, json_grammar};
@@ -29,7 +29,7 @@ use crate::model::ServedModel;
 pub(crate) struct Chat {
     /// The conversation so far.
     #[schemars(length(min = 1))]
-    messages: Vec<Message>,
+    messages: Vec<Object<Message>>,
     /// As `max_tokens`, before which it goes.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_completion_tokens: Option<u32>,
@@ -63,7 +63,7 @@ enum Content {
     /// A text.
     Text(String),
     /// Its parts.
-    Parts(Vec<Part>),
+    Parts(Vec<Object<Part>>),
 }
 
 /// A part that is text.
@@ -93,7 +93,7 @@ enum ResponseFormat {
     /// JSON that a schema describes.
     JsonSchema {
         /// The schema and its name.
-        json_schema: NamedSchema,
+        json_schema: Object<NamedSchema>,
     },
 }
 
@@ -102,13 +102,15 @@ fn response_format<'de, D>(deserializer: D) -> Result<Option<ResponseFormat>, D:
 where
     D: Deserializer<'de>,
 {
-    let value = Value::deserialize(deserializer)?;
-    if value.is_object() && !value["type"].is_string() {
-        return Err(Error::custom(
+    match Option::<Object<Value>>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Object(value)) if value["type"].is_string() => {
+            Option::deserialize(value).map_err(Error::custom)
+        }
+        Some(_) => Err(Error::custom(
             "`type` must be text, json_object or json_schema",
-        ));
+        )),
     }
-    Option::deserialize(value).map_err(Error::custom)
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -230,7 +232,7 @@ pub(crate) struct Opened {
 /// The model has none, or it refuses the conversation.
 pub(crate) async fn open(
     model: &Arc<ServedModel>,
-    messages: &[Message],
+    messages: &[Object<Message>],
 ) -> Result<Opened, ApiError> {
     if model.chat.is_none() {
         let rule = format!(
@@ -337,7 +339,7 @@ impl Chat {
             None | Some(ResponseFormat::Text {}) => None,
             Some(ResponseFormat::JsonObject {}) => Some(json_grammar(&any)?),
             Some(ResponseFormat::JsonSchema { json_schema }) => {
-                Some(json_grammar(json_schema.schema.as_ref().unwrap_or(&any))?)
+                Some(json_grammar(json_schema.0.schema.as_ref().unwrap_or(&any))?)
             }
         })
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::body::Object;
 use super::error::ApiError;
 use crate::model::ServedModel;
 
@@ -25,9 +26,9 @@ pub(crate) struct Delivery {
     #[schemars(range(min = 1, max = u32::MAX))]
     n: Option<u32>,
     /// Whether the answer comes as it is made, as server-sent events.
-    pub stream: Option<bool>,
+    stream: Option<bool>,
     /// What a stream tells beside the text; without a stream it has no effect.
-    pub stream_options: Option<StreamOptions>,
+    stream_options: Option<Object<StreamOptions>>,
     /// Has no effect.
     #[allow(dead_code)]
     user: Option<String>,
@@ -58,7 +59,7 @@ impl Delivery {
     /// Whether a stream ends with the numbers of tokens.
     pub fn tells_usage(&self) -> bool {
         self.stream_options
-            .is_some_and(|options| options.include_usage == Some(true))
+            .is_some_and(|options| options.0.include_usage == Some(true))
     }
 
     /// How many answers there are to each prompt.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::error::SendError;
 
 use super::App;
-use super::body::{Body, Fields, schema};
+use super::body::{Body, Fields, Object, schema};
 use super::chat::{Message, Opened, open};
 use super::delivery::{Pieces, piece, seed, streamed};
 use super::error::{ApiError, ErrorBody};
@@ -27,7 +27,7 @@ use crate::model::ServedModel;
 pub(crate) struct Play {
     model: String,
     prompt: Option<String>,
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<Object<Message>>>,
     /// The answer's tokens so far.
     #[serde(default)]
     continued: Vec<u32>,
