@@ -4,7 +4,6 @@ mod hints;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::builder::styling::{AnsiColor, Style};
 
@@ -84,17 +83,17 @@ impl CliError {
     }
 
     /// Shows it on stderr and gives the process's exit code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         if self.kind == Kind::OutputClosed {
-            return ExitCode::SUCCESS;
+            return 0;
         }
         let stderr = io::stderr();
         let coloured = coloured(&stderr);
         // Where stderr itself cannot be written to there is nobody left to tell.
         let _ = self.write(&mut stderr.lock(), coloured);
         match self.kind {
-            Kind::Usage => ExitCode::from(2),
-            Kind::Failed | Kind::OutputClosed => ExitCode::FAILURE,
+            Kind::Usage => 2,
+            Kind::Failed | Kind::OutputClosed => 1,
         }
     }
 

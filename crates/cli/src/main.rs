@@ -2,9 +2,10 @@
 //!
 //! Map: `args` is the command line and `values` what it may hold, `commands` one file per command, `backend` where a
 //! concrete backend is picked, `model_source` what MODEL may be, `built_in_tales` what is trained on where nothing is
-//! said, `new_folder` what a command makes, `error` the one place that prints errors, `output` what is written to
-//! stdout, `progress` how far a long computation is, `heat_map` the pictures of attention and `head_habits` its
-//! numbers, `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
+//! said, `new_folder` what a command makes, `error` the one place that prints errors, `ending` how the
+//! process ends beside a GPU, `output` what is written to stdout, `progress` how far a long computation
+//! is, `heat_map` the pictures of attention and `head_habits` its numbers, `run_history` what a run did, `plot` the
+//! pictures of it, `sweep` many runs.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -13,6 +14,7 @@ mod args;
 mod backend;
 mod built_in_tales;
 mod commands;
+mod ending;
 mod error;
 mod head_habits;
 mod heat_map;
@@ -37,8 +39,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     emberlm_kernels::memory::keep_freed();
-    match commands::run(args::Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    ending::of(match commands::run(args::Cli::parse()) {
+        Ok(()) => 0,
         Err(error) => error.report(),
-    }
+    })
 }

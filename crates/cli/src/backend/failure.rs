@@ -12,6 +12,7 @@ use std::thread;
 use emberlm_trainer::dashboard;
 
 use super::{Placement, quiet};
+use crate::ending;
 use crate::error::CliError;
 use crate::output::size;
 
@@ -46,8 +47,7 @@ fn watch(placement: Placement) {
             false => reason,
         };
         dashboard::restore_terminal();
-        let _ = failed(placement, &cause).report();
-        std::process::exit(1);
+        ending::at_once(failed(placement, &cause).report().into());
     }));
 }
 

@@ -12,6 +12,8 @@ use super::start::start;
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 use super::start::touch;
 use super::{BackendName, Job, devices};
+#[cfg(feature = "gpu")]
+use crate::ending;
 use crate::error::CliError;
 
 /// Where to compute: a backend that is compiled in, and one of its devices.
@@ -65,6 +67,7 @@ impl Placement {
                 let device: Device<$backend> = $device;
                 start(self, || $start(&device))?;
                 failure::end_where_it_fails(self);
+                ending::beside_a_gpu();
                 Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
             }};
         }

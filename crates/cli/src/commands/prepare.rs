@@ -3,11 +3,10 @@
 mod args;
 pub(super) mod summary;
 
-use std::process;
-
 use emberlm_data::{Encoding, InputOptions, Phase, PrepareOptions, Progress, prepare};
 use indicatif::ProgressBar;
 
+use crate::ending;
 use crate::error::CliError;
 use crate::output::{print, shell_word};
 use crate::progress;
@@ -80,7 +79,7 @@ fn listen(bar: ProgressBar) -> Result<(), CliError> {
         error
             .hint("what is done is kept: go on with the same command and --continue")
             .report();
-        process::exit(INTERRUPTED);
+        ending::at_once(INTERRUPTED);
     };
     ctrlc::set_handler(stop)
         .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))

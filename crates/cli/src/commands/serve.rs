@@ -6,7 +6,6 @@ mod load;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::time::Duration;
 
 use burn::tensor::Device;
@@ -20,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::backend::{BackendArg, Job};
 use crate::commands::watch::cannot_listen;
+use crate::ending;
 use crate::error::{CliError, warn};
 use crate::output::print;
 use crate::run_history::names;
@@ -150,7 +150,7 @@ fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
             // The server may be gone.
             let _ = sender.send(());
         }
-        None => process::exit(130),
+        None => ending::at_once(130),
     })
     .map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))?;
     Ok(stop)

@@ -25,7 +25,7 @@ pub use args::TrainArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::Model;
-use crate::{built_in_tales, presets, run_config};
+use crate::{built_in_tales, ending, presets, run_config};
 
 /// Runs the command.
 ///
@@ -157,7 +157,7 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
     ctrlc::set_handler(move || {
         if asked {
             dashboard::restore_terminal();
-            std::process::exit(130);
+            ending::at_once(130);
         }
         asked = true;
         interrupter.stop(Some("interrupted"));
