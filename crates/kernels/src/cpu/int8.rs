@@ -3,6 +3,7 @@
 //! Symmetric, one scale for each output: `w[j, l] ≈ scale[j] q[j, l]` with `|q| ≤ 127`, off by half a scale at most. What is
 //! multiplied with it, and sums, stay f32.
 
+use super::inner_products;
 use super::matrix::{Matrix, MatrixMut};
 use super::matvec::MOST_ROWS;
 use super::parallel::{self, Shared, Start};
@@ -122,7 +123,11 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
                 MatrixMut::from_raw(start.at(block.start), [m, block.len()], strides)
             };
             let dense = Matrix::row_major(&dense, block.len(), k).transposed();
-            product_here(y, x, dense, output, Precision::F32);
+            if inner_products::fits(x, dense, Precision::F32) {
+                inner_products::product_here(y, x, dense, output);
+            } else {
+                product_here(y, x, dense, output, Precision::F32);
+            }
         });
         return;
     }

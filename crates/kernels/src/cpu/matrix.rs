@@ -59,6 +59,24 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// A row whose columns are contiguous.
+    ///
+    /// # Panics
+    /// Where they are not, or there is no such row.
+    #[inline(always)]
+    pub fn row(self, i: usize) -> &'a [f32] {
+        assert!(
+            i < self.rows && (self.column_stride == 1 || self.columns <= 1),
+            "no row of contiguous columns"
+        );
+        let start = if self.columns == 0 {
+            0
+        } else {
+            i * self.row_stride
+        };
+        &self.data[start..start + self.columns]
+    }
+
     /// A part of it.
     ///
     /// # Panics

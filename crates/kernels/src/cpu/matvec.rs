@@ -37,13 +37,20 @@ const TASK: usize = 1 << 16;
 /// About how many tasks by columns share W.
 const TASKS: usize = 32;
 
-/// Whether a product is one of few rows with a matrix that [`product`] takes.
+/// Whether a product is one of few rows with a matrix that [`product`] takes: several rows with columns of it alone, since
+/// [`super::inner_products`] takes them with rows.
 pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
+    let by_rows = contiguous(w.columns, w.column_stride) && !is_column(w);
     y.rows <= MOST_ROWS
         && contiguous(y.columns, y.column_stride)
         && (y.rows <= 1 || y.row_stride >= y.columns)
         && contiguous(x.columns, x.column_stride)
-        && (contiguous(w.columns, w.column_stride) || contiguous(w.rows, w.row_stride))
+        && (by_rows || (y.rows <= 1 && contiguous(w.rows, w.row_stride)))
+}
+
+/// A column whose elements are contiguous is quicker as one row of the transpose.
+fn is_column(w: Matrix<'_>) -> bool {
+    w.columns == 1 && w.row_stride == 1
 }
 
 fn contiguous(len: usize, stride: usize) -> bool {
@@ -60,7 +67,7 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
         "the product is not one of few rows"
     );
     let [m, n] = [y.rows, y.columns];
-    let x: Vec<&[f32]> = (0..m).map(|i| row(x, i)).collect();
+    let x: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
     let mut out = Vec::with_capacity(m);
     for i in 0..m {
         // SAFETY: a row of y, which is borrowed, has contiguous columns, and whose rows do not overlap.
@@ -74,11 +81,11 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
     if n == 0 || x.is_empty() || w.rows == 0 {
         return;
     }
-    let column = n == 1 && w.row_stride == 1;
-    if contiguous(n, w.column_stride) && !column {
-        by_rows(&out, &x, w);
-    } else {
-        by_columns(&out, &x, w.transposed());
+    match (&out[..], &x[..]) {
+        ([y], [x]) if is_column(w) || !contiguous(n, w.column_stride) => {
+            by_columns(y, x, w.transposed());
+        }
+        _ => by_rows(&out, &x, w),
     }
 }
 
@@ -108,7 +115,7 @@ fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
                 [x] => {
                     let sums = sums_of(0, &columns);
                     for l in depth {
-                        add_row(sums, &row(w, l)[columns.clone()], x[l]);
+                        add_row(sums, &w.row(l)[columns.clone()], x[l]);
                     }
                 }
                 _ => add_block(sums_of, x, w, depth, columns),
@@ -177,11 +184,11 @@ fn add_block<'a>(
             for (i, x) in x.iter().enumerate() {
                 let sums = sums_of(i, &columns);
                 if count == STREAMS {
-                    let rows = std::array::from_fn(|s| &row(w, l + s)[columns.clone()]);
+                    let rows = std::array::from_fn(|s| &w.row(l + s)[columns.clone()]);
                     add_rows::<STREAMS>(sums, rows, &x[l..l + STREAMS]);
                 } else {
                     for l in l..l + count {
-                        add_rows::<1>(sums, [&row(w, l)[columns.clone()]], &x[l..=l]);
+                        add_rows::<1>(sums, [&w.row(l)[columns.clone()]], &x[l..=l]);
                     }
                 }
             }
@@ -203,8 +210,8 @@ fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
     }
 }
 
-/// `y += x Wᵀ` for W `[n, k]`: inner products with rows of W.
-fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
+/// `y += x Wᵀ` for W `[n, k]` and one row of x: inner products with rows of W.
+fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
     let [n, k] = [w.rows, w.columns];
     let rows = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
     parallel::for_each(n.div_ceil(rows), |task| {
@@ -212,21 +219,10 @@ fn by_columns(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
             #[inline(always)]
             || {
                 let rows = task * rows..n.min((task + 1) * rows);
-                // A row of W is in the first cache from the second row of x on.
-                if let ([y], [x]) = (y, x) {
-                    // SAFETY: each task writes its own columns.
-                    let y = unsafe { y.part(rows.clone()) };
-                    for (y, j) in y.iter_mut().zip(rows) {
-                        *y += dot(row(w, j), x);
-                    }
-                    return;
-                }
-                for j in rows {
-                    for (y, x) in y.iter().zip(x) {
-                        // SAFETY: as above.
-                        let y = unsafe { y.part(j..j + 1) };
-                        y[0] += dot(row(w, j), x);
-                    }
+                // SAFETY: each task writes its own columns.
+                let y = unsafe { y.part(rows.clone()) };
+                for (y, j) in y.iter_mut().zip(rows) {
+                    *y += dot(w.row(j), x);
                 }
             },
         );
@@ -281,11 +277,4 @@ fn folded<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
 #[inline(always)]
 fn ask_ahead(of: &[f32]) {
     prefetch(of.as_ptr().wrapping_byte_add(AHEAD));
-}
-
-/// A row whose columns are contiguous.
-#[inline(always)]
-fn row(of: Matrix<'_>, i: usize) -> &[f32] {
-    // SAFETY: the matrix's elements lie within memory borrowed for as long, and those of a row one after the other.
-    unsafe { std::slice::from_raw_parts(of.as_ptr().add(i * of.row_stride), of.columns) }
 }

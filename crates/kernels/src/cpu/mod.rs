@@ -1,7 +1,8 @@
 //! The operations on slices of f32 in memory, without Burn: what the `flex` backend's overrides are made of.
 //!
 //! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
-//! instructions; [`matvec`] does where one has few rows, and [`int8`] where its weights have 8 bits. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
+//! instructions; [`matvec`] does where one has few rows, [`inner_products`] where it has some and the other's
+//! columns are contiguous, and [`int8`] where its weights have 8 bits. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
 //! are the operations; [`vector`] holds what their inner loops share, `prefetch` asks for memory early, and [`parallel`] how they are spread over threads.
 //!
 //! Every result is the same to the bit whatever the number of threads: work is cut by shape alone, and what several
@@ -15,6 +16,7 @@ pub mod attention;
 pub mod bf16;
 pub mod embedding;
 pub mod head_loss;
+pub mod inner_products;
 pub mod int8;
 pub mod matrix;
 pub mod matvec;

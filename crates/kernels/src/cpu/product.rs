@@ -5,8 +5,8 @@
 
 use super::bf16::{self, Threads};
 use super::matrix::{Matrix, MatrixMut};
-use super::matvec;
 use super::parallel::{self, Start};
+use super::{inner_products, matvec};
 use crate::Precision;
 
 /// What becomes of what the product's place holds.
@@ -28,7 +28,7 @@ const MOST_TILES: usize = 16;
 /// `C = A B` or `C += A B`, `[m, k] · [k, n]`, on all threads.
 ///
 /// A product of few rows takes the time of reading B, which rounding does not shorten: it is f32 at any precision
-/// ([`matvec`]).
+/// ([`matvec`], [`inner_products`]).
 ///
 /// # Panics
 /// Where the sizes do not fit.
@@ -43,6 +43,9 @@ pub fn product(
     let (mut c, a, b) = rows_first(c, a, b);
     if matvec::fits(&c, a, b) {
         return matvec::product(c, a, b, output);
+    }
+    if inner_products::fits(a, b, precision) {
+        return inner_products::product(c, a, b, output);
     }
     let work = c.rows.saturating_mul(c.columns).saturating_mul(a.columns);
     if work < SMALL {

@@ -19,6 +19,12 @@ pub fn wide<R>(f: impl FnOnce() -> R) -> R {
     ARCH.dispatch(f)
 }
 
+/// [`wide`] for what names its vectors itself.
+#[inline(always)]
+pub fn dispatch<T: WithSimd>(task: T) -> T::Output {
+    ARCH.dispatch(task)
+}
+
 /// [`wide`] for a closure whose polynomials are quicker and no less exact with fused multiply-adds: it is told whether this
 /// processor has them.
 #[inline(always)]

@@ -1,5 +1,6 @@
 use emberlm_kernels::Precision;
 use emberlm_kernels::cpu::bf16::{self, Threads};
+use emberlm_kernels::cpu::inner_products;
 use emberlm_kernels::cpu::int8::{self, Int8Matrix};
 use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
 use emberlm_kernels::cpu::matvec;
@@ -89,7 +90,7 @@ fn check(
     let place = MatrixMut::new(&mut c.data, c.sizes, c.strides);
     let make = if here { product_here } else { product };
     make(place, a.view(), b.view(), output, precision);
-    let precision = if here || !is_of_few_rows(&mut c, &a, &b) {
+    let precision = if here || !is_of_few_rows(&mut c, &a, &b, precision) {
         precision
     } else {
         Precision::F32
@@ -105,15 +106,16 @@ fn check(
 }
 
 /// Whether `product` reads one factor as it lies, and so takes it as f32 at any precision.
-fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored) -> bool {
+fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored, precision: Precision) -> bool {
     let ([m, n], [down, across]) = (c.sizes, c.strides);
-    if across <= down {
+    let (c, a, b) = if across <= down {
         let c = MatrixMut::new(&mut c.data, [m, n], [down, across]);
-        matvec::fits(&c, a.view(), b.view())
+        (c, a.view(), b.view())
     } else {
         let c = MatrixMut::new(&mut c.data, [n, m], [across, down]);
-        matvec::fits(&c, b.view().transposed(), a.view().transposed())
-    }
+        (c, b.view().transposed(), a.view().transposed())
+    };
+    matvec::fits(&c, a, b) || inner_products::fits(a, b, precision)
 }
 
 fn output() -> impl Strategy<Value = Output> {
@@ -261,7 +263,12 @@ fn what_is_no_number_stays_none() {
 #[test]
 fn a_product_is_the_same_on_any_threads() {
     for precision in [Precision::F32, Precision::Bf16] {
-        for (layouts, [m, k, n]) in [([0, 0], [300, 1031, 257]), ([1, 1], [129, 600, 511])] {
+        let cases = [
+            ([0, 0], [300, 1031, 257]),
+            ([1, 1], [129, 600, 511]),
+            ([0, 1], [23, 600, 5011]),
+        ];
+        for (layouts, [m, k, n]) in cases {
             let a = Stored::new(layouts[0], [m, k], 1);
             let b = Stored::new(layouts[1], [k, n], 2);
             same_on_any_threads(|| {
@@ -297,6 +304,16 @@ proptest! {
         output in output(),
     ) {
         check(sizes, layouts, output, Precision::F32, false);
+    }
+
+    #[test]
+    fn products_of_some_rows_with_a_transpose_are_products(
+        sizes in [1usize..110, 1usize..1400, 1usize..300],
+        layout in 0u8..3,
+        output in output(),
+        precision in precision(),
+    ) {
+        check(sizes, [0, 1, layout], output, precision, false);
     }
 
     #[test]

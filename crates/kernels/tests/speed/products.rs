@@ -96,6 +96,23 @@ fn linear_multiplies_as_fast_as_burn() {
     }
 }
 
+/// A head's logits of several sequences, as in serving, without packing its weight.
+#[test]
+fn logits_of_several_rows() {
+    let (x, weight) = (numbers([16, WIDTH]), numbers([VOCAB, WIDTH]));
+    let inputs = || LinearInputs::<Flex> {
+        x: x.clone(),
+        weight: Flex::float_transpose(weight.clone()),
+        bias: None,
+        residual: None,
+    };
+    assert_within(
+        0.7,
+        || <Flex as Backend>::linear(inputs(), F32),
+        || reference::linear::<Flex>(inputs(), F32),
+    );
+}
+
 #[test]
 fn linear_in_bf16() {
     if !cpu::bf16::supported() {
