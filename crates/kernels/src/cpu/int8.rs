@@ -5,7 +5,6 @@
 
 use super::inner_products;
 use super::matrix::{Matrix, MatrixMut};
-use super::matvec::MOST_ROWS;
 use super::parallel::{self, Shared, Start};
 use super::product::{Output, product_here};
 use super::vector::{dot, wide};
@@ -15,7 +14,9 @@ use crate::Precision;
 const TASK: usize = 1 << 17;
 /// About how many tasks share W.
 const TASKS: usize = 32;
-/// Rows of W turned into f32 at a time, where there are many rows of x.
+/// Rows of x up to which a row of W is read at a time.
+const FEW: usize = 2;
+/// Rows of W turned into f32 at a time, where there are more rows of x.
 const BLOCK: usize = 96;
 
 /// A matrix `[rows, columns]`, of outputs by inputs.
@@ -86,7 +87,7 @@ pub fn quantize(w: Matrix<'_>) -> Int8Matrix {
 
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.
 ///
-/// Few rows of x take one pass over W. Many take W block by block as f32.
+/// One or two rows of x take one pass over W. More take W block by block as f32.
 ///
 /// # Panics
 /// Where the sizes do not fit, or y's or x's columns are not contiguous.
@@ -105,7 +106,7 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
         // SAFETY: a row of x, whose columns are contiguous, in memory that it borrows.
         .map(|i| unsafe { std::slice::from_raw_parts(x.as_ptr().add(i * x.row_stride), k) })
         .collect();
-    if m > MOST_ROWS {
+    if m > FEW {
         parallel::for_each(n.div_ceil(BLOCK), |task| {
             let block = task * BLOCK..n.min((task + 1) * BLOCK);
             let mut dense = vec![0.0f32; block.len() * k];
