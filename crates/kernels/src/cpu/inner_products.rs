@@ -2,7 +2,7 @@
 //!
 //! `y[m, n] = x[m, k] Wᵀ`, where the rows of W `[n, k]` are contiguous: each element of y is an inner product. A general
 //! product packs W anew, which is most of its time while rows of x are few; here W is read as it lies, once, and each of
-//! its elements in a register meets [`BLOCK`] rows of x.
+//! its elements in a register meets several rows of x.
 
 use std::ops::Range;
 
