@@ -9,17 +9,16 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::matrix::{Matrix, MatrixMut};
+use super::matvec;
 use super::parallel::{self, Start};
 use super::prefetch::prefetch;
 use super::product::Output;
-use super::vector::dispatch;
+use super::vector::wide;
 use crate::Precision;
 
 /// Rows of x and of W whose inner products are made at once: 16 sums and 4 rows of x fit 32 registers; with fewer of
 /// them half as many rows of W are taken.
 const BLOCK: usize = 4;
-/// Few rows of x: they take the time of reading W.
-const FEW: usize = 8;
 /// Most rows of x: with more of them packing W pays.
 const MOST_ROWS: usize = 96;
 /// How long rows are for each of more than a few: with shorter ones packing W pays, as their sums are added up for nothing.
@@ -32,12 +31,11 @@ const TASKS: usize = 32;
 /// Whether a product `x W`, where W is `[k, n]`, is one of some rows with a transpose that [`product`] takes. Few rows
 /// are taken at any precision, since rounding does not shorten the reading of W.
 pub fn fits(x: Matrix<'_>, w: Matrix<'_>, precision: Precision) -> bool {
-    let contiguous = |len: usize, stride: usize| stride == 1 || len <= 1;
     let most = match precision {
-        Precision::F32 => (w.rows / LENGTH_PER_ROW).clamp(FEW, MOST_ROWS),
-        _ => FEW,
+        Precision::F32 => (w.rows / LENGTH_PER_ROW).clamp(matvec::MOST_ROWS, MOST_ROWS),
+        _ => matvec::MOST_ROWS,
     };
-    x.rows <= most && contiguous(x.columns, x.column_stride) && contiguous(w.rows, w.row_stride)
+    x.rows <= most && x.has_contiguous_rows() && w.transposed().has_contiguous_rows()
 }
 
 /// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
@@ -51,7 +49,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let rows = n.div_ceil(TASKS).max(TASK.div_ceil(row));
     let rows = rows.next_multiple_of(BLOCK);
     parallel::for_each(n.div_ceil(rows), |task| {
-        dispatch(Task {
+        wide(Task {
             of: &products,
             rows: task * rows..n.min((task + 1) * rows),
         });
@@ -64,7 +62,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
 /// As [`product`].
 pub fn product_here(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let products = Products::new(y, x, w, output);
-    dispatch(Task {
+    wide(Task {
         of: &products,
         rows: 0..products.w.rows,
     });

@@ -98,14 +98,11 @@ pub fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Int8View<'_>, output: Outp
         "the sizes do not fit"
     );
     assert!(
-        (y.column_stride == 1 || n <= 1) && (x.column_stride == 1 || k <= 1),
+        y.has_contiguous_rows() && x.has_contiguous_rows(),
         "the columns are not contiguous"
     );
     let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
-    let rows: Vec<&[f32]> = (0..m)
-        // SAFETY: a row of x, whose columns are contiguous, in memory that it borrows.
-        .map(|i| unsafe { std::slice::from_raw_parts(x.as_ptr().add(i * x.row_stride), k) })
-        .collect();
+    let rows: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
     if m > FEW {
         parallel::for_each(n.div_ceil(BLOCK), |task| {
             let block = task * BLOCK..n.min((task + 1) * BLOCK);

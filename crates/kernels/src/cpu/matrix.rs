@@ -59,15 +59,21 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// A row whose columns are contiguous.
+    /// Whether a row's elements lie one after the other.
+    #[inline(always)]
+    pub fn has_contiguous_rows(self) -> bool {
+        contiguous(self.columns, self.column_stride)
+    }
+
+    /// A row, where rows are contiguous.
     ///
     /// # Panics
     /// Where they are not, or there is no such row.
     #[inline(always)]
     pub fn row(self, i: usize) -> &'a [f32] {
         assert!(
-            i < self.rows && (self.column_stride == 1 || self.columns <= 1),
-            "no row of contiguous columns"
+            i < self.rows && self.has_contiguous_rows(),
+            "no such contiguous row"
         );
         let start = if self.columns == 0 {
             0
@@ -174,10 +180,20 @@ impl<'a> MatrixMut<'a> {
         }
     }
 
+    /// Whether a row's elements lie one after the other.
+    pub fn has_contiguous_rows(&self) -> bool {
+        contiguous(self.columns, self.column_stride)
+    }
+
     /// Where element `(0, 0)` lies.
     pub fn as_mut_ptr(&mut self) -> *mut f32 {
         self.start
     }
+}
+
+#[inline(always)]
+fn contiguous(len: usize, stride: usize) -> bool {
+    stride == 1 || len <= 1
 }
 
 /// Elements from the first to just after the last.

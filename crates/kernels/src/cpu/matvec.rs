@@ -40,21 +40,17 @@ const TASKS: usize = 32;
 /// Whether a product is one of few rows with a matrix that [`product`] takes: several rows with columns of it alone, since
 /// [`super::inner_products`] takes them with rows.
 pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
-    let by_rows = contiguous(w.columns, w.column_stride) && !is_column(w);
+    let by_rows = w.has_contiguous_rows() && !is_column(w);
     y.rows <= MOST_ROWS
-        && contiguous(y.columns, y.column_stride)
+        && y.has_contiguous_rows()
         && (y.rows <= 1 || y.row_stride >= y.columns)
-        && contiguous(x.columns, x.column_stride)
-        && (by_rows || (y.rows <= 1 && contiguous(w.rows, w.row_stride)))
+        && x.has_contiguous_rows()
+        && (by_rows || (y.rows <= 1 && w.transposed().has_contiguous_rows()))
 }
 
 /// A column whose elements are contiguous is quicker as one row of the transpose.
 fn is_column(w: Matrix<'_>) -> bool {
     w.columns == 1 && w.row_stride == 1
-}
-
-fn contiguous(len: usize, stride: usize) -> bool {
-    stride == 1 || len <= 1
 }
 
 /// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
@@ -82,7 +78,7 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
         return;
     }
     match (&out[..], &x[..]) {
-        ([y], [x]) if is_column(w) || !contiguous(n, w.column_stride) => {
+        ([y], [x]) if is_column(w) || !w.has_contiguous_rows() => {
             by_columns(y, x, w.transposed());
         }
         _ => by_rows(&out, &x, w),
@@ -210,7 +206,8 @@ fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
     }
 }
 
-/// `y += x Wᵀ` for W `[n, k]` and one row of x: inner products with rows of W.
+/// `y += x Wᵀ` for W `[n, k]` and one row of x: inner products with rows of W. Through [`super::inner_products`], whose sum of
+/// one row is one chain of additions, GPT-2 decoded 10 to 25% slower.
 fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
     let [n, k] = [w.rows, w.columns];
     let rows = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);

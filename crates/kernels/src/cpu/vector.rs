@@ -12,16 +12,10 @@ pub const LANES: usize = 32;
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// Runs `f`, compiled for this processor's widest vectors. `f` is `#[inline(always)] || …`, and what it calls is
-/// `#[inline(always)]` too: what is only called from there is compiled for the plainest processor.
+/// Runs `task`, compiled for this processor's widest vectors: a closure `#[inline(always)] || …`, or what names its vectors
+/// itself. What it calls is `#[inline(always)]` too: what is only called from there is compiled for the plainest processor.
 #[inline(always)]
-pub fn wide<R>(f: impl FnOnce() -> R) -> R {
-    ARCH.dispatch(f)
-}
-
-/// [`wide`] for what names its vectors itself.
-#[inline(always)]
-pub fn dispatch<T: WithSimd>(task: T) -> T::Output {
+pub fn wide<T: WithSimd>(task: T) -> T::Output {
     ARCH.dispatch(task)
 }
 
