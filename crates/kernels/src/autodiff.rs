@@ -11,6 +11,7 @@ mod gradient;
 mod head_loss;
 mod head_loss_parts;
 mod linear;
+mod matmul;
 mod norm;
 mod rotary;
 
@@ -43,6 +44,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         B::largest_buffer(device)
+    }
+
+    fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
+        matmul::matmul::<B, C>(a, b)
     }
 
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -46,6 +46,11 @@ pub trait Backend: BurnBackend {
         None
     }
 
+    /// `a b` over the last two dimensions; the others are equal, or 1 in one of the two.
+    fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_matmul(a, b)
+    }
+
     /// `f(x)`, elementwise.
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {
         reference::activation::<Self>(kind, x)

@@ -26,6 +26,11 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
+                crate::gpu::matmul(a, b)
+            }
+
+            #[inline]
             fn attention(
                 q: FloatTensor<Self>,
                 k: FloatTensor<Self>,

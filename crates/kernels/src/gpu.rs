@@ -1,10 +1,14 @@
 //! What the backends of GPUs have in common: their runtime is CubeCL.
 
+mod matmul;
+
 use burn::cubecl::Runtime;
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Device};
 
 use crate::{DeviceMemory, Precision};
+
+pub use matmul::matmul;
 
 /// See [`crate::Backend::multiplies_in`].
 pub fn multiplies_in<B: Backend>(precision: Precision, device: &Device<B>) -> bool {

@@ -19,6 +19,11 @@ fn tensor<B: Backend, const D: usize>(
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
+/// [`Backend::matmul`]: `a b` over the last two dimensions.
+pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
+    tensor(B::matmul(float(a), float(b)))
+}
+
 /// [`Backend::activation`], any shape.
 pub fn activation<B: Backend, const D: usize>(kind: Activation, x: Tensor<B, D>) -> Tensor<B, D> {
     tensor(B::activation(kind, float(x)))

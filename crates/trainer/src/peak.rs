@@ -61,7 +61,7 @@ impl<B: Backend> Product<B> {
         let multiplied = || {
             let (a, b) = (self.a.clone(), self.b.clone());
             match self.precision {
-                Precision::F32 => a.matmul(b),
+                Precision::F32 => ops::matmul(a, b),
                 precision => ops::linear(a, b, None, None, precision),
             }
         };

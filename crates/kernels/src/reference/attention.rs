@@ -1,7 +1,6 @@
 //! Causal attention with grouped key-value heads, and its gradient.
 
 use burn::tensor::activation::softmax;
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Distribution, Int, Tensor};
 
@@ -10,7 +9,8 @@ use super::blocked_attention::blocked_attention_backward;
 use super::product::product;
 use super::{primitive, typed};
 use crate::{
-    AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, LogSums, Precision,
+    AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, Backend, LogSums,
+    Precision,
 };
 
 /// See [`crate::Backend::attention`]. The query heads that share a key-value head are stacked along their sequence,

@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Int, Tensor};
 
@@ -14,7 +13,7 @@ use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_mask::{added_mask, hidden_keys};
 use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionOptions, BlockedAttention};
+use crate::{AttentionGradients, AttentionOptions, Backend, BlockedAttention};
 
 /// See [`crate::Backend::attention`]. What is one block, as a single query is, is made as a whole.
 pub fn blocked_attention<B: Backend>(

@@ -1,13 +1,12 @@
 //! The language-model head with its cross-entropy, in blocks of rows.
 
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{FloatDType, IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::product::{product, raised_product};
 use super::table_parts::{Own, own};
 use super::{primitive, typed};
-use crate::{HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Precision};
+use crate::{Backend, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Precision};
 
 /// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {

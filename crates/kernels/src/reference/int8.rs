@@ -1,11 +1,10 @@
 //! Linear maps with weights of 8 bits.
 
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Int, Tensor};
 
 use super::{linear, primitive, typed};
-use crate::{Int8Weight, LinearInputs, Precision};
+use crate::{Backend, Int8Weight, LinearInputs, Precision};
 
 /// See [`crate::Backend::quantize_rows`].
 pub fn quantize_rows<B: Backend>(weight: FloatTensor<B>) -> Int8Weight<B> {

@@ -1,12 +1,12 @@
 //! Linear maps, and their gradients.
 
 use burn::tensor::Tensor;
-use burn::tensor::backend::Backend;
+use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
 use super::product::product;
 use super::{last, primitive, rows, typed, with_last};
-use crate::{LinearGradients, LinearInputs, Precision};
+use crate::{Backend, LinearGradients, LinearInputs, Precision};
 
 /// See [`crate::Backend::linear`]. One product over all tokens: a batched one would make the weight's gradient once per
 /// sequence and add them up.
@@ -53,7 +53,7 @@ pub fn linear_backward<B: Backend>(
 }
 
 /// `Σ x` over the rows, `[tokens, width]` to `[width]`.
-pub(super) fn summed<B: Backend>(x: Tensor<B, 2>) -> Tensor<B, 1> {
+pub(super) fn summed<B: BurnBackend>(x: Tensor<B, 2>) -> Tensor<B, 1> {
     let width = last(&x.shape());
     x.sum_dim(0).reshape([width])
 }

@@ -18,11 +18,11 @@
 //!
 //! No division is differentiated: Burn's backward of one takes a reciprocal, on ndarray an estimate of 12 to 14 bits.
 
-use burn::tensor::backend::Backend;
 use burn::tensor::{Device, Tensor};
 
 use super::attention::stacked;
-use crate::LinearAttentionState;
+use crate::ops::matmul;
+use crate::{Backend, LinearAttentionState};
 
 /// Added to the sum of a query's weights: where no feature is both the query's and a key's within f32's range, the
 /// output is 0. Its power -3/2, in the backward, is finite.
@@ -81,11 +81,11 @@ fn one_chunk<B: Backend>(
     let keys = Keys::new(k, map, past.as_ref().map(|past| past.peak.clone()));
     let q = queries(q, keys.kv_heads(), map); // [batch, kv_heads, stacked, features]
 
-    let within = keys.shared(&q).matmul(v.clone()); // [batch, kv_heads, stacked, head_dim + 1]
+    let within = matmul(keys.shared(&q), v.clone()); // [batch, kv_heads, stacked, head_dim + 1]
     let sums = match &past {
         Some(past) => {
             let faded = (past.peak.clone() - keys.peaks.clone()).exp(); // [batch, kv_heads, len, 1]
-            within + per_query(q.matmul(past.sums.clone()), faded)
+            within + per_query(matmul(q, past.sums.clone()), faded)
         }
         None => within,
     };
@@ -106,8 +106,7 @@ fn mapped<B: Backend>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     let [batch, heads, seq, head_dim] = x.dims();
     let features = map.dims()[1];
     let rows = x.reshape([batch * heads * seq, head_dim]);
-    rows.matmul(map.clone())
-        .reshape([batch, heads, seq, features])
+    matmul(rows, map.clone()).reshape([batch, heads, seq, features])
 }
 
 /// The queries' features, the heads that share keys stacked: `[batch, kv_heads, heads / kv_heads · seq, features]`.
@@ -158,7 +157,7 @@ impl<B: Backend> Keys<B> {
         let at_key = at_key.repeat_dim(2, len);
         let hidden = later_keys(len, &self.features.device()).unsqueeze::<4>();
         let faded = (at_key - at_query + hidden).exp();
-        per_query(q.clone().matmul(self.features.clone().transpose()), faded)
+        per_query(matmul(q.clone(), self.features.clone().transpose()), faded)
     }
 
     /// The sums with this chunk's tokens in them, under its last peak.
@@ -170,7 +169,7 @@ impl<B: Backend> Keys<B> {
         let len = self.peaks.dims()[2];
         let peak = self.peaks.clone().narrow(2, len - 1, 1); // [batch, kv_heads, 1, 1]
         let features = self.features * (self.peaks - peak.clone()).exp();
-        let sums = features.transpose().matmul(v); // [batch, kv_heads, features, head_dim + 1]
+        let sums = matmul(features.transpose(), v); // [batch, kv_heads, features, head_dim + 1]
         let sums = match past {
             Some(past) => past.sums * (past.peak - peak.clone()).exp() + sums,
             None => sums,

@@ -1,11 +1,11 @@
 //! Matrix products of rounded factors: the one place where the composed bodies leave f32.
 
-use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
 
-use crate::Precision;
+use crate::ops::matmul;
+use crate::{Backend, Precision};
 
-/// `a b` over the last two dimensions, the factors rounded to `precision` first, the product as wide as `a` was. In
+/// [`matmul`] of factors rounded to `precision` first, the product as wide as `a` was. In
 /// [`Precision::F32`] nothing is cast.
 ///
 /// Most of Burn's backends add up in f32 and round the sums to the factors' type: what is in f16 may not pass 65,504.
@@ -15,12 +15,12 @@ pub(super) fn product<B: Backend, const D: usize>(
     precision: Precision,
 ) -> Tensor<B, D> {
     let narrow = match precision {
-        Precision::F32 => return a.matmul(b),
+        Precision::F32 => return matmul(a, b),
         Precision::Bf16 => DType::BF16,
         Precision::F16 => DType::F16,
     };
     let wide = a.dtype();
-    a.cast(narrow).matmul(b.cast(narrow)).cast(wide)
+    matmul(a.cast(narrow), b.cast(narrow)).cast(wide)
 }
 
 /// [`product`] of an `a` whose elements are too small for f16: there it is multiplied by `factor`, a power of two so that

@@ -1,6 +1,5 @@
 //! Attention of a fused map's output, and its gradient.
 
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Shape, Tensor, TensorMetadata};
 
@@ -9,7 +8,7 @@ use super::{
     blocked_attention_training, primitive, rotary, typed,
 };
 use crate::{
-    AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, RotaryAngles,
+    AttentionGradients, AttentionInputs, AttentionState, Backend, BlockedAttention, RotaryAngles,
     SelfAttention,
 };
 

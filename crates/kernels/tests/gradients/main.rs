@@ -16,6 +16,7 @@ mod elementwise;
 mod head_loss;
 mod int8;
 mod linear_attention;
+mod matmul;
 mod precision;
 mod pytorch;
 mod table_parts;

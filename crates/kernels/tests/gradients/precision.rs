@@ -159,8 +159,13 @@ pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
     let words = found[1].chunks(width).zip(expected[1].chunks(width));
     for (word, (found, expected)) in words.enumerate() {
         let off = error(found, expected) / unit;
+        // The target's p - 1 of -2e-4 is as exact as the sum that p is divided by: one of f32, in the device's order.
+        let summed = match word {
+            3 => (vocab - 1) as f64 * f64::from(f32::EPSILON) / 2.0 / 2e-4,
+            _ => 0.0,
+        };
         assert!(
-            off < 3.0,
+            off < 3.0 + summed / unit,
             "{precision:?}, word {word}: {off:.1} roundings of {expected:?}"
         );
     }

@@ -14,6 +14,7 @@ mod blocked_attention;
 mod compare;
 #[path = "../gradients/precision.rs"]
 mod precision;
+mod products;
 
 use burn::tensor::Tensor;
 use emberlm_kernels::{AttentionState, Backend, Precision};
@@ -68,6 +69,12 @@ fn it_drops_as_flex_does() {
 #[test]
 fn what_is_dropped_is_independent() {
     attention_dropout::independent::<Vulkan>(0.3);
+}
+
+#[test]
+fn each_kernel_of_products() {
+    // Two for each of 12 shapes in f32, and where the device has it f16.
+    assert!(products::each_kernel_is_right_or_refuses() >= 24);
 }
 
 /// In those precisions that the device has.

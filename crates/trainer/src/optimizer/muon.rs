@@ -19,6 +19,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
+use emberlm_kernels::ops::matmul;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
 use super::Moments;
@@ -75,14 +76,14 @@ pub(super) fn update<B: Backend, const D: usize>(
 }
 
 /// The orthogonal matrix times `0.2 · √max(rows, columns)`.
-fn scaled<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
+fn scaled<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
     let [rows, columns] = matrix.dims();
     orthogonal(matrix) * (0.2 * (rows.max(columns) as f64).sqrt())
 }
 
 /// `U S Vᵀ` of a matrix `U Σ Vᵀ`, with `S` about 0.7 to 1.2 wherever Σ is no vanishing part of the whole: five
 /// Newton-Schulz iterations `X <- a X + (b A + c A²) X`, `A = X Xᵀ`, from the matrix over its norm.
-fn orthogonal<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
+fn orthogonal<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
     let (a, b, c) = COEFFICIENTS;
     let [rows, columns] = matrix.dims();
     let norm = (matrix.clone() * matrix.clone()).sum().sqrt(); // [1]
@@ -93,9 +94,9 @@ fn orthogonal<B: BurnBackend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
         x = x.transpose();
     }
     for _ in 0..ITERATIONS {
-        let gram = x.clone().matmul(x.clone().transpose());
-        let polynomial = gram.clone() * b + gram.clone().matmul(gram) * c;
-        x = x.clone() * a + polynomial.matmul(x);
+        let gram = matmul(x.clone(), x.clone().transpose());
+        let polynomial = gram.clone() * b + matmul(gram.clone(), gram) * c;
+        x = x.clone() * a + matmul(polynomial, x);
     }
     if tall { x.transpose() } else { x }
 }

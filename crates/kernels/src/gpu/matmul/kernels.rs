@@ -1,0 +1,177 @@
+//! The kernels there are to choose from, and what each is for.
+
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubek::matmul::components::tile::TileMatmulKind;
+use cubek::matmul::definition::{
+    MatmulElems, MatmulGlobalElems, MatmulKind as Kind, MatmulSetupError,
+};
+use cubek::matmul::launch::{MatmulGlobalScale as Scale, Strategy, launch_ref};
+use cubek::matmul::routines::BlueprintStrategy::Inferred;
+use cubek::matmul::routines::TileSizeSelection;
+use cubek::matmul::routines::double_buffering::DoubleBufferingArgs;
+use cubek::matmul::routines::double_unit::DoubleUnitSelectionArgs;
+use cubek::matmul::routines::ordered_double_buffering::OrderedSelectionArgs;
+use cubek::matmul::routines::simple::SimpleArgs;
+use cubek::matmul::routines::simple_unit::SimpleUnitSelectionArgs;
+use cubek::std::InputBinding;
+
+use super::choice::Key;
+
+/// How a kernel makes its products, which says where it is worth a try.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// One row, or one column.
+    Vector,
+    /// On the device's cores.
+    Cores,
+    /// On its tensor cores.
+    TensorCores,
+}
+
+/// A kernel.
+pub(super) struct Kernel {
+    pub(super) strategy: Strategy,
+    pub(super) way: Way,
+    /// It loads a stage while it multiplies another.
+    pub(super) two_stages: bool,
+}
+
+impl Way {
+    /// Those of the highest priority are tried, then those below where none of them can; none below 0 is.
+    pub(super) fn priority(self, key: &Key) -> i8 {
+        let small = matches!(key.scale(), Scale::Small);
+        let general = matches!(key.kind(), Kind::General);
+        match self {
+            Self::Vector if matches!(key.kind(), Kind::VecMat | Kind::MatVec) => 3,
+            Self::Vector => -1,
+            Self::Cores if small || !general || !key.is_narrow() => 2,
+            Self::Cores => 1,
+            // They would round what is in f32.
+            Self::TensorCores if !key.is_narrow() => -1,
+            Self::TensorCores if matches!(key.scale(), Scale::Large) => 3,
+            Self::TensorCores => 2,
+        }
+    }
+}
+
+impl Kernel {
+    /// Within its way, as [`Way::priority`].
+    pub(super) fn priority(&self, key: &Key) -> i8 {
+        match self.two_stages {
+            true if !key.has_even_stages() => -1,
+            // Where products are small, it gains nothing.
+            true if matches!(key.scale(), Scale::Small) => -1,
+            _ => 1,
+        }
+    }
+
+    /// Writes `a b` to `output`.
+    pub(super) fn launch<R: CubeRuntime>(
+        &self,
+        a: CubeTensor<R>,
+        b: CubeTensor<R>,
+        output: CubeTensor<R>,
+    ) -> Result<(), MatmulSetupError> {
+        launch(&self.strategy, a, b, output)
+    }
+}
+
+/// See [`Kernel::launch`].
+pub(super) fn launch<R: CubeRuntime>(
+    strategy: &Strategy,
+    a: CubeTensor<R>,
+    b: CubeTensor<R>,
+    output: CubeTensor<R>,
+) -> Result<(), MatmulSetupError> {
+    let client = output.client.clone();
+    let [of_a, of_b, of_output] = [a.dtype, b.dtype, output.dtype].map(Into::into);
+    let mut kinds = MatmulElems::from_globals(&MatmulGlobalElems {
+        lhs: of_a,
+        rhs: of_b,
+        out: of_output,
+    });
+    launch_ref(
+        strategy,
+        &client,
+        InputBinding::new(a.binding(), of_a),
+        InputBinding::new(b.binding(), of_b),
+        output.binding(),
+        &mut kinds,
+    )
+}
+
+/// All of them.
+pub(super) fn all() -> Vec<Kernel> {
+    let kernel = |strategy, way, two_stages| Kernel {
+        strategy,
+        way,
+        two_stages,
+    };
+    let mut kernels = vec![
+        kernel(
+            Strategy::GemvPlaneParallel(Inferred(Default::default())),
+            Way::Vector,
+            false,
+        ),
+        kernel(
+            Strategy::GemvUnitPerpendicular(Inferred(Default::default())),
+            Way::Vector,
+            false,
+        ),
+    ];
+    for tile_size in [
+        TileSizeSelection::MaxTileSize,
+        TileSizeSelection::MinTileSize,
+    ] {
+        let one = Strategy::SimpleUnit(Inferred(SimpleUnitSelectionArgs { tile_size }));
+        let two = Strategy::DoubleUnit(Inferred(DoubleUnitSelectionArgs { tile_size }));
+        kernels.push(kernel(one, Way::Cores, false));
+        kernels.push(kernel(two, Way::Cores, true));
+    }
+    for multi_rows in [false, true] {
+        let of = |tile_matmul| {
+            Inferred(SimpleArgs {
+                multi_rows,
+                tile_matmul,
+            })
+        };
+        for one in [
+            Strategy::SimpleCyclicCmma(of(TileMatmulKind::Cmma)),
+            Strategy::SimpleCyclicMma(of(TileMatmulKind::Mma)),
+        ] {
+            kernels.push(kernel(one, Way::TensorCores, false));
+        }
+    }
+    for row_count in [4, 8] {
+        let of = |tile_matmul| {
+            Inferred(OrderedSelectionArgs {
+                partition_k: Some(2),
+                row_count: Some(row_count),
+                rows_per_plane: Some(2),
+                tile_matmul,
+            })
+        };
+        for two in [
+            Strategy::OrderedDoubleCmma(of(TileMatmulKind::Cmma)),
+            Strategy::OrderedDoubleMma(of(TileMatmulKind::Mma)),
+        ] {
+            kernels.push(kernel(two, Way::TensorCores, true));
+        }
+    }
+    for specialized in [false, true] {
+        let of = |tile_matmul| {
+            Inferred(DoubleBufferingArgs {
+                specialized,
+                tile_matmul,
+            })
+        };
+        for two in [
+            Strategy::DoubleCyclicCmma(of(TileMatmulKind::Cmma)),
+            Strategy::DoubleCyclicMma(of(TileMatmulKind::Mma)),
+        ] {
+            kernels.push(kernel(two, Way::TensorCores, true));
+        }
+    }
+    kernels
+}
