@@ -1,0 +1,25 @@
+//! The operating system's edges: files that somebody else may have put there, files that are written whole or not at
+//! all, and text that is shown in a terminal.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`mod@read`] | opens regular files only, and reads a bounded number of bytes |
+//! | [`lines`] | reads a file line by line, with a bound on a line's length |
+//! | [`mod@write`] | writes a file beside its place, syncs it and renames it |
+//! | [`text`] | makes control characters of a text harmless |
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! let folder = tempfile::tempdir()?;
+//! let file = folder.path().join("config.json");
+//! emberlm_system::write::write_whole(&file, b"{}")?;
+//! assert_eq!(emberlm_system::read::read_text(&file, 1024)?, "{}");
+//! assert_eq!(emberlm_system::text::escaped("a\u{1b}[2J"), "a\\u{1b}[2J");
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod lines;
+pub mod read;
+pub mod text;
+pub mod write;

@@ -1,0 +1,149 @@
+//! Reading files that somebody else may have put there.
+//!
+//! A FIFO in the place of a configuration blocks whoever opens it, and a link to `/dev/zero` never ends. Only regular
+//! files are opened here, and no more than a given number of bytes is read.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The limit for a configuration, a manifest or another description in JSON or TOML: 64 MiB.
+pub const DESCRIPTION_LIMIT: u64 = 64 << 20;
+
+/// Opens a regular file to read it. Symbolic links are followed.
+///
+/// # Errors
+/// The file cannot be opened, or is a directory, a FIFO, a socket or a device.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = open_without_waiting(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// The file cannot be opened or read, is not a regular file, or is longer.
+pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len().min(limit);
+    // The capacity is a hint only: the file may be a short one by now.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is longer than {}", size(limit)),
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Reads a regular file of UTF-8 text of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read_bytes`], or the file is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    // The message of `fs::read_to_string`.
+    String::from_utf8(read_bytes(path, limit)?).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "stream did not contain valid UTF-8",
+        )
+    })
+}
+
+/// Opening a FIFO waits for its other end, unless it is told not to.
+#[cfg(unix)]
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    // The flags are bits of a C int.
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    File::options().read(true).custom_flags(flags).open(path)
+}
+
+#[cfg(not(unix))]
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    #[cfg(unix)]
+    if metadata.is_dir() {
+        return Err(rustix::io::Errno::ISDIR.into());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("it is {}, not a regular file", kind(metadata)),
+    ))
+}
+
+#[cfg(unix)]
+fn kind(metadata: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(_metadata: &Metadata) -> &'static str {
+    "something else"
+}
+
+/// A limit as it is named in an error.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0x10_0000.. => format!("{} MiB", bytes >> 20),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read_text(&path, 4).unwrap(), "four");
+        let error = read_text(&path, 3).unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 3 bytes");
+        fs::write(&path, b"\xff").unwrap();
+        assert!(read_text(&path, 4).is_err());
+        assert_eq!(read_bytes(&path, 4).unwrap(), b"\xff");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        let error = read_text(&link, 4).unwrap_err().to_string();
+        assert_eq!(error, "it is a device, not a regular file");
+        let error = open(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let error = open(&fifo).unwrap_err().to_string();
+        assert_eq!(error, "it is a FIFO, not a regular file");
+    }
+}
