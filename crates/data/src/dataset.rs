@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
+use crate::block_hashes::DatasetBlocks;
+use crate::shard::WholeFile;
 use crate::{DataError, MANIFEST_FILE, Manifest, Mask, Packing, Shard, Split, Windows};
 
 /// A dataset directory whose manifest has been read and whose tokenizer has been found.
@@ -54,11 +56,14 @@ impl Dataset {
         &self.tokenizer
     }
 
-    /// Opens the shards of one split.
+    /// Opens the shards of one split. Each of their blocks is verified when it is first read; files whose blocks have no
+    /// hashes are [`crate::UnverifiedFiles`].
     ///
     /// # Errors
-    /// Where a shard or its mask is missing, damaged, or has another number of tokens than the manifest says.
+    /// Where a shard or its mask is missing, damaged, or has another number of tokens than the manifest says; where its
+    /// block hashes are not those of the file that the manifest describes.
     pub fn split(&self, split: Split) -> Result<TokenSplit, DataError> {
+        let blocks = DatasetBlocks::read(&self.folder)?;
         let (mut shards, mut masks) = (Vec::new(), Vec::new());
         for entry in &self.manifest.split(split).shards {
             let shard = Shard::open_as(&self.folder.join(&entry.file), entry.layout)?;
@@ -73,9 +78,12 @@ impl Dataset {
                 });
             }
             let mask = entry.mask.as_ref();
-            let mask = mask.map(|mask| Mask::open(&self.folder.join(&mask.file), entry.tokens));
+            let mask = mask.map(|mask| {
+                let opened = Mask::open(&self.folder.join(&mask.file), entry.tokens)?;
+                opened.verified_by(&mask.blake3, blocks.of(&mask.file).cloned())
+            });
             masks.push(mask.transpose()?);
-            shards.push(shard);
+            shards.push(shard.verified_by(&entry.blake3, blocks.of(&entry.file).cloned())?);
         }
         let vocab_size = self.tokenizer.vocab_size();
         Ok(TokenSplit::with_masks(shards, masks, vocab_size))
@@ -195,6 +203,13 @@ impl TokenSplit {
         self.len() == 0
     }
 
+    /// The files whose blocks are not verified when they are read, since their hashes are not known.
+    pub(crate) fn whole_files(&self) -> impl Iterator<Item = WholeFile> {
+        let shards = self.inner.shards.iter().filter_map(Shard::whole_file);
+        let masks = self.inner.masks.iter().flatten();
+        shards.chain(masks.filter_map(Mask::whole_file))
+    }
+
     /// The size of the vocabulary that every id read is below.
     pub fn vocab_size(&self) -> usize {
         self.inner.vocab_size
@@ -203,8 +218,8 @@ impl TokenSplit {
     /// The `len` tokens from `start` on, across the borders of shards.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::TokenOutOfRange`] where an id among them is
-    /// outside the vocabulary.
+    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::DamagedBlock`] where a file has changed since
+    /// it was written; [`DataError::TokenOutOfRange`] where an id is outside the vocabulary.
     pub fn read(&self, start: u64, len: u64) -> Result<Vec<u32>, DataError> {
         let mut ids = Vec::with_capacity(len.min(self.len()) as usize);
         self.each_shard(start, len, |at, from, len| {

@@ -7,6 +7,7 @@ use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
 use crate::Split;
+use crate::lists::{listed, quoted};
 
 /// An error of this crate; each carries the path, the value at fault and the rule it breaks.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +219,30 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A part of a shard or mask has changed since the dataset was made.
+    #[error("{} is damaged: bytes {start} to {last} are not what was written", path.display(), last = end.saturating_sub(1))]
+    DamagedBlock {
+        /// The file.
+        path: PathBuf,
+        /// The first byte of the part, from 0.
+        start: u64,
+        /// The end of the part, exclusive.
+        end: u64,
+    },
+    /// The block hashes of a dataset cannot be used.
+    #[error("{}: {reason}", path.display())]
+    BlockHashes {
+        /// Their file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The block hashes of a file do not combine to its hash in the manifest.
+    #[error("{}: its block hashes in dataset.blocks.json do not match its BLAKE3 in dataset.json", path.display())]
+    OtherBlockHashes {
+        /// The file.
+        path: PathBuf,
+    },
     /// A shard holds an id that the vocabulary does not have.
     #[error("{}: token {id} at position {position} is outside the vocabulary of {vocab_size}", path.display())]
     TokenOutOfRange {
@@ -231,7 +256,7 @@ pub enum DataError {
         vocab_size: usize,
     },
     /// A dataset is not what its manifest says.
-    #[error("{} is damaged: {}", folder.display(), problems.join("; "))]
+    #[error("{} is damaged: {}", folder.display(), listed(problems, "; "))]
     Damaged {
         /// The dataset.
         folder: PathBuf,
@@ -366,24 +391,6 @@ pub enum DataError {
         /// Where the sentence begins that cannot be one of the generator's.
         offset: usize,
     },
-}
-
-/// The first names of a list, as they stand in a message.
-pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
-    const SHOWN: usize = 12;
-    let mut quoted: Vec<String> = names
-        .iter()
-        .take(SHOWN)
-        .map(|name| format!("`{}`", name.as_ref().escape_debug()))
-        .collect();
-    match names.len().checked_sub(SHOWN) {
-        None | Some(0) => {}
-        Some(more) => quoted.push(format!("{more} more")),
-    }
-    match quoted.is_empty() {
-        true => "none".to_owned(),
-        false => quoted.join(", "),
-    }
 }
 
 impl DataError {

@@ -247,7 +247,7 @@ impl Export<'_> {
                 out.write_all(bytes).map_err(failed)?;
                 (self.progress)(bytes.len() as u64);
             }
-            let (found, told) = (source.blake3(), &mask.blake3);
+            let (found, told) = (source.hashes().blake3, &mask.blake3);
             if found != *told {
                 let reason = format!("its BLAKE3 is {found}, but the manifest says {told}");
                 return Err(damaged(&source, reason));

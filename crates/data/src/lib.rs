@@ -11,7 +11,8 @@
 //! | `writer` | one split's shards, filled one after the other |
 //! | `staging` | a dataset directory that is whole or absent, and can be gone on with |
 //!
-//! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `split` ([`Split`]).
+//! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `block_hashes` (hashes of
+//! the files' blocks, beside the manifest), `split` ([`Split`]).
 //!
 //! Whole datasets, each token once, in bounded memory:
 //!
@@ -29,6 +30,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
+//! | `unverified` | [`UnverifiedFiles`]: files without block hashes, verified as a whole |
 //! | `packing` | [`Packing`]: rows of whole documents, and where each row begins |
 //! | `windows` | [`Windows`]: a split in stretches of text or in rows of documents |
 //! | `order` | [`WindowOrder`]: the seeded order of training windows, a pure function of the index |
@@ -43,12 +45,14 @@
 
 mod adopt;
 mod batch;
+mod block_hashes;
 mod dataset;
 mod error;
 mod evaluation;
 mod export;
 mod inputs;
 mod inspect;
+mod lists;
 mod loader;
 mod manifest;
 mod mix;
@@ -63,6 +67,7 @@ mod stream;
 mod survey;
 pub mod tales;
 mod texts;
+mod unverified;
 mod verify;
 mod windows;
 mod writer;
@@ -92,6 +97,7 @@ pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, Tok
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
 pub use texts::for_each_text;
+pub use unverified::UnverifiedFiles;
 pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::order::Shuffle;
 use crate::packing::PackedRows;
 use crate::prefetch::Prefetch;
-use crate::{Batch, DataError, Mix, WindowOrder, Windows};
+use crate::{Batch, DataError, Mix, TokenSplit, WindowOrder, Windows};
 
 /// Training batches: which windows are in a batch depends on its first window's index alone.
 #[derive(Clone)]
@@ -88,6 +88,11 @@ impl TrainBatches {
     /// Positions of a window.
     pub fn seq_len(&self) -> usize {
         self.sources[0].windows.seq_len()
+    }
+
+    /// The splits that the windows are of.
+    pub fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
+        self.sources.iter().map(|source| source.windows.split())
     }
 
     /// What is mixed.

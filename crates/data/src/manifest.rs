@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Component, Path};
 
+use emberlm_system::read;
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_tokenizer::chat::ChatTemplateSpec;
 use serde::{Deserialize, Serialize};
@@ -166,7 +167,8 @@ impl Manifest {
             path: path.clone(),
             reason,
         };
-        let text = fs::read_to_string(&path).map_err(DataError::io("read the dataset's", &path))?;
+        let text = read::read_text(&path, read::DESCRIPTION_LIMIT)
+            .map_err(DataError::io("read the dataset's", &path))?;
         check_format(&text).map_err(refuse)?;
         let manifest: Self =
             serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
@@ -184,15 +186,7 @@ impl Manifest {
     /// Writes the manifest into `folder` and waits until it is on the disk: it is whole, or as it was before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
         let (path, aside) = (folder.join(MANIFEST_FILE), folder.join(MANIFEST_ASIDE));
-        let write = || {
-            let mut file = fs::File::create(&aside)?;
-            let mut text = serde_json::to_string_pretty(self)?;
-            text.push('\n');
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&aside, &path)
-        };
-        write().map_err(DataError::io("write", &path))
+        write_aside(self, &path, &aside)
     }
 
     /// Whether a manifest can be written into `folder`, before the long work that leads to it.
@@ -259,6 +253,23 @@ impl SplitManifest {
         }
         Ok(())
     }
+}
+
+/// Writes `value` as JSON to `aside`, waits until it is on the disk, and renames it to `path`.
+pub(crate) fn write_aside(
+    value: &impl Serialize,
+    path: &Path,
+    aside: &Path,
+) -> Result<(), DataError> {
+    let write = || {
+        let mut file = fs::File::create(aside)?;
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(aside, path)
+    };
+    write().map_err(DataError::io("write", path))
 }
 
 /// Says what a manifest of another format is before its fields are found to be wrong.

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 
+use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
 use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 
 /// In the partial folder: how far the dataset is. While it is there the dataset can be gone on with.
@@ -130,8 +131,13 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the manifest, then puts the directory in its place.
-    pub(crate) fn commit(mut self, manifest: &Manifest) -> Result<(), DataError> {
+    /// Writes the block hashes and the manifest, then puts the directory in its place.
+    pub(crate) fn commit(
+        mut self,
+        manifest: &Manifest,
+        blocks: &DatasetBlocks,
+    ) -> Result<(), DataError> {
+        blocks.write(&self.data)?;
         manifest.write(&self.data)?;
         sync_folder(&self.data)?;
         // A directory cannot be renamed onto a full one: the old one makes room first, and comes back on an error.
@@ -259,7 +265,7 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     if manifest.adopted {
         return Ok(Some("its shards were there before it was".to_owned()));
     }
-    let mut ours = vec![OsString::from(MANIFEST_FILE)];
+    let mut ours = vec![OsString::from(MANIFEST_FILE), OsString::from(BLOCKS_FILE)];
     for split in Split::ALL {
         let shards = &manifest.split(split).shards;
         ours.extend(

@@ -49,7 +49,7 @@ impl Dataset {
                 read += ids.len() as u64;
                 progress(ids.len() as u64 * width);
             }
-            let (found, told) = (stream.blake3(), &entry.blake3);
+            let (found, told) = (stream.hashes().blake3, &entry.blake3);
             if found != *told {
                 return Err(damaged(format!(
                     "its BLAKE3 is {found}, but the manifest says {told}"

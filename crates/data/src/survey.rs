@@ -5,7 +5,7 @@ use std::path::Path;
 use emberlm_tokenizer::{TokenBytes, Tokenizer};
 use rayon::prelude::*;
 
-use crate::shard::ShardStream;
+use crate::shard::{FileHashes, ShardStream};
 use crate::{DataError, ShardLayout};
 
 /// How many tokens a thread takes at a time.
@@ -33,8 +33,8 @@ pub(crate) struct Survey {
     pub(crate) largest: Option<u32>,
     /// The ids that the vocabulary does not have.
     pub(crate) outside: Option<Outside>,
-    /// BLAKE3 of the whole file, in hexadecimal.
-    pub(crate) blake3: String,
+    /// The hashes of the whole file and its blocks.
+    pub(crate) hashes: FileHashes,
 }
 
 /// Ids that a vocabulary does not have.
@@ -92,7 +92,7 @@ impl Vocabulary {
             bytes: sums.bytes,
             largest: sums.largest,
             outside: sums.outside,
-            blake3: stream.blake3(),
+            hashes: stream.hashes(),
         })
     }
 
@@ -184,7 +184,10 @@ mod tests {
             assert_eq!(previous, ids.last().copied());
             assert_eq!(found.tokens, ids.len() as u64);
             let file = std::fs::read(&path).unwrap();
-            assert_eq!(found.blake3, blake3::hash(&file).to_hex().to_string());
+            assert_eq!(
+                found.hashes.blake3,
+                blake3::hash(&file).to_hex().to_string()
+            );
             found
         };
         let found = survey(&ids);

@@ -7,7 +7,8 @@ use std::path::Path;
 use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerKind};
 use serde::Serialize;
 
-use crate::shard::sum_mask;
+use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
+use crate::shard::{BlockHashes, FileHashes, sum_mask};
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Dataset, MANIFEST_FILE, MaskEntry, ShardEntry, Split};
 
@@ -69,6 +70,13 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
         foreign: foreign(dataset)?,
     };
     let vocabulary = Vocabulary::of(dataset.tokenizer());
+    let blocks = match DatasetBlocks::read(dataset.folder()) {
+        Ok(blocks) => blocks,
+        Err(error) => {
+            found.splits.push(error.to_string());
+            DatasetBlocks::default()
+        }
+    };
     for split in Split::ALL {
         let manifest = dataset.manifest().split(split);
         let (mut previous, mut bytes) = (None, Some(0));
@@ -76,7 +84,7 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
             let path = dataset.folder().join(&entry.file);
             let survey = vocabulary.survey(&path, entry.layout, &mut previous, progress);
             let problems = match &survey {
-                Ok(survey) => shard_problems(entry, survey, &vocabulary),
+                Ok(survey) => shard_problems(entry, survey, &vocabulary, &blocks),
                 Err(error) => vec![without_path(error, &path)],
             };
             let of_shard = survey.ok().and_then(|survey| survey.bytes);
@@ -90,7 +98,13 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
                 found.files.push(FileCheck {
                     file: mask.file.clone(),
                     tokens: entry.tokens,
-                    problems: mask_problems(dataset.folder(), mask, entry.tokens, progress),
+                    problems: mask_problems(
+                        dataset.folder(),
+                        mask,
+                        entry.tokens,
+                        &blocks,
+                        progress,
+                    ),
                 });
             }
         }
@@ -106,7 +120,12 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
     Ok(found)
 }
 
-fn shard_problems(entry: &ShardEntry, found: &Survey, vocabulary: &Vocabulary) -> Vec<String> {
+fn shard_problems(
+    entry: &ShardEntry,
+    found: &Survey,
+    vocabulary: &Vocabulary,
+    blocks: &DatasetBlocks,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let mut differs = |what: &str, found: u64, told: u64| {
         problems.push(format!("{found} {what}, but the manifest says {told}"));
@@ -132,7 +151,8 @@ fn shard_problems(entry: &ShardEntry, found: &Survey, vocabulary: &Vocabulary) -
             outside.id, outside.position, vocabulary.size
         ));
     }
-    check_hash(&found.blake3, &entry.blake3, &mut problems);
+    let expected = (entry.blake3.as_str(), blocks.of(&entry.file));
+    problems.extend(hash_problem(&found.hashes, expected));
     problems
 }
 
@@ -140,6 +160,7 @@ fn mask_problems(
     folder: &Path,
     entry: &MaskEntry,
     tokens: u64,
+    blocks: &DatasetBlocks,
     progress: &dyn Fn(u64),
 ) -> Vec<String> {
     let path = folder.join(&entry.file);
@@ -161,16 +182,27 @@ fn mask_problems(
             "{found} tokens to be learnt, but the manifest says {told}"
         ));
     }
-    check_hash(&found.blake3, &entry.blake3, &mut problems);
+    let expected = (entry.blake3.as_str(), blocks.of(&entry.file));
+    problems.extend(hash_problem(&found.hashes, expected));
     problems
 }
 
-fn check_hash(found: &str, told: &str, problems: &mut Vec<String>) {
-    if found != told {
-        problems.push(format!(
-            "its BLAKE3 is {found}, but the manifest says {told}"
-        ));
+/// The difference between a file's hashes and those that the manifest and `dataset.blocks.json` have of it.
+fn hash_problem(
+    found: &FileHashes,
+    (blake3, blocks): (&str, Option<&BlockHashes>),
+) -> Option<String> {
+    let differs = blocks.and_then(|blocks| found.blocks.first_difference(blocks));
+    if found.blake3 == blake3 {
+        return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} are another file's"));
     }
+    let place = differs.map_or(String::new(), |start| {
+        format!("; the first block that differs begins at byte {start}")
+    });
+    let found = &found.blake3;
+    Some(format!(
+        "its BLAKE3 is {found}, but the manifest says {blake3}{place}"
+    ))
 }
 
 /// What is wrong, where it is clear with which file.
@@ -187,7 +219,10 @@ fn without_path(error: &DataError, path: &Path) -> String {
 /// The names in the folder that the manifest does not know, sorted.
 fn foreign(dataset: &Dataset) -> Result<Vec<String>, DataError> {
     let (folder, manifest) = (dataset.folder(), dataset.manifest());
-    let mut ours: HashSet<&str> = manifest.files().chain([MANIFEST_FILE]).collect();
+    let mut ours: HashSet<&str> = manifest
+        .files()
+        .chain([MANIFEST_FILE, BLOCKS_FILE])
+        .collect();
     if manifest.tokenizer.kind == TokenizerKind::File {
         ours.insert(TOKENIZER_FILE);
     }

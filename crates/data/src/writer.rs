@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::shard::{MaskWriter, file_blake3};
+use crate::block_hashes::DatasetBlocks;
+use crate::shard::{MaskWriter, file_hashes};
 use crate::{
     DataError, MaskEntry, ShardEntry, ShardLayout, ShardWriter, Split, SplitManifest, TokenWidth,
 };
@@ -28,6 +29,8 @@ pub(crate) struct SplitWriter<'a> {
     shards: Shards,
     open: Option<OpenShard>,
     manifest: SplitManifest,
+    /// Of the shards in `manifest` and their masks.
+    blocks: DatasetBlocks,
 }
 
 struct OpenShard {
@@ -71,10 +74,15 @@ impl<'a> SplitWriter<'a> {
             shards,
             open: None,
             manifest: SplitManifest::default(),
+            blocks: DatasetBlocks::default(),
         }
     }
 
-    /// Goes on with `split` in `folder` from `state`: what was written after it is taken back.
+    /// Continues `split` in `folder` from `state`; what was written after it is removed. Full shards are read again, for
+    /// the hashes of their blocks.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or a full shard has changed since it was written.
     pub(crate) fn resume(
         folder: &'a Path,
         split: Split,
@@ -83,6 +91,18 @@ impl<'a> SplitWriter<'a> {
     ) -> Result<Self, DataError> {
         let mut this = Self::new(folder, split, shards);
         this.manifest = state.full;
+        for shard in &this.manifest.shards {
+            let mask = shard.mask.iter().map(|mask| (&mask.file, &mask.blake3));
+            for (name, blake3) in [(&shard.file, &shard.blake3)].into_iter().chain(mask) {
+                let path = folder.join(name);
+                let found = file_hashes(&path)?;
+                if found.blake3 != *blake3 {
+                    let reason = "it has changed since it was written".to_owned();
+                    return Err(DataError::Shard { path, reason });
+                }
+                this.blocks.add(name, found.blocks);
+            }
+        }
         let mut index = this.manifest.shards.len();
         if let Some(OpenState {
             tokens,
@@ -174,10 +194,10 @@ impl<'a> SplitWriter<'a> {
         Ok(SplitState { full, open })
     }
 
-    /// Ends the split; returns what the manifest says of it.
-    pub(crate) fn finish(mut self) -> Result<SplitManifest, DataError> {
+    /// Ends the split; returns its part of the manifest, and the block hashes of its files.
+    pub(crate) fn finish(mut self) -> Result<(SplitManifest, DatasetBlocks), DataError> {
         self.close()?;
-        Ok(self.manifest)
+        Ok((self.manifest, self.blocks))
     }
 
     fn files(&self, index: usize) -> Files {
@@ -229,22 +249,26 @@ impl<'a> SplitWriter<'a> {
         let mask = match shard.mask {
             Some(mut writer) => {
                 writer.sync().map_err(DataError::io("write", mask))?;
+                let (file, hashes) = (file_name(mask), file_hashes(mask)?);
+                self.blocks.add(&file, hashes.blocks);
                 Some(MaskEntry {
-                    file: file_name(mask),
+                    file,
                     learnt: writer.learnt(),
-                    blake3: file_blake3(mask)?,
+                    blake3: hashes.blake3,
                 })
             }
             None => None,
         };
+        // Read back rather than hashed on the way: the header, which comes first, is known last.
+        let (file, hashes) = (file_name(path), file_hashes(path)?);
+        self.blocks.add(&file, hashes.blocks);
         self.manifest.tokens += tokens;
         self.manifest.documents += shard.documents;
         self.manifest.shards.push(ShardEntry {
-            file: file_name(path),
+            file,
             tokens,
             documents: shard.documents,
-            // Read back rather than hashed on the way: the header, which comes first, is known last.
-            blake3: file_blake3(path)?,
+            blake3: hashes.blake3,
             layout: ShardLayout::LlmC,
             mask,
         });
@@ -275,149 +299,4 @@ fn file_name(path: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FOUR: Shards = Shards {
-        width: TokenWidth::U16,
-        tokens: 4,
-        masked: false,
-    };
-    const MILLION: Shards = Shards {
-        tokens: 1 << 20,
-        ..FOUR
-    };
-
-    #[test]
-    fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
-        let folder = tempfile::tempdir().unwrap();
-        let shards = Shards {
-            masked: true,
-            ..FOUR
-        };
-        let mut writer = SplitWriter::new(folder.path(), Split::Train, shards);
-        let learnt = [false, true, false, true, true];
-        writer
-            .write(&[1, 2, 3, 4, 5], Some(&learnt), 5, true)
-            .unwrap();
-        writer.write(&[6], None, 1, true).unwrap();
-        let manifest = writer.finish().unwrap();
-        let masks = manifest.shards.iter().map(|shard| {
-            let mask = shard.mask.as_ref().unwrap();
-            let bytes = std::fs::read(folder.path().join(&mask.file)).unwrap();
-            let hash = blake3::hash(&bytes).to_hex().to_string();
-            assert_eq!(mask.blake3, hash);
-            (mask.file.clone(), mask.learnt, bytes)
-        });
-        let expected = [
-            ("train_00000.mask".to_owned(), 2, vec![0, 1, 0, 1]),
-            ("train_00001.mask".to_owned(), 2, vec![1, 1]),
-        ];
-        assert_eq!(masks.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
-        let ids: Vec<u32> = (0..23).collect();
-        let learnt: Vec<bool> = ids.iter().map(|id| id % 3 == 0).collect();
-        let shards = Shards {
-            masked: true,
-            ..FOUR
-        };
-        let files = |folder: &Path| -> Vec<_> {
-            let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
-            let read = |path: PathBuf| (path.clone(), std::fs::read(path).unwrap());
-            let mut files: Vec<_> = entries.map(|entry| read(entry.path())).collect();
-            files.iter_mut().for_each(|(path, _)| {
-                *path = path.file_name().unwrap().into();
-            });
-            files.sort();
-            files
-        };
-        let write = |writer: &mut SplitWriter, range: std::ops::Range<usize>| {
-            for at in range {
-                let learnt = Some(&learnt[at..at + 1]);
-                writer
-                    .write(&ids[at..at + 1], learnt, 2, at % 5 == 0)
-                    .unwrap();
-            }
-        };
-        let whole = tempfile::tempdir().unwrap();
-        let mut writer = SplitWriter::new(whole.path(), Split::Val, shards);
-        write(&mut writer, 0..23);
-        let expected = writer.finish().unwrap();
-        for at in 0..23 {
-            let folder = tempfile::tempdir().unwrap();
-            let mut writer = SplitWriter::new(folder.path(), Split::Val, shards);
-            write(&mut writer, 0..at);
-            let state = writer.state().unwrap();
-            // What is written after the note is lost, a shard that is begun after it too.
-            write(&mut writer, at..23);
-            drop(writer);
-            let mut writer = SplitWriter::resume(folder.path(), Split::Val, shards, state).unwrap();
-            write(&mut writer, at..23);
-            assert_eq!(writer.finish().unwrap(), expected);
-            assert_eq!(files(folder.path()), files(whole.path()), "{at}");
-        }
-    }
-
-    #[test]
-    fn shards_are_filled_to_the_limit_and_documents_counted_where_they_begin() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
-        writer.write(&[1, 2, 3, 4, 5, 6], None, 9, true).unwrap();
-        writer.write(&[7], None, 1, false).unwrap();
-        writer.write(&[8, 9], None, 2, true).unwrap();
-        let manifest = writer.finish().unwrap();
-        assert_eq!(
-            (manifest.tokens, manifest.documents, manifest.bytes),
-            (9, 2, 12)
-        );
-        let shards: Vec<_> = manifest
-            .shards
-            .iter()
-            .map(|s| (s.file.as_str(), s.tokens, s.documents))
-            .collect();
-        // The second document begins with the last token of the second shard.
-        assert_eq!(
-            shards,
-            [
-                ("val_00000.bin", 4, 1),
-                ("val_00001.bin", 4, 1),
-                ("val_00002.bin", 1, 0)
-            ]
-        );
-        let bytes = std::fs::read(folder.path().join("val_00000.bin")).unwrap();
-        assert_eq!(
-            manifest.shards[0].blake3,
-            blake3::hash(&bytes).to_hex().to_string()
-        );
-    }
-
-    #[test]
-    fn no_tokens_make_no_shard() {
-        let folder = tempfile::tempdir().unwrap();
-        let writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
-        assert_eq!(writer.finish().unwrap(), SplitManifest::default());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_full_disk_is_an_error_with_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let shard = folder.path().join("train_00000.bin");
-        // Linux's own stand-in for a disk without room.
-        std::os::unix::fs::symlink("/dev/full", &shard).unwrap();
-        let mut writer = SplitWriter::new(folder.path(), Split::Train, MILLION);
-        let message = writer
-            .write(&vec![1; 1 << 20], None, 1, true)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.starts_with(&format!("cannot write {}: ", shard.display())),
-            "{message}"
-        );
-        assert!(message.contains("No space left"), "{message}");
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 
 use self::files::Files;
 use self::place::Place;
+use crate::block_hashes::DatasetBlocks;
 use crate::shard::HEADER_BYTES;
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Manifest, ShardEntry, ShardLayout, Split, SplitManifest, Splits};
@@ -104,19 +105,20 @@ impl Adoption {
             progress,
             largest: None,
             warnings: Vec::new(),
+            blocks: DatasetBlocks::default(),
         };
         let splits = Splits {
             train: job.split(Split::Train, &self.files.train)?,
             val: job.split(Split::Val, &self.files.val)?,
         };
         job.check_alphabet();
-        let warnings = job.warnings;
+        let (warnings, blocks) = (job.warnings, job.blocks);
         let mut manifest = Manifest::new(self.command, self.tokenizer.spec(), splits);
         manifest.adopted = self.place.is_beside();
         let names = self.files.train.iter().chain(&self.files.val);
         let folder = self
             .place
-            .finish(&self.folder, names, &self.tokenizer, &manifest)?;
+            .finish(&self.folder, names, &self.tokenizer, &manifest, &blocks)?;
         Ok(Adopted {
             folder,
             manifest,
@@ -133,6 +135,8 @@ struct Job<'a> {
     progress: &'a dyn Fn(u64),
     largest: Option<u32>,
     warnings: Vec<String>,
+    /// The block hashes of the files so far.
+    blocks: DatasetBlocks,
 }
 
 impl Job<'_> {
@@ -154,13 +158,14 @@ impl Job<'_> {
                 // Nothing tells documents apart: the split is one.
                 None => u64::from(manifest.tokens == 0 && found.tokens > 0),
             };
+            self.blocks.add(name, found.hashes.blocks);
             manifest.tokens += found.tokens;
             manifest.documents += documents;
             manifest.shards.push(ShardEntry {
                 file: name.clone(),
                 tokens: found.tokens,
                 documents,
-                blake3: found.blake3,
+                blake3: found.hashes.blake3,
                 layout,
                 mask: None,
             });

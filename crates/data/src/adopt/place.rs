@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 
+use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
 use crate::staging::{Staging, Unfinished};
 use crate::{DataError, MANIFEST_FILE, Manifest};
 
@@ -46,6 +47,9 @@ impl Place {
                 path,
                 reason: error.to_string(),
             })?;
+        } else if folder.join(BLOCKS_FILE).exists() {
+            let path = folder.join(BLOCKS_FILE);
+            return Err(DataError::OutputExists { path });
         }
         check_tokenizer_file(folder, tokenizer)?;
         Manifest::check_writable(folder)?;
@@ -59,12 +63,14 @@ impl Place {
         names: impl Iterator<Item = &'a String>,
         tokenizer: &Tokenizer,
         manifest: &Manifest,
+        blocks: &DatasetBlocks,
     ) -> Result<PathBuf, DataError> {
         match self {
             Self::Beside => {
                 if !folder.join(TOKENIZER_FILE).exists() {
                     tokenizer.save(folder)?;
                 }
+                blocks.write(folder)?;
                 manifest.write(folder)?;
                 Ok(folder.to_owned())
             }
@@ -79,7 +85,7 @@ impl Place {
                         .map_err(DataError::io("link to", &file))?;
                 }
                 staging.save_tokenizer(tokenizer)?;
-                staging.commit(manifest)?;
+                staging.commit(manifest, blocks)?;
                 Ok(out)
             }
         }

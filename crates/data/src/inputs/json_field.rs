@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::error::quoted;
+use crate::lists::quoted;
 
 /// The string at `path` of the object that `json` is, or the reason why there is none. Dots lead into nested objects,
 /// unless a name itself has them; of equal names the last counts, as in Python's `json`.

@@ -97,8 +97,11 @@ pub struct Input {
 /// A document, or the next part of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The text. What follows a part of a document can be tokenized apart from it.
+    /// The text. What follows a part of a document can be tokenized apart from it, unless `cut_inexactly`.
     pub text: String,
+    /// True if the text was cut after it although that may change tokens: there was no exact place for
+    /// [`Tokenizer::longest_part`] bytes.
+    pub cut_inexactly: bool,
     /// Whether a document begins with it.
     pub begins: bool,
     /// Where it stands in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1

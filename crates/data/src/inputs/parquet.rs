@@ -12,7 +12,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::panics::caught;
 use super::records::{ReadRecords, Record, utf8};
 use super::source::{Source, is_compressed};
-use super::{Input, InputOptions};
+use super::{Input, InputOptions, MAX_RECORD_BYTES};
 use crate::DataError;
 
 const KIND: &str = "Parquet";
@@ -101,6 +101,10 @@ impl<'a> Parquet<'a> {
 
     fn text(&self) -> Result<String, String> {
         match self.value.first() {
+            Some(value) if value.len() > MAX_RECORD_BYTES => {
+                let most = MAX_RECORD_BYTES >> 20;
+                Err(format!("the value is longer than {most} MiB"))
+            }
             Some(value) => utf8(value.as_bytes(), "the value").map(str::to_owned),
             None => Err(format!("`{}` is null", self.field)),
         }

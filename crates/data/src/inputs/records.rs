@@ -47,6 +47,7 @@ impl<R: ReadRecords> Documents for Records<'_, R> {
                 Ok(text) => {
                     return Ok(Some(Piece {
                         text,
+                        cut_inexactly: false,
                         begins: true,
                         record: number,
                     }));

@@ -2,7 +2,7 @@
 
 use emberlm_tokenizer::Tokenizer;
 
-use super::text_blocks::TextBlocks;
+use super::text_blocks::{Block, TextBlocks};
 use super::{Documents, Input, LeftOut, Piece};
 use crate::DataError;
 
@@ -32,11 +32,17 @@ impl<'a> Text<'a> {
 impl Documents for Text<'_> {
     fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
         let block = self.blocks.next_block()?;
-        Ok(block.map(|text| Piece {
-            text,
-            begins: std::mem::take(&mut self.begins),
-            record: 1,
-        }))
+        Ok(block.map(
+            |Block {
+                 text,
+                 cut_inexactly,
+             }| Piece {
+                text,
+                cut_inexactly,
+                begins: std::mem::take(&mut self.begins),
+                record: 1,
+            },
+        ))
     }
 
     fn bytes_read(&self) -> u64 {

@@ -3,11 +3,19 @@
 
 use std::io::Read;
 
-use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::{Cut, Tokenizer};
 
 use super::Input;
 use super::source::Source;
 use crate::DataError;
+
+/// A part of a text.
+pub(super) struct Block {
+    /// The text.
+    pub(super) text: String,
+    /// See [`super::Piece::cut_inexactly`].
+    pub(super) cut_inexactly: bool,
+}
 
 /// The blocks of a text. Put together they are the whole text.
 pub(super) struct TextBlocks<'a> {
@@ -50,21 +58,36 @@ impl<'a> TextBlocks<'a> {
     }
 
     /// The next block, or none at the end.
-    pub(super) fn next_block(&mut self) -> Result<Option<String>, DataError> {
+    pub(super) fn next_block(&mut self) -> Result<Option<Block>, DataError> {
+        let longest = self.tokenizer.map_or(usize::MAX, Tokenizer::longest_part);
         let mut wanted = self.block_bytes;
         loop {
             self.fill(wanted)?;
-            if self.at_end {
-                let text = std::mem::take(&mut self.text);
-                return Ok(Some(text).filter(|text| !text.is_empty()));
+            if self.at_end && self.text.len() <= longest {
+                return Ok(self.take(self.text.len(), false));
             }
-            if let Some(cut) = self.last_cut() {
-                let rest = self.text.split_off(cut);
-                return Ok(Some(std::mem::replace(&mut self.text, rest)));
+            if let Some(at) = self.last_cut() {
+                return Ok(self.take(at, false));
+            }
+            if let Some(tokenizer) = self.tokenizer
+                && (self.at_end || self.text.len() >= 2 * longest)
+            {
+                let Cut { at, exact } = tokenizer.cut(&self.text);
+                return Ok(self.take(at, !exact));
             }
             // No place to cut: as much again, so that the search does not begin anew for every few bytes.
-            wanted = self.text.len() * 2;
+            wanted = (self.text.len() * 2).min(2 * longest);
         }
+    }
+
+    /// The text up to `at`, if there is any.
+    fn take(&mut self, at: usize, cut_inexactly: bool) -> Option<Block> {
+        let rest = self.text.split_off(at);
+        let text = std::mem::replace(&mut self.text, rest);
+        (!text.is_empty()).then_some(Block {
+            text,
+            cut_inexactly,
+        })
     }
 
     fn last_cut(&self) -> Option<usize> {
@@ -142,7 +165,7 @@ mod tests {
         let mut reader = TextBlocks::open(&input, tokenizer, block_bytes)?;
         let mut blocks = Vec::new();
         while let Some(block) = reader.next_block()? {
-            blocks.push(block);
+            blocks.push(block.text);
         }
         Ok(blocks)
     }

@@ -20,6 +20,8 @@ pub(super) struct Part<'w> {
     pub(super) text: &'w str,
     /// The piece of the wave that it is from.
     pub(super) piece: usize,
+    /// True if the text was cut after it although that may change tokens.
+    pub(super) cut_inexactly: bool,
 }
 
 /// Goes through the documents in their order. What it says of one depends on those before it alone.
@@ -106,7 +108,9 @@ impl<'a> Assigner<'a> {
             if self.left_out {
                 continue;
             }
-            for (split, text) in self.divide(located.input, text, length, hash.as_ref()) {
+            let divided = self.divide(located.input, text, length, hash.as_ref());
+            let last = divided.iter().rposition(|(_, text)| !text.is_empty());
+            for (number, (split, text)) in divided.into_iter().enumerate() {
                 if text.is_empty() {
                     continue;
                 }
@@ -115,6 +119,7 @@ impl<'a> Assigner<'a> {
                     begins: self.last.replace(split) != Some(split),
                     text,
                     piece: at,
+                    cut_inexactly: located.piece.cut_inexactly && Some(number) == last,
                 });
             }
         }

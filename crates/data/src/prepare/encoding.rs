@@ -1,9 +1,15 @@
 //! What a document becomes: token ids, and which of them are to be learnt.
 
+use std::sync::OnceLock;
+
 use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate};
 use emberlm_tokenizer::{TokenBytes, Tokenizer};
 
 use crate::{DataError, Format, Input};
+
+/// The longest record that a chat template is applied to, in bytes: it cannot be cut, and its text, values and tokens take
+/// up to 300 bytes of memory for each.
+const MAX_CHAT_BYTES: usize = 8 << 20;
 
 /// What a document becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,9 +79,14 @@ pub(crate) struct Encoder<'a> {
     chat: Option<Chat>,
 }
 
+/// The number of conversations a template renders at once: a request to another process costs as much as rendering a few.
+const CHAT_BATCH: usize = 32;
+
 struct Chat {
     encoder: ChatEncoder,
     bytes: Option<TokenBytes>,
+    /// Why the template runs no more.
+    stopped: OnceLock<ChatError>,
 }
 
 impl<'a> Encoder<'a> {
@@ -84,6 +95,7 @@ impl<'a> Encoder<'a> {
         let chat = template.map(|template| Chat {
             encoder: ChatEncoder::new(template, tokenizer),
             bytes: tokenizer.token_bytes(),
+            stopped: OnceLock::new(),
         });
         Self { tokenizer, chat }
     }
@@ -105,35 +117,72 @@ impl<'a> Encoder<'a> {
             .map_or(&[], |chat| chat.encoder.missing())
     }
 
-    /// The tokens of `text`, at whose beginning a document may begin.
+    /// The number of documents, or parts of them, to encode at once.
+    pub(crate) fn batch(&self) -> usize {
+        match self.chat {
+            Some(_) => CHAT_BATCH,
+            None => 1,
+        }
+    }
+
+    /// The tokens of each of `texts`, at whose beginning a document may begin.
     ///
-    /// # Errors
-    /// Where the text cannot be tokenized, or is no conversation that the template takes.
-    pub(crate) fn encode(&self, text: &str, begins: bool) -> Result<Encoded, ChatError> {
-        let begin = self.tokenizer.end_of_text().filter(|_| begins);
+    /// Fails for all once a template has exceeded a limit: each of its conversations could take as long.
+    pub(crate) fn encode_batch(&self, texts: &[(&str, bool)]) -> Vec<Result<Encoded, ChatError>> {
+        let begin = |begins: bool| self.tokenizer.end_of_text().filter(|_| begins);
         let Some(chat) = &self.chat else {
-            let mut ids = self.tokenizer.encode(text)?;
-            if let Some(begin) = begin {
-                ids.insert(0, begin);
-            }
-            let bytes = text.len() as u64;
-            return Ok(Encoded {
-                ids,
-                learnt: None,
-                bytes,
-            });
+            let encode = |&(text, begins): &(&str, bool)| {
+                let mut ids = self.tokenizer.encode(text)?;
+                if let Some(begin) = begin(begins) {
+                    ids.insert(0, begin);
+                }
+                Ok(Encoded {
+                    ids,
+                    learnt: None,
+                    bytes: text.len() as u64,
+                })
+            };
+            return texts.iter().map(encode).collect();
         };
-        let tokens = chat.encoder.encode(text)?;
-        let ids: Vec<u32> = begin.into_iter().chain(tokens.ids).collect();
-        let learnt = begin.iter().map(|_| false).chain(tokens.learnt).collect();
-        Ok(Encoded {
-            bytes: chat
-                .bytes
-                .as_ref()
-                .map_or(0, |table| text_bytes(table, &ids)),
-            ids,
-            learnt: Some(learnt),
-        })
+        if let Some(error) = chat.stopped.get() {
+            return texts.iter().map(|_| Err(error.clone())).collect();
+        }
+        let fits = |text: &str| text.len() <= MAX_CHAT_BYTES;
+        let records = texts.iter().map(|(text, _)| *text);
+        let records: Vec<&str> = records.filter(|text| fits(text)).collect();
+        let tokens = chat.encoder.encode_batch(&records);
+        if let Some(Err(error)) = tokens
+            .iter()
+            .find(|tokens| matches!(tokens, Err(error) if error.is_of_renderer()))
+        {
+            // Another thread may have been first.
+            let _ = chat.stopped.set(error.clone());
+        }
+        let mut tokens = tokens.into_iter();
+        let encoded = texts.iter().map(|(text, begins)| {
+            let tokens = if fits(text) { tokens.next() } else { None };
+            let tokens = tokens.unwrap_or_else(|| Err(too_long()))?;
+            let begin = begin(*begins);
+            let ids: Vec<u32> = begin.into_iter().chain(tokens.ids).collect();
+            let learnt = begin.iter().map(|_| false).chain(tokens.learnt).collect();
+            Ok(Encoded {
+                bytes: chat
+                    .bytes
+                    .as_ref()
+                    .map_or(0, |table| text_bytes(table, &ids)),
+                ids,
+                learnt: Some(learnt),
+            })
+        });
+        encoded.collect()
+    }
+}
+
+/// The error of a record above [`MAX_CHAT_BYTES`].
+fn too_long() -> ChatError {
+    ChatError::Record {
+        field: "messages".to_owned(),
+        reason: format!("must have at most {} MiB", MAX_CHAT_BYTES >> 20),
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use emberlm_tokenizer::Tokenizer;
+
 use super::documents::Counts;
 use super::tally::{FEW_TOKENS, Tally};
+use crate::lists::listed;
 use crate::{LeftOut, Manifest, Split, SplitManifest};
 
 /// A validation split of fewer tokens gives no figure to rely on: it has not one window of a small model.
@@ -35,6 +38,13 @@ pub enum Warning {
         unknown: u64,
         /// How many tokens there are.
         tokens: u64,
+    },
+    /// Texts had no place to cut them at for so long that they were cut where tokens may differ from the whole's.
+    InexactCuts {
+        /// The number of places.
+        cuts: u64,
+        /// The bytes without a place after which a text is cut.
+        longest: usize,
     },
     /// A chat template writes special tokens that the tokenizer does not have: they are plain text.
     MissingSpecials {
@@ -74,7 +84,14 @@ impl fmt::Display for Warning {
             Self::MissingSpecials { names } => write!(
                 f,
                 "the tokenizer has no special token {}: the template's are plain text",
-                names.join(", ")
+                listed(names, ", ")
+            ),
+            &Self::InexactCuts { cuts, longest } => write!(
+                f,
+                "texts were cut at {cuts} place{} within stretches of more than {} KiB that cannot be tokenized apart: \
+                 tokens there may differ from those of the whole text",
+                if cuts == 1 { "" } else { "s" },
+                longest >> 10,
             ),
             &Self::UnknownTokens { unknown, tokens } => write!(
                 f,
@@ -117,6 +134,7 @@ pub(super) fn warnings(
     counts: &Counts,
     dedup: bool,
     val_wanted: bool,
+    tokenizer: &Tokenizer,
     missing: &[String],
 ) -> Vec<Warning> {
     let sum = |count: fn(&SplitManifest) -> u64| -> u64 {
@@ -135,6 +153,10 @@ pub(super) fn warnings(
         ..
     } = counts;
     let warnings = [
+        (tally.inexact_cuts > 0).then(|| Warning::InexactCuts {
+            cuts: tally.inexact_cuts,
+            longest: tokenizer.longest_part(),
+        }),
         (!missing.is_empty()).then(|| Warning::MissingSpecials {
             names: missing.to_vec(),
         }),

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use emberlm_system::read;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -191,7 +192,8 @@ fn planned(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataErro
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, DataError> {
-    let text = fs::read_to_string(path).map_err(DataError::io("read", path))?;
+    let text =
+        read::read_text(path, read::DESCRIPTION_LIMIT).map_err(DataError::io("read", path))?;
     serde_json::from_str(&text).map_err(|error| DataError::Manifest {
         path: path.to_owned(),
         reason: error.to_string(),

@@ -44,6 +44,7 @@ use self::encoding::Encoder;
 use self::journal::{Note, Plan};
 use self::scan::scan;
 use self::tokenize::{Tokenized, tokenize};
+use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
 use crate::{DataError, InputOptions, LeftOut, Manifest};
 
@@ -123,14 +124,14 @@ fn in_pool(
     };
     let staging = Staging::begin(out, options.force, unfinished)?;
     let made = make(&staging, corpus, known, template, options, progress);
-    let prepared = made.map_err(|error| match error {
+    let (prepared, blocks) = made.map_err(|error| match error {
         error @ DataError::CannotContinue { .. } => error,
         error if staging.keeps() => DataError::Kept {
             source: Box::new(error),
         },
         error => error,
     })?;
-    staging.commit(&prepared.manifest)?;
+    staging.commit(&prepared.manifest, &blocks)?;
     Ok(prepared)
 }
 
@@ -142,7 +143,7 @@ fn make(
     template: Option<ChatTemplate>,
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Prepared, DataError> {
+) -> Result<(Prepared, DatasetBlocks), DataError> {
     corpus.spool(staging.notes(), &options.input)?;
     let (command, note) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
     let scan = scan(&corpus, options, known.is_none(), progress)?;
@@ -155,6 +156,7 @@ fn make(
     let encoder = Encoder::new(&tokenizer, template);
     let Tokenized {
         splits,
+        blocks,
         tally,
         counts,
         left_out,
@@ -169,13 +171,14 @@ fn make(
     let mut manifest = Manifest::new(command, tokenizer.spec(), splits);
     manifest.chat_template = recorded;
     let val_wanted = corpus.rule == SplitRule::File || options.val_fraction > 0.0;
-    Ok(Prepared {
+    let prepared = Prepared {
         warnings: findings::warnings(
             &manifest,
             &tally,
             &counts,
             options.dedup,
             val_wanted,
+            &tokenizer,
             encoder.missing(),
         ),
         duplicates: match options.dedup {
@@ -184,7 +187,8 @@ fn make(
         },
         manifest,
         left_out,
-    })
+    };
+    Ok((prepared, blocks))
 }
 
 /// The command that began the dataset, and how far it is.

@@ -15,6 +15,9 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Tokens that stand for what the vocabulary does not have.
     pub(super) unknown: u64,
+    /// Places at which a text was cut although that may change tokens.
+    #[serde(default)]
+    pub(super) inexact_cuts: u64,
     /// Documents that have been begun.
     pub(super) documents: u64,
     /// Of those that have ended, how many have fewer than [`FEW_TOKENS`] tokens.

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::ChatError;
+use emberlm_tokenizer::{Cut, Tokenizer};
 use rayon::prelude::*;
 
 use super::assign::{Assigner, Part};
@@ -16,6 +16,7 @@ use super::journal::{Journal, Note};
 use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
 use super::{Phase, PrepareOptions, Progress};
+use crate::block_hashes::DatasetBlocks;
 use crate::staging::Staging;
 use crate::writer::{Shards, SplitWriter};
 use crate::{DataError, LeftOut, OnError, Split, Splits, TokenWidth};
@@ -26,6 +27,8 @@ const PART_BYTES: usize = 256 << 10;
 /// What the second pass makes.
 pub(super) struct Tokenized {
     pub(super) splits: Splits,
+    /// The block hashes of the splits' files.
+    pub(super) blocks: DatasetBlocks,
     pub(super) tally: Tally,
     pub(super) counts: Counts,
     pub(super) left_out: LeftOut,
@@ -120,6 +123,7 @@ struct EncodedPart {
     split: Split,
     begins: bool,
     unknown: u64,
+    cut_inexactly: bool,
     encoded: Encoded,
 }
 
@@ -134,10 +138,13 @@ impl Pass<'_> {
             false => parts.collect(),
         };
         let pending = self.pending.take();
-        let encode = |part: &Part| encode(part, self.encoder, self.unknown);
+        let encode = |parts: &[Part]| encode(parts, self.encoder, self.unknown);
         let (written, encoded) = rayon::join(
             || pending.map_or(Ok(()), |wave| self.output.write(&wave)),
-            || parts.par_iter().map(encode).collect::<Vec<_>>(),
+            || {
+                let batches = parts.par_chunks(self.encoder.batch());
+                batches.flat_map_iter(encode).collect::<Vec<_>>()
+            },
         );
         written?;
         // Looked at in their order, so that the first bad document is told of, not the first one found.
@@ -152,6 +159,7 @@ impl Pass<'_> {
                     let path = input.name.clone();
                     return Err(DataError::Tokenize { path, source });
                 }
+                Err(error) if error.is_of_renderer() => return Err(error.into()),
                 Err(error) => {
                     let error = input.broken_record(located.piece.record, error.to_string());
                     refused.broken_record(error, self.on_error)?;
@@ -211,11 +219,12 @@ impl Pass<'_> {
         let mut tally = self.output.tally;
         tally.end_document();
         self.left_out.add(&self.output.refused);
+        let (train, mut blocks) = self.output.train.finish()?;
+        let (val, val_blocks) = self.output.val.finish()?;
+        blocks.extend(val_blocks);
         Ok(Tokenized {
-            splits: Splits {
-                train: self.output.train.finish()?,
-                val: self.output.val.finish()?,
-            },
+            splits: Splits { train, val },
+            blocks,
             tally,
             counts: self.assigner.counts(),
             left_out: self.left_out,
@@ -223,20 +232,25 @@ impl Pass<'_> {
     }
 }
 
-/// A long text in parts that can be tokenized apart, so that no thread has more to do than others.
+/// A long text in parts that can be tokenized apart, so that no thread has more to do than others, and none holds more
+/// than a part's worth of merges.
 fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
     let mut parts = Vec::new();
     let mut rest = part.text;
     let mut begins = part.begins;
+    let longest = tokenizer.longest_part();
     while rest.len() > 2 * PART_BYTES {
         let window = &rest[..rest.floor_char_boundary(PART_BYTES)];
-        let Some(at) = tokenizer.last_cut(window) else {
-            break;
+        let Cut { at, exact } = match tokenizer.last_cut(window) {
+            Some(at) => Cut { at, exact: true },
+            None if rest.len() > longest => tokenizer.cut(rest),
+            None => break,
         };
         let (text, after) = rest.split_at(at);
         parts.push(Part {
             text,
             begins,
+            cut_inexactly: !exact,
             ..part
         });
         (rest, begins) = (after, false);
@@ -249,17 +263,27 @@ fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
     parts
 }
 
-fn encode(part: &Part, encoder: &Encoder, unknown: Option<u32>) -> Result<EncodedPart, ChatError> {
-    let encoded = encoder.encode(part.text, part.begins)?;
-    let unknown = unknown.map_or(0, |unknown| {
-        encoded.ids.iter().filter(|&&id| id == unknown).count() as u64
+fn encode(
+    parts: &[Part],
+    encoder: &Encoder,
+    unknown: Option<u32>,
+) -> Vec<Result<EncodedPart, ChatError>> {
+    let texts: Vec<_> = parts.iter().map(|part| (part.text, part.begins)).collect();
+    let encoded = encoder.encode_batch(&texts).into_iter().zip(parts);
+    let encoded = encoded.map(|(encoded, part)| {
+        let encoded = encoded?;
+        let unknown = unknown.map_or(0, |unknown| {
+            encoded.ids.iter().filter(|&&id| id == unknown).count() as u64
+        });
+        Ok(EncodedPart {
+            split: part.split,
+            begins: part.begins,
+            unknown,
+            cut_inexactly: part.cut_inexactly,
+            encoded,
+        })
     });
-    Ok(EncodedPart {
-        split: part.split,
-        begins: part.begins,
-        unknown,
-        encoded,
-    })
+    encoded.collect()
 }
 
 /// Where tokens go.
@@ -283,6 +307,7 @@ impl Output<'_> {
             };
             writer.write(ids, learnt.as_deref(), *bytes, part.begins)?;
             self.tally.add(ids.len() as u64, part.unknown, part.begins);
+            self.tally.inexact_cuts += u64::from(part.cut_inexactly);
         }
         self.refused.add(&wave.refused);
         self.tally.pieces += wave.pieces;

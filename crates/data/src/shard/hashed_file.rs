@@ -1,13 +1,16 @@
 //! A file read from its beginning to its end, and hashed on the way.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use emberlm_system::read;
+
+use super::blocks::{BlockHasher, FileHashes};
 use crate::DataError;
 
 /// How much is read at a time.
-const BLOCK_BYTES: u64 = 4 << 20;
+const READ_BYTES: u64 = 4 << 20;
 
 /// Reads a file in blocks through a buffer of its own: a memory map's pages would count as this process's memory.
 pub(crate) struct HashedFile {
@@ -15,26 +18,28 @@ pub(crate) struct HashedFile {
     file: File,
     bytes: u64,
     left: u64,
-    hasher: blake3::Hasher,
+    hasher: BlockHasher,
     block: Vec<u8>,
 }
 
 impl HashedFile {
     /// Opens the regular file `path`, or what a link of this name leads to.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(DataError::io("read", path))?;
-        let metadata = file.metadata().map_err(DataError::io("read", path))?;
-        let path = path.to_owned();
-        if !metadata.is_file() {
+        let found = fs::metadata(path).map_err(DataError::io("read", path))?;
+        if !found.is_file() {
+            let path = path.to_owned();
             return Err(DataError::NotAFile { path });
         }
+        let file = read::open(path).map_err(DataError::io("read", path))?;
+        let metadata = file.metadata().map_err(DataError::io("read", path))?;
+        let path = path.to_owned();
         let bytes = metadata.len();
         Ok(Self {
             path,
             file,
             bytes,
             left: bytes,
-            hasher: blake3::Hasher::new(),
+            hasher: BlockHasher::default(),
             block: Vec::new(),
         })
     }
@@ -51,7 +56,7 @@ impl HashedFile {
 
     /// The next bytes, at most `most` of them; none at the end.
     pub(crate) fn next(&mut self, most: u64) -> Result<&[u8], DataError> {
-        let len = self.left.min(most).min(BLOCK_BYTES);
+        let len = self.left.min(most).min(READ_BYTES);
         self.block.resize(len as usize, 0);
         if let Err(source) = self.file.read_exact(&mut self.block) {
             let path = self.path.clone();
@@ -61,19 +66,19 @@ impl HashedFile {
             });
         }
         self.left -= len;
-        self.hasher.update_rayon(&self.block);
+        self.hasher.update(&self.block);
         Ok(&self.block)
     }
 
-    /// BLAKE3 of what has been read, in hexadecimal.
-    pub(crate) fn blake3(&self) -> String {
-        self.hasher.finalize().to_hex().to_string()
+    /// The hashes of what has been read.
+    pub(crate) fn hashes(&self) -> FileHashes {
+        self.hasher.finish()
     }
 }
 
-/// BLAKE3 of the whole file, in hexadecimal.
-pub(crate) fn file_blake3(path: &Path) -> Result<String, DataError> {
+/// The hashes of a file and its blocks; reads all of it.
+pub(crate) fn file_hashes(path: &Path) -> Result<FileHashes, DataError> {
     let mut file = HashedFile::open(path)?;
-    while !file.next(BLOCK_BYTES)?.is_empty() {}
-    Ok(file.blake3())
+    while !file.next(READ_BYTES)?.is_empty() {}
+    Ok(file.hashes())
 }

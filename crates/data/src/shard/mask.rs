@@ -1,11 +1,10 @@
 //! Which tokens of a shard are to be learnt: a file of one byte per token, beside the shard.
 
-use std::path::{Path, PathBuf};
-
-use mmap_io::MemoryMappedFile;
+use std::path::Path;
 
 use super::HashedFile;
-use super::read::map_error;
+use super::blocks::{BlockHashes, FileHashes};
+use super::verified_map::{VerifiedMap, WholeFile};
 use crate::DataError;
 
 /// The byte of a token that is to be learnt; 0 is that of one that is only read.
@@ -13,8 +12,7 @@ pub(crate) const LEARNT: u8 = 1;
 
 /// A memory-mapped mask, whose length has been checked.
 pub struct Mask {
-    path: PathBuf,
-    map: MemoryMappedFile,
+    file: VerifiedMap,
 }
 
 impl Mask {
@@ -23,38 +21,53 @@ impl Mask {
     /// # Errors
     /// Where it cannot be opened, or has not one byte per token.
     pub fn open(path: &Path, tokens: u64) -> Result<Self, DataError> {
-        let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
-        let path = path.to_owned();
-        if map.len() != tokens {
-            let reason = format!("{} bytes, but its shard has {tokens} tokens", map.len());
-            return Err(DataError::Shard { path, reason });
+        let file = VerifiedMap::open(path)?;
+        if file.len() != tokens {
+            return Err(DataError::Shard {
+                path: path.to_owned(),
+                reason: format!("{} bytes, but its shard has {tokens} tokens", file.len()),
+            });
         }
-        Ok(Self { path, map })
+        Ok(Self { file })
+    }
+
+    /// Verifies every block when it is first read, if its hash is known.
+    pub(crate) fn verified_by(
+        mut self,
+        blake3: &str,
+        blocks: Option<BlockHashes>,
+    ) -> Result<Self, DataError> {
+        self.file.verify_by(blake3, blocks)?;
+        Ok(self)
+    }
+
+    /// The file, where its blocks' hashes are not known.
+    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
+        self.file.whole_file()
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Whether each of `len` tokens from `start` on is to be learnt.
     ///
     /// # Errors
-    /// Where there are not as many, or where a byte is neither 0 nor 1.
+    /// Where there are not as many, where they are not the bytes that were written, or where one is neither 0 nor 1.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<bool>) -> Result<(), DataError> {
-        let total = self.map.len();
+        let total = self.file.len();
         if start.checked_add(len).is_none_or(|end| end > total) {
             return Err(DataError::OutOfBounds { start, len, total });
         }
-        let bytes = self.map.as_slice_bytes(start, len);
-        let bytes = bytes.map_err(|error| map_error(&self.path, error))?;
+        let bytes = self.file.bytes(start, len)?;
         if let Some(at) = bytes.iter().position(|&byte| byte > LEARNT) {
             let reason = format!(
                 "byte {} at {}: only 0 and 1 are allowed",
                 bytes[at],
                 start + at as u64
             );
-            let path = self.path.clone();
+            let path = self.path().to_owned();
             return Err(DataError::Shard { path, reason });
         }
         out.extend(bytes.iter().map(|&byte| byte == LEARNT));
@@ -71,8 +84,8 @@ pub(crate) struct MaskSums {
     pub(crate) learnt: u64,
     /// The first byte that is neither 0 nor 1: where, and which.
     pub(crate) wrong: Option<(u64, u8)>,
-    /// BLAKE3 of the file, in hexadecimal.
-    pub(crate) blake3: String,
+    /// The hashes of the file and its blocks.
+    pub(crate) hashes: FileHashes,
 }
 
 /// Reads the mask `path`; `progress` is told how many bytes more have been read.
@@ -94,6 +107,6 @@ pub(crate) fn sum_mask(path: &Path, progress: &dyn Fn(u64)) -> Result<MaskSums, 
         bytes: at,
         learnt,
         wrong,
-        blake3: file.blake3(),
+        hashes: file.hashes(),
     })
 }

@@ -9,23 +9,27 @@
 //!
 //! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
 
+mod blocks;
 mod hashed_file;
 mod mask;
 mod mask_write;
 mod read;
 mod stream;
+mod verified_map;
 mod write;
 
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
 
-pub(crate) use hashed_file::{HashedFile, file_blake3};
+pub(crate) use blocks::{BLOCK_BYTES, BlockHashes, FileHashes};
+pub(crate) use hashed_file::{HashedFile, file_hashes};
 pub use mask::Mask;
 pub(crate) use mask::{LEARNT, sum_mask};
 pub(crate) use mask_write::MaskWriter;
 pub use read::Shard;
 pub(crate) use stream::ShardStream;
+pub(crate) use verified_map::WholeFile;
 pub use write::ShardWriter;
 
 /// Tokens per shard where nothing else is asked for.

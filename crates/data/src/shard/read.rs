@@ -1,18 +1,17 @@
 //! Reading a shard.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use mmap_io::{MemoryMappedFile, MmapIoError};
-
-use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_blake3, place};
+use super::blocks::BlockHashes;
+use super::verified_map::{VerifiedMap, WholeFile};
+use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_hashes, place};
 use crate::DataError;
 
 /// A memory-mapped shard, whose header and length have been checked.
 ///
 /// The file must not be cut short while it is open: the operating system would end the process.
 pub struct Shard {
-    path: PathBuf,
-    map: MemoryMappedFile,
+    file: VerifiedMap,
     placed: Placed,
 }
 
@@ -31,15 +30,30 @@ impl Shard {
     /// # Errors
     /// As [`Shard::open`]; without a header, where its length is odd.
     pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
-        let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
-        let head = map.as_slice_bytes(0, HEADER_BYTES.min(map.len()));
-        let head = head.map_err(|error| map_error(path, error))?;
-        let placed = place(layout, head, map.len());
-        let path = path.to_owned();
-        match placed {
-            Ok(placed) => Ok(Self { path, map, placed }),
-            Err(reason) => Err(DataError::Shard { path, reason }),
+        let file = VerifiedMap::open(path)?;
+        let head = file.unverified(0, HEADER_BYTES.min(file.len()))?;
+        match place(layout, head, file.len()) {
+            Ok(placed) => Ok(Self { file, placed }),
+            Err(reason) => Err(DataError::Shard {
+                path: path.to_owned(),
+                reason,
+            }),
         }
+    }
+
+    /// Verifies every block when it is first read, if its hash is known.
+    pub(crate) fn verified_by(
+        mut self,
+        blake3: &str,
+        blocks: Option<BlockHashes>,
+    ) -> Result<Self, DataError> {
+        self.file.verify_by(blake3, blocks)?;
+        Ok(self)
+    }
+
+    /// The file, where its blocks' hashes are not known.
+    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
+        self.file.whole_file()
     }
 
     /// How many tokens it holds.
@@ -59,13 +73,14 @@ impl Shard {
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Appends `len` tokens from `start` on to `out`.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many.
+    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::DamagedBlock`] where they are not the bytes
+    /// that were written.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
         if start
             .checked_add(len)
@@ -77,10 +92,8 @@ impl Shard {
         let Placed {
             width, first_byte, ..
         } = self.placed;
-        let bytes = self
-            .map
-            .as_slice_bytes(first_byte + start * width.bytes(), len * width.bytes())
-            .map_err(|error| map_error(&self.path, error))?;
+        let first = first_byte + start * width.bytes();
+        let bytes = self.file.bytes(first, len * width.bytes())?;
         decode(width, bytes, out);
         Ok(())
     }
@@ -90,22 +103,7 @@ impl Shard {
     /// # Errors
     /// Where it cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
-        file_blake3(&self.path)
-    }
-}
-
-pub(super) fn map_error(path: &Path, error: MmapIoError) -> DataError {
-    let path = path.to_owned();
-    match error {
-        MmapIoError::Io(source) => DataError::Io {
-            action: "read",
-            path,
-            source,
-        },
-        other => DataError::Shard {
-            path,
-            reason: other.to_string(),
-        },
+        Ok(file_hashes(self.path())?.blake3)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{HEADER_BYTES, HashedFile, Placed, ShardLayout, TokenWidth, decode, place};
+use super::{FileHashes, HEADER_BYTES, HashedFile, Placed, ShardLayout, TokenWidth, decode, place};
 use crate::DataError;
 
 /// Gives a shard's tokens in blocks, and at the end the file's hash; holds no more than a block.
@@ -56,8 +56,8 @@ impl ShardStream {
         Ok(&self.ids)
     }
 
-    /// BLAKE3 of the whole file, in hexadecimal, after the last token.
-    pub(crate) fn blake3(&self) -> String {
-        self.file.blake3()
+    /// The hashes of the whole file and its blocks, after the last token.
+    pub(crate) fn hashes(&self) -> FileHashes {
+        self.file.hashes()
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use emberlm_tokenizer::Tokenizer;
 
 use super::{TalesConfig, alphabet, nll_nats, tale};
+use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
 use crate::writer::{Shards, SplitWriter};
 use crate::{
@@ -44,12 +45,12 @@ pub fn write_tales_dataset(
         .min(config.tales - 1);
     let write =
         |split, indices| write_split(staging.folder(), &tokenizer, split, config.seed, indices);
-    let splits = Splits {
-        train: write(Split::Train, 0..train_tales)?,
-        val: write(Split::Val, train_tales..config.tales)?,
-    };
+    let (train, mut blocks) = write(Split::Train, 0..train_tales)?;
+    let (val, val_blocks) = write(Split::Val, train_tales..config.tales)?;
+    blocks.extend(val_blocks);
+    let splits = Splits { train, val };
     let manifest = Manifest::new(command.to_owned(), tokenizer.spec(), splits);
-    staging.commit(&manifest)?;
+    staging.commit(&manifest, &blocks)?;
     Ok(manifest)
 }
 
@@ -59,7 +60,7 @@ fn write_split(
     split: Split,
     seed: u64,
     indices: std::ops::Range<u64>,
-) -> Result<SplitManifest, DataError> {
+) -> Result<(SplitManifest, DatasetBlocks), DataError> {
     let shards = Shards {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: DEFAULT_SHARD_TOKENS,
@@ -78,10 +79,10 @@ fn write_split(
             })?;
         writer.write(&ids, None, text.len() as u64, true)?;
     }
-    let mut manifest = writer.finish()?;
+    let (mut manifest, blocks) = writer.finish()?;
     manifest.floor = Some(Floor {
         nats_per_token: nats / manifest.tokens as f64,
         source: "the entropy of these very tales, which no model can beat".to_owned(),
     });
-    Ok(manifest)
+    Ok((manifest, blocks))
 }

@@ -93,10 +93,12 @@ fn characters_have_no_documents() {
 #[test]
 fn the_share_to_be_learnt_is_told() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
-    fs::write(dataset.folder().join("train_00000.mask"), [0, 1, 1, 1]).unwrap();
+    let mask = [0, 1, 1, 1];
+    let hash = blake3::hash(&mask).to_hex().to_string();
+    fs::write(dataset.folder().join("train_00000.mask"), mask).unwrap();
     edit_manifest(dataset.folder(), |m| {
         m["splits"]["train"]["shards"][0]["mask"] =
-            json!({"file": "train_00000.mask", "learnt": 3, "blake3": ""});
+            json!({"file": "train_00000.mask", "learnt": 3, "blake3": hash});
     });
     let dataset = Dataset::open(dataset.folder()).unwrap();
     let found = inspect(&dataset, 0, 0, &|_| {}).unwrap();

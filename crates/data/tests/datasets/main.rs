@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
 
 mod adopt;
+mod blocks;
 mod damage;
 mod export;
 mod fuzzed;

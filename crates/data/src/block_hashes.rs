@@ -1,0 +1,117 @@
+//! `dataset.blocks.json`: the hashes of the blocks of a dataset's files, by which a part of a file is verified when it is
+//! first read.
+//!
+//! It lies beside the manifest and not in it, so that programs which know nothing of it read the dataset as well. Each
+//! file's hashes combine to the BLAKE3 that the manifest has of it. Files of at most one block are not in it, and where
+//! all are, there is none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::DataError;
+use crate::manifest::write_aside;
+use crate::shard::{BLOCK_BYTES, BlockHashes};
+
+/// The file's name in a dataset directory.
+pub(crate) const BLOCKS_FILE: &str = "dataset.blocks.json";
+
+/// The name under which it is written until it is whole.
+const BLOCKS_ASIDE: &str = ".dataset.blocks.json.partial";
+
+/// The value of `kind`.
+const KIND: &str = "emberlm block hashes";
+
+/// The only format that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// The block hashes of a dataset's files, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DatasetBlocks(BTreeMap<String, BlockHashes>);
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnDisk {
+    kind: String,
+    format: u32,
+    block_bytes: u64,
+    /// Each file's hashes in hexadecimal, one after another.
+    files: BTreeMap<String, String>,
+}
+
+impl DatasetBlocks {
+    /// Adds the hashes of the file `name`.
+    pub(crate) fn add(&mut self, name: &str, blocks: BlockHashes) {
+        if !blocks.is_empty() {
+            self.0.insert(name.to_owned(), blocks);
+        }
+    }
+
+    /// Adds those of other files.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The hashes of the file `name`, if they are known.
+    pub(crate) fn of(&self, name: &str) -> Option<&BlockHashes> {
+        self.0.get(name)
+    }
+
+    /// Reads the hashes of the dataset in `folder`; none where they are not there, as in a dataset of an earlier version.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or has another format.
+    pub(crate) fn read(folder: &Path) -> Result<Self, DataError> {
+        let path = folder.join(BLOCKS_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let reason = "it is not UTF-8".to_owned();
+                return Err(DataError::BlockHashes { path, reason });
+            }
+            Err(error) => return Err(DataError::io("read", &path)(error)),
+        };
+        Self::parse(&text).map_err(|reason| DataError::BlockHashes { path, reason })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let found: OnDisk = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if (found.kind.as_str(), found.format, found.block_bytes) != (KIND, FORMAT, BLOCK_BYTES) {
+            return Err(format!(
+                "`kind`, `format` and `block_bytes` must be {KIND:?}, {FORMAT} and {BLOCK_BYTES}"
+            ));
+        }
+        let hashes = found.files.into_iter().map(|(name, hex)| {
+            let blocks = BlockHashes::from_hex(&hex);
+            let blocks = blocks.ok_or_else(|| format!("`{name}` has no list of BLAKE3 hashes"))?;
+            Ok((name, blocks))
+        });
+        hashes.collect::<Result<_, String>>().map(Self)
+    }
+
+    /// Writes the hashes into `folder` and waits until they are on the disk; without any, removes those that are there.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
+        let path = folder.join(BLOCKS_FILE);
+        if self.0.is_empty() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(DataError::io("remove", &path)(error))
+                }
+                _ => Ok(()),
+            };
+        }
+        let hex = |(name, blocks): (&String, &BlockHashes)| (name.clone(), blocks.to_hex());
+        let on_disk = OnDisk {
+            kind: KIND.to_owned(),
+            format: FORMAT,
+            block_bytes: BLOCK_BYTES,
+            files: self.0.iter().map(hex).collect(),
+        };
+        write_aside(&on_disk, &path, &folder.join(BLOCKS_ASIDE))
+    }
+}

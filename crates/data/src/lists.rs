@@ -1,0 +1,53 @@
+//! Lists as they stand in a message: their first items, whatever their length.
+
+/// The number of items of a list a message shows.
+const SHOWN_ITEMS: usize = 12;
+
+/// The number of characters of a name a message shows.
+const SHOWN_CHARS: usize = 80;
+
+/// The first items of a list, and the number of the others.
+pub(crate) fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
+    let shown: Vec<&str> = items.iter().take(SHOWN_ITEMS).map(AsRef::as_ref).collect();
+    let shown = shown.join(separator);
+    match items.len().saturating_sub(SHOWN_ITEMS) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// The first names of a list and the beginnings of long ones, as they stand in a message.
+pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let quoted = names.iter().take(SHOWN_ITEMS).map(|name| {
+        let name = name.as_ref();
+        match name.char_indices().nth(SHOWN_CHARS) {
+            Some((end, _)) => format!("`{}…`", name[..end].escape_debug()),
+            None => format!("`{}`", name.escape_debug()),
+        }
+    });
+    let quoted: Vec<String> = quoted.collect();
+    match names.len() - quoted.len() {
+        0 => quoted.join(", "),
+        more => format!("{} and {more} more", quoted.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_and_long_names_are_cut() {
+        let names: Vec<String> = (0..1_000_000).map(|i| format!("c{i}")).collect();
+        assert!(quoted(&names).ends_with(", `c11` and 999988 more"));
+        assert_eq!(quoted(&names[..2]), "`c0`, `c1`");
+        assert_eq!(listed(&names[..13], "; ").split("; ").count(), 12);
+        assert!(listed(&names[..13], "; ").ends_with("c11 and 1 more"));
+        let long = "é".repeat(1_000_000);
+        assert_eq!(quoted(&[long]), format!("`{}…`", "é".repeat(80)));
+        assert_eq!(quoted(&[""; 0]), "none");
+    }
+}
