@@ -4,7 +4,7 @@
 //! name that the others wrote, and is found again in the whole. A name that a barrier lies in is plain text. So that names
 //! cannot be put together from parts either, a text that ends with the beginning of a name gets a barrier there too.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -13,8 +13,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 #[derive(Debug)]
 pub(crate) struct Names {
     automaton: Option<AhoCorasick>,
-    /// What a name can begin with.
-    beginnings: HashSet<String>,
+    /// The names, sorted.
+    sorted: Vec<String>,
     /// The bytes of the longest of them.
     longest: usize,
 }
@@ -25,13 +25,11 @@ impl Names {
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
             .build(names);
-        let beginnings = names.iter().flat_map(|name| {
-            let cuts = name.char_indices().skip(1);
-            cuts.map(move |(cut, _)| name[..cut].to_owned())
-        });
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
         Self {
             automaton: automaton.ok(),
-            beginnings: beginnings.collect(),
+            sorted,
             longest: names.iter().map(String::len).max().unwrap_or(0),
         }
     }
@@ -46,7 +44,7 @@ impl Names {
         let end = text.trim_end();
         let tails = end.char_indices().rev();
         let tails = tails.take_while(|(start, _)| end.len() - start < self.longest);
-        let begun = tails.filter(|(start, _)| self.beginnings.contains(&end[*start..]));
+        let begun = tails.filter(|(start, _)| self.begins_a_name(&end[*start..]));
         places.extend(begun.map(|(start, first)| start + first.len_utf8()));
         let mut barred = String::with_capacity(text.len() + 4 * places.len());
         let mut done = 0;
@@ -57,6 +55,13 @@ impl Names {
         }
         barred.push_str(&text[done..]);
         barred
+    }
+
+    /// Returns true if a name is longer than `text` and begins with it.
+    fn begins_a_name(&self, text: &str) -> bool {
+        let after = self.sorted.partition_point(|name| name.as_str() <= text);
+        let next = self.sorted.get(after);
+        next.is_some_and(|name| name.starts_with(text))
     }
 }
 

@@ -129,6 +129,11 @@ impl Bpe {
         &self.0.hash
     }
 
+    /// The parts that split and encode a text.
+    pub(crate) fn fast_encoder(&self) -> &'static FastEncoder {
+        &self.0.encoder
+    }
+
     /// The ids of `text`, whose special tokens are read as the plain text that they are.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         let encode_piece = |piece: &str, ids: &mut Vec<u32>| {

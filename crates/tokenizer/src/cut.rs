@@ -11,6 +11,10 @@
 //! - Before a single space between two ASCII letters. The word before ends there in every pattern, whatever follows,
 //!   and the space begins the next piece.
 //!
+//! Where neither place comes for [`LONGEST_PIECE`] bytes, the text is split by the pattern itself, which gives exact
+//! places too. A single piece that is longer (a run of blanks, NUL bytes or letters) is cut inexactly, so that memory is
+//! bounded whatever the text: byte-pair merging takes some 40 bytes for each of a piece's.
+//!
 //! The same holds for a `tokenizer.json` that splits by one of these patterns, or by Llama 3's or Qwen's, which differ from
 //! cl100k's in how many digits and trailing blanks they take together, and that does nothing else with a text.
 
@@ -19,7 +23,61 @@ use serde_json::Value;
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerKind, patterns};
 
+/// The longest piece that is encoded at once, in bytes. Longer ones are encoded in parts of this length, rounded down to
+/// whole characters.
+pub(crate) const LONGEST_PIECE: usize = 256 << 10;
+
+/// The longest text that is encoded at once by a tokenizer without known cuts, in bytes: the `tokenizers` crate takes up
+/// to 200 bytes of memory for each.
+const LONGEST_TEXT: usize = 2 << 20;
+
+/// A place to cut a text at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The first byte of the second part, between two characters.
+    pub at: usize,
+    /// True if the tokens of the parts are those of the whole.
+    pub exact: bool,
+}
+
 impl Tokenizer {
+    /// The most bytes that are to be encoded at once where memory is to be bounded: a longer text is cut by
+    /// [`Tokenizer::cut`].
+    pub fn longest_part(&self) -> usize {
+        match self.has_cuts() {
+            true => LONGEST_PIECE,
+            false => LONGEST_TEXT,
+        }
+    }
+
+    /// The place to cut a text that is longer than [`Tokenizer::longest_part`], at most so many bytes from its beginning:
+    /// the last exact one where there is one, and else one that depends on nothing but the text's first
+    /// `2 * longest_part()` bytes. `text` must begin where a document or an earlier cut does.
+    pub fn cut(&self, text: &str) -> Cut {
+        let most = self.longest_part();
+        let window = &text[..text.floor_char_boundary(most)];
+        let exact = |at| Cut { at, exact: true };
+        let forced = |at| Cut { at, exact: false };
+        if let Some(at) = self.last_cut(window) {
+            return exact(at);
+        }
+        let fast = match self.vocab() {
+            Vocab::Bpe(bpe) => Some(bpe.fast_encoder()),
+            Vocab::File(file) => file.fast_encoder(),
+            Vocab::Char(_) | Vocab::Byte => return exact(window.len()),
+        };
+        if let Some(fast) = fast {
+            let ahead = &text[..text.floor_char_boundary(2 * most)];
+            let end = fast.last_piece_end(ahead, most);
+            return end.map_or(forced(window.len()), exact);
+        }
+        // Lines and words are the places at which most tokenizers make the fewest tokens of their own.
+        let after = |end: Option<usize>| end.map(|at| at + 1).filter(|&at| at < text.len());
+        let line = || after(window.rfind('\n'));
+        let word = || window.rfind(' ').filter(|&at| at > 0);
+        forced(line().or_else(word).unwrap_or(window.len()))
+    }
+
     /// The last place in `text`, in bytes, at which the parts before and after can be encoded apart; both are not
     /// empty. None where no such place is known.
     pub fn last_cut(&self, text: &str) -> Option<usize> {
@@ -181,6 +239,54 @@ mod tests {
         ] {
             assert_eq!(all_cuts(text), [0; 0], "{text:?}");
         }
+    }
+
+    #[test]
+    fn long_texts_without_safe_places_are_cut_where_pieces_end() {
+        let pieces = [
+            // No letters at all, nor a digit after a line break.
+            "-1.25\n".repeat(100_000),
+            "🔥".repeat(7) + &"!? \t\u{a0}'".repeat(60_000),
+            "漢字。、".repeat(60_000),
+            // A long piece after others.
+            "- ".repeat(1000) + &" ".repeat(600_000),
+        ];
+        for kind in BYTE_PAIRS {
+            let tokenizer = Tokenizer::builtin(kind).unwrap();
+            for text in &pieces {
+                let (mut rest, mut ids) = (text.as_str(), Vec::new());
+                let mut inexact = 0;
+                while rest.len() > tokenizer.longest_part() {
+                    let Cut { at, exact } = tokenizer.cut(rest);
+                    assert!(at > 0 && at <= tokenizer.longest_part());
+                    let (part, after) = rest.split_at(at);
+                    ids.extend(tokenizer.encode(part).unwrap());
+                    (rest, inexact) = (after, inexact + usize::from(!exact));
+                }
+                ids.extend(tokenizer.encode(rest).unwrap());
+                assert_eq!(
+                    inexact,
+                    if text.ends_with("    ") { 2 } else { 0 },
+                    "{kind}"
+                );
+                assert!(ids == tokenizer.encode(text).unwrap(), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn cuts_depend_on_the_beginning_of_a_text_alone() {
+        let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+        let run = "\u{0}".repeat(5 * LONGEST_PIECE);
+        let forced = Cut {
+            at: LONGEST_PIECE,
+            exact: false,
+        };
+        assert_eq!(gpt2.cut(&run), forced);
+        assert_eq!(gpt2.cut(&run[..2 * LONGEST_PIECE]), forced);
+        // Between characters, however many bytes they have.
+        let marks = "!".to_owned() + &"\u{301}".repeat(LONGEST_PIECE);
+        assert_eq!(gpt2.cut(&marks).at, LONGEST_PIECE - 1);
     }
 
     #[test]

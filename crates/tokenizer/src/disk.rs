@@ -4,13 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes};
 use serde_json::Value;
 
 use crate::file::FileVocab;
 use crate::tokenizer::Vocab;
 use crate::{
     Pattern, RankFile, Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind, TokenizerSpec,
-    sentence_piece,
+    bounds, sentence_piece,
 };
 
 /// The name of a tokenizer's own file, in a dataset, a checkpoint and a Hugging Face model's directory.
@@ -59,7 +60,8 @@ impl Tokenizer {
             reason,
         };
         let in_file = |error: TokenizerError| at_fault(error.to_string());
-        let bytes = fs::read(path).map_err(|error| at_fault(error.to_string()))?;
+        let bytes =
+            read_bytes(path, bounds::MOST_FILE).map_err(|error| at_fault(error.to_string()))?;
         if RankFile::is_one(&bytes) {
             let ranks = RankFile::read(&bytes).map_err(in_file)?;
             return match (pattern, ranks.builtin()) {
@@ -96,7 +98,7 @@ impl Tokenizer {
             path: config.clone(),
             reason,
         };
-        match fs::read(&config) {
+        match read_bytes(&config, DESCRIPTION_LIMIT) {
             Ok(bytes) => {
                 if let Some(name) = eos_token(&bytes).map_err(at_fault)? {
                     let id = file.token_id(&name).ok_or_else(|| {
@@ -236,7 +238,7 @@ fn read_file(path: &Path) -> Result<FileVocab, TokenizerError> {
         path: path.to_owned(),
         reason,
     };
-    let json = fs::read(path).map_err(|error| at_fault(error.to_string()))?;
+    let json = read_bytes(path, bounds::MOST_FILE).map_err(|error| at_fault(error.to_string()))?;
     FileVocab::new(json).map_err(|error| at_fault(error.to_string()))
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex_automata::hybrid::dfa::Cache;
 
+use crate::cut::LONGEST_PIECE;
 use crate::piece_cache::{Key, PieceCache};
 use crate::splitter::Splitter;
 
@@ -40,7 +41,7 @@ impl FastEncoder {
         })
     }
 
-    /// The ids of `text`; `encode_piece` appends those of a piece, which must depend on nothing but the piece.
+    /// The ids of `text`, of whose pieces those above [`LONGEST_PIECE`] are encoded in parts; `encode_piece` appends those of a piece, which must depend on nothing but the piece.
     pub(crate) fn encode<E>(
         &self,
         text: &str,
@@ -56,6 +57,9 @@ impl FastEncoder {
             let key = Key::new(&text.as_bytes()[start..], piece.len());
             start = end;
             match key {
+                None if piece.len() > LONGEST_PIECE => {
+                    outcome = parts(piece).try_for_each(|part| encode_piece(part, &mut ids));
+                }
                 Some(key) if work.pieces.get(&key, &mut ids) => {}
                 Some(key) => {
                     let first = ids.len();
@@ -69,6 +73,22 @@ impl FastEncoder {
         }
         self.give_work(work);
         outcome.map(|()| ids)
+    }
+
+    /// The last place up to `most` bytes from the beginning of `text` at which a piece ends; none where the first piece is
+    /// longer.
+    pub(crate) fn last_piece_end(&self, text: &str, most: usize) -> Option<usize> {
+        let mut work = self.take_work();
+        let mut last = 0;
+        while last < text.len() {
+            let end = self.splitter.piece_end(&mut work.states, text, last);
+            if end > most {
+                break;
+            }
+            last = end;
+        }
+        self.give_work(work);
+        (last > 0).then_some(last)
     }
 
     /// Calls `visit` with every piece of `text`.
@@ -105,6 +125,15 @@ impl FastEncoder {
             kept.push((self.vocabulary, work));
         });
     }
+}
+
+/// A long piece in parts of whole characters, each of at most [`LONGEST_PIECE`] bytes.
+fn parts(mut rest: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (part, after) = rest.split_at(rest.floor_char_boundary(LONGEST_PIECE));
+        rest = after;
+        Some(part).filter(|part| !part.is_empty())
+    })
 }
 
 #[cfg(test)]

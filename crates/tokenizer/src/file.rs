@@ -12,7 +12,7 @@ use tokenizers::Model;
 
 use crate::fast_encoder::FastEncoder;
 use crate::pieces::{PieceDecoder, Position};
-use crate::{TokenizerError, byte_level, cut, guard};
+use crate::{TokenizerError, bounds, byte_level, cut, guard};
 
 /// The names that the end of a text has in published tokenizers, the likelier first.
 const END_OF_TEXT_NAMES: [&str; 8] = [
@@ -53,6 +53,7 @@ impl FileVocab {
             serde_json::from_slice(&json).map_err(|error| format!("it is not JSON: {error}"))?;
         let fields = value.as_object_mut().ok_or("it is not a JSON object")?;
         let decoder = fields.get("decoder").unwrap_or(&Value::Null);
+        bounds::check_decoder(decoder)?;
         let decoder = PieceDecoder::read(decoder)?;
         // In the crate, `decoder` and `post_processor` only have a say in what is not asked of it here.
         for field in ["truncation", "padding", "decoder", "post_processor"] {
@@ -64,6 +65,7 @@ impl FileVocab {
             model.insert("dropout".to_owned(), Value::Null);
         }
         guard::check(&value)?;
+        bounds::check(&value)?;
         let fast = cut::known_pattern(&value).and_then(FastEncoder::new);
         let unknown = unknown_token(&value["model"]);
         let added = added_tokens(&value["added_tokens"])?;

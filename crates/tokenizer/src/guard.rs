@@ -1,6 +1,8 @@
 //! What is refused of a `tokenizer.json` because the `tokenizers` crate would panic at it, when it reads the file or when
 //! it encodes a text.
 
+use std::collections::VecDeque;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -40,11 +42,7 @@ fn check_parts(part: &Value) -> Result<(), String> {
             return Err("`prepend` of the normalizer Prepend must not be empty".to_owned());
         }
         Some("Precompiled") => {
-            let map = part["precompiled_charsmap"].as_str();
-            let map = map.and_then(|map| STANDARD.decode(map).ok());
-            if !map.is_some_and(|map| is_charsmap(&map)) {
-                return Err("`precompiled_charsmap` of a normalizer is damaged".to_owned());
-            }
+            charsmap_growth(part["precompiled_charsmap"].as_str().unwrap_or_default())?;
         }
         _ => {}
     }
@@ -56,32 +54,40 @@ fn check_parts(part: &Value) -> Result<(), String> {
         .try_for_each(check_parts)
 }
 
-/// Whether a table of characters and what becomes of them, as SentencePiece writes it, can be followed from every node
-/// that a text can lead to: the size of a double-array trie in bytes, its units, and the texts that its leaves point to,
-/// each ended by a zero.
-fn is_charsmap(map: &[u8]) -> bool {
-    let Some((size, rest)) = map.split_first_chunk::<4>() else {
-        return false;
-    };
-    let Some((trie, texts)) = rest.split_at_checked(u32::from_le_bytes(*size) as usize / 4 * 4)
-    else {
-        return false;
-    };
-    let Ok(texts) = std::str::from_utf8(texts) else {
-        return false;
-    };
+/// The most bytes of a table of characters. SentencePiece's own have 250,000.
+const MOST_CHARSMAP: usize = 2 << 20;
+
+/// The most that a table of characters, in base64, multiplies a text by.
+pub(crate) fn charsmap_growth(map: &str) -> Result<f64, String> {
+    if map.len() / 4 * 3 > MOST_CHARSMAP {
+        return Err(format!(
+            "`precompiled_charsmap` of a normalizer has {} bytes; the limit is {MOST_CHARSMAP}",
+            map.len() / 4 * 3
+        ));
+    }
+    let map = STANDARD.decode(map).ok();
+    map.and_then(|map| follow_charsmap(&map))
+        .ok_or_else(|| "`precompiled_charsmap` of a normalizer is damaged".to_owned())
+}
+
+/// Follows a table of characters and what becomes of them, as SentencePiece writes it, from every node that a text can lead
+/// to: the size of a double-array trie in bytes, its units, and the texts that its leaves point to, each ended by a zero.
+/// Gives the largest ratio of a text to what it replaces, at least 1; none where the table leads out of itself.
+fn follow_charsmap(map: &[u8]) -> Option<f64> {
+    let (size, rest) = map.split_first_chunk::<4>()?;
+    let (trie, texts) = rest.split_at_checked(u32::from_le_bytes(*size) as usize / 4 * 4)?;
+    let texts = std::str::from_utf8(texts).ok()?;
     let units = trie.as_chunks::<4>().0;
     let unit = |at: usize| units.get(at).map(|unit| u32::from_le_bytes(*unit));
     let offset = |unit: u32| ((unit >> 10) << ((unit & (1 << 9)) >> 6)) as usize;
-    let Some(root) = unit(0) else {
-        return false;
-    };
+    let mut growth: f64 = 1.0;
     let mut seen = vec![false; units.len()];
-    let mut nodes = vec![offset(root)];
-    while let Some(node) = nodes.pop() {
+    // Nodes with the bytes that lead to them, the fewest first.
+    let mut nodes = VecDeque::from([(offset(unit(0)?), 0)]);
+    while let Some((node, depth)) = nodes.pop_front() {
         // Any byte may come next: all of the node's block must be there.
         if (node | 0xFF) >= units.len() {
-            return false;
+            return None;
         }
         if std::mem::replace(&mut seen[node], true) {
             continue;
@@ -94,14 +100,18 @@ fn is_charsmap(map: &[u8]) -> bool {
             };
             let next = at ^ offset(found);
             let has_leaf = (found >> 8) & 1 == 1;
-            let text = unit(next).map(|leaf| (leaf & !(1 << 31)) as usize);
-            if has_leaf && !text.is_some_and(|text| texts.is_char_boundary(text)) {
-                return false;
+            if has_leaf {
+                let start = (unit(next)? & !(1 << 31)) as usize;
+                let text = texts.get(start..)?;
+                // Longer ones are refused whatever they replace.
+                let window = &text.as_bytes()[..text.len().min(1 << 12)];
+                let len = window.iter().position(|byte| *byte == 0);
+                growth = growth.max(len.unwrap_or(window.len()) as f64 / (depth + 1) as f64);
             }
-            nodes.push(next);
+            nodes.push_back((next, depth + 1));
         }
     }
-    true
+    Some(growth)
 }
 
 #[cfg(test)]

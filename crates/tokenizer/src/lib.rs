@@ -10,6 +10,7 @@
 //! | `byte` | one token per byte |
 //! | `file` | what a Hugging Face `tokenizer.json` holds, through the `tokenizers` crate |
 //! | `guard` | what is refused of such a file, since the crate would panic at it |
+//! | `bounds` | what is refused of such a file, since it would take too much time or memory |
 //! | `pieces` | such a file's decoder, token by token |
 //! | `rank_file` | [`RankFile`]: tiktoken's files of ranks |
 //! | `sentence_piece` | SentencePiece models as a `tokenizer.json` |
@@ -43,6 +44,7 @@
 
 mod agreement;
 mod barriers;
+mod bounds;
 mod bpe;
 mod byte;
 mod byte_level;
@@ -79,6 +81,7 @@ mod tokenizer;
 mod train;
 
 pub use choice::TokenizerChoice;
+pub use cut::Cut;
 pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
 pub use kind::TokenizerKind;

@@ -38,8 +38,9 @@ impl Ranks {
         let id = |start: usize, end: usize| self.ids.get(&piece[start..end]).copied();
         // By where a part begins: where it ends, which is where the next one begins; where the one before begins; and the
         // id that it makes with the next one.
-        let mut ends: Vec<usize> = (1..=len).collect();
-        let mut before: Vec<usize> = (0..len).map(|at| at.saturating_sub(1)).collect();
+        // In 32 bits, since no piece is longer than `cut::LONGEST_PIECE`.
+        let mut ends: Vec<u32> = (1..=len as u32).collect();
+        let mut before: Vec<u32> = (0..len as u32).map(|at| at.saturating_sub(1)).collect();
         let pair_at = |at| if at + 2 <= len { id(at, at + 2) } else { None };
         let mut pairs: Vec<u32> = (0..len).map(|at| pair_at(at).unwrap_or(NONE)).collect();
         let waiting = |id: u32, start: usize| Reverse(u64::from(id) << PLACE_BITS | start as u64);
@@ -51,27 +52,28 @@ impl Ranks {
             if u64::from(pairs[start]) != next >> PLACE_BITS {
                 continue;
             }
-            let middle = ends[start];
-            let end = ends[middle];
-            ends[start] = end;
+            let middle = ends[start] as usize;
+            let end = ends[middle] as usize;
+            ends[start] = end as u32;
             pairs[middle] = NONE;
             let mut renew = |start: usize, end: Option<usize>| {
                 let made = end.and_then(|end| id(start, end));
                 pairs[start] = made.unwrap_or(NONE);
                 queue.extend(made.map(|id| waiting(id, start)));
             };
-            renew(start, ends.get(end).copied());
+            renew(start, ends.get(end).map(|&end| end as usize));
             if start > 0 {
-                renew(before[start], Some(end));
+                renew(before[start] as usize, Some(end));
             }
             if let Some(before) = before.get_mut(end) {
-                *before = start;
+                *before = start as u32;
             }
         }
         let mut start = 0;
         while start < len {
-            out.extend(id(start, ends[start]));
-            start = ends[start];
+            let end = ends[start] as usize;
+            out.extend(id(start, end));
+            start = end;
         }
     }
 }

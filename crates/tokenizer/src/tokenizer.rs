@@ -107,6 +107,8 @@ impl Tokenizer {
     }
 
     /// The ids of `text`. Special tokens are never read from text: `<|endoftext|>` in it is thirteen plain characters.
+    /// A byte-pair vocabulary encodes an unbroken run of more than 256 KiB (blanks, letters, NUL bytes) in parts of that
+    /// length, where tiktoken merges across them.
     ///
     /// # Errors
     /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet;

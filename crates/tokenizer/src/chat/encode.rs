@@ -7,7 +7,9 @@ use minijinja::Value;
 
 use super::example::with_field;
 use super::marks::{self, Marks};
-use super::{ChatError, ChatExample, ChatTemplate, Conversation, turns};
+use super::renderer::RenderJob;
+use super::turns::TurnTexts;
+use super::{ChatError, ChatExample, ChatTemplate, Conversation};
 use crate::Tokenizer;
 use crate::barriers::Names;
 use crate::markup::{MarkupEncoder, PlacedToken};
@@ -109,12 +111,74 @@ impl ChatEncoder {
     /// Where the record is broken or there is nothing in it to learn, where the template refuses it or does not show what is
     /// the assistant's, or where the tokenizer cannot encode the text.
     pub fn encode(&self, json: &str) -> Result<ChatTokens, ChatError> {
-        let (tokens, field) = match ChatExample::from_json(json)? {
+        let tokens = self.encode_batch(&[json]).pop();
+        tokens.unwrap_or_else(|| Err(self.template.no_text()))
+    }
+
+    /// The tokens of each of `records`, as [`ChatEncoder::encode`] has them. A renderer in another process is asked once for
+    /// all of them rather than once for each.
+    pub fn encode_batch(&self, records: &[&str]) -> Vec<Result<ChatTokens, ChatError>> {
+        let mut read: Vec<Result<Record<'_>, ChatError>> =
+            records.iter().map(|json| self.read(json)).collect();
+        let jobs: Vec<RenderJob> = conversations(&mut read).map(TurnTexts::next_job).collect();
+        let rendered = match jobs.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.template.run_jobs(&jobs),
+        };
+        match rendered {
+            Ok(texts) => {
+                for (turns, texts) in conversations(&mut read).zip(texts) {
+                    turns.take(texts);
+                }
+            }
+            // One of them exceeds a limit: the others need not suffer for it.
+            Err(_) if records.len() > 1 => {
+                let mut stopped = None;
+                let alone = records.iter().map(|json| match &stopped {
+                    Some(error) => Err(ChatError::clone(error)),
+                    None => self.encode(json).inspect_err(|error| {
+                        if error.is_of_renderer() {
+                            stopped = Some(error.clone());
+                        }
+                    }),
+                });
+                return alone.collect();
+            }
+            Err(error) => return vec![Err(error)],
+        }
+        let finished = read.into_iter().map(|record| self.tokens_of(record?));
+        finished.collect()
+    }
+
+    fn read(&self, json: &str) -> Result<Record<'_>, ChatError> {
+        let conversation = match ChatExample::from_json(json)? {
             ChatExample::Text { prompt, completion } => {
+                return Ok(Record::Text { prompt, completion });
+            }
+            ChatExample::Conversation(conversation) => conversation,
+        };
+        if !conversation.messages.iter().any(|message| message.learnt) {
+            return Err(ChatError::record(
+                "messages",
+                "hold none of the assistant's that is to be learnt",
+            ));
+        }
+        let mut conversation = conversation.for_template(self.template.reads_parts());
+        let marks = self.marks_for(&conversation)?;
+        self.bar(&mut conversation, marks.barrier);
+        let turns = TurnTexts::new(&self.template, conversation, marks);
+        Ok(Record::Conversation(Box::new(turns)))
+    }
+
+    fn tokens_of(&self, record: Record<'_>) -> Result<ChatTokens, ChatError> {
+        let (tokens, field) = match record {
+            Record::Text { prompt, completion } => {
                 (self.encode_text(&prompt, &completion)?, "completion")
             }
-            ChatExample::Conversation(conversation) => {
-                (self.encode_conversation(&conversation)?, "messages")
+            Record::Conversation(turns) => {
+                let unmarked = turns.unmarked(&self.ends)?;
+                let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
+                (ChatTokens::new(&placed, &unmarked.spans), "messages")
             }
         };
         match tokens.learnt.contains(&true) {
@@ -136,21 +200,6 @@ impl ChatEncoder {
             tokens.learnt.push(true);
         }
         Ok(tokens)
-    }
-
-    fn encode_conversation(&self, conversation: &Conversation) -> Result<ChatTokens, ChatError> {
-        if !conversation.messages.iter().any(|message| message.learnt) {
-            return Err(ChatError::record(
-                "messages",
-                "hold none of the assistant's that is to be learnt",
-            ));
-        }
-        let mut conversation = conversation.for_template(self.template.reads_parts());
-        let marks = self.marks_for(&conversation)?;
-        self.bar(&mut conversation, marks.barrier);
-        let unmarked = turns::render(&self.template, &conversation, &marks, &self.ends)?;
-        let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
-        Ok(ChatTokens::new(&placed, &unmarked.spans))
     }
 
     /// Marks that occur in neither the conversation nor the template.
@@ -184,6 +233,22 @@ impl ChatEncoder {
             *value = bar(value);
         }
     }
+}
+
+/// A record that was read.
+enum Record<'a> {
+    Text { prompt: String, completion: String },
+    Conversation(Box<TurnTexts<'a>>),
+}
+
+/// Those of `records` that are conversations.
+fn conversations<'r, 'a: 'r>(
+    records: &'r mut [Result<Record<'a>, ChatError>],
+) -> impl Iterator<Item = &'r mut TurnTexts<'a>> {
+    records.iter_mut().filter_map(|record| match record {
+        Ok(Record::Conversation(turns)) => Some(&mut **turns),
+        _ => None,
+    })
 }
 
 impl ChatTokens {

@@ -34,6 +34,22 @@ pub enum ChatError {
         /// What is wrong.
         reason: String,
     },
+    /// A template needs more than it may: it was stopped.
+    #[error("chat template {template}: {reason}")]
+    Limit {
+        /// The template's name or path.
+        template: String,
+        /// The limit that it exceeds, with its value.
+        reason: String,
+    },
+    /// Nobody could render a text: neither template nor record is at fault.
+    #[error("chat template {template} could not be rendered: {reason}")]
+    Unavailable {
+        /// The template's name or path.
+        template: String,
+        /// Why not.
+        reason: String,
+    },
     /// A record is not an example that can be learnt from.
     #[error("`{field}` {reason}")]
     Record {
@@ -67,6 +83,11 @@ pub enum ChatError {
 }
 
 impl ChatError {
+    /// Returns true if the template would fail for other conversations too, at the same cost.
+    pub fn is_of_renderer(&self) -> bool {
+        matches!(self, Self::Limit { .. } | Self::Unavailable { .. })
+    }
+
     /// The error of the field `field`, which breaks the rule `reason`.
     pub(crate) fn record(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Record {

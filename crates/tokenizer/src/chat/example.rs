@@ -28,6 +28,8 @@ pub struct Conversation {
     pub(crate) messages: Vec<Message>,
     /// `tools`, `documents` and what `chat_template_kwargs` holds, by name.
     pub(crate) variables: Vec<(String, Value)>,
+    /// The bytes of the record.
+    pub(crate) bytes: usize,
 }
 
 /// One message.
@@ -79,6 +81,7 @@ impl ChatExample {
         Ok(Self::Conversation(Conversation {
             messages,
             variables: read_variables(&record)?,
+            bytes: json.len(),
         }))
     }
 }
@@ -96,6 +99,7 @@ impl Conversation {
         Ok(Self {
             messages: read_messages(&messages, "messages", false)?,
             variables: read_variables(&record)?,
+            bytes: json.len(),
         })
     }
 
@@ -109,6 +113,7 @@ impl Conversation {
         Self {
             messages: vec![message],
             variables: Vec::new(),
+            bytes: 0,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Where templates come from: their names, and files as Hugging Face's libraries write them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes, read_text};
 use serde_json::Value;
 
 use super::{ChatError, ChatTemplate, builtin};
@@ -11,6 +11,10 @@ use crate::TOKENIZER_CONFIG_FILE;
 
 /// The name of a template's own file beside a model.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
+
+/// The number of templates' names an error shows, and their bytes.
+const SHOWN_NAMES: usize = 12;
+const SHOWN_BYTES: usize = 1000;
 
 /// The name of the file that processors of several kinds of input have for it.
 const TEMPLATE_JSON_FILE: &str = "chat_template.json";
@@ -62,7 +66,7 @@ impl ChatTemplate {
             false if which.is_some() => {
                 return Err(refuse(&file, "it holds one template, which has no name"));
             }
-            false => fs::read_to_string(&file).map_err(|error| refuse(&file, error))?,
+            false => read_text(&file, DESCRIPTION_LIMIT).map_err(|error| refuse(&file, error))?,
         };
         let mut template = Self::parse(&file.display().to_string(), &source)?;
         template.add_specials(added_specials(&config));
@@ -122,11 +126,13 @@ fn select(config: &Value, which: Option<&str>, path: &Path) -> Result<String, Ch
     if let Some(template) = found.and_then(|template| template["template"].as_str()) {
         return Ok(template.to_owned());
     }
-    let names: Vec<&str> = templates
-        .iter()
-        .filter_map(|t| t["name"].as_str())
-        .collect();
-    let names = names.join(", ");
+    let names = templates.iter().filter_map(|t| t["name"].as_str());
+    let shown: Vec<&str> = names.clone().take(SHOWN_NAMES).collect();
+    let mut names = match names.count() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    };
+    names.truncate(names.floor_char_boundary(SHOWN_BYTES));
     Err(refuse(
         path,
         format!("its `chat_template` has none called {which:?}, but: {names}"),
@@ -158,7 +164,7 @@ fn added_specials(config: &Value) -> Vec<String> {
 }
 
 fn read_json(path: &Path) -> Result<Value, ChatError> {
-    let bytes = fs::read(path).map_err(|error| refuse(path, error))?;
+    let bytes = read_bytes(path, DESCRIPTION_LIMIT).map_err(|error| refuse(path, error))?;
     serde_json::from_slice(&bytes).map_err(|error| refuse(path, format!("it is not JSON: {error}")))
 }
 

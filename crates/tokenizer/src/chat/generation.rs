@@ -12,7 +12,7 @@ use super::marks::Marks;
 /// The function that the tags become a call of.
 const FUNCTION: &str = "__emberlm_generation";
 /// The variable that says which marks are put.
-const MARKS: &str = "__emberlm_marks";
+pub(crate) const MARKS: &str = "__emberlm_marks";
 
 /// `source` with its tags rewritten, and whether there were any.
 pub(crate) fn rewrite(source: &str) -> (String, bool) {
@@ -41,17 +41,19 @@ pub(crate) fn rewrite(source: &str) -> (String, bool) {
 /// The tag at the beginning of `text`, rewritten, and the text after it; none where it is another tag.
 fn read_tag(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix("{%")?;
-    let (inner, after) = inner.split_once("%}")?;
-    let word = inner.strip_prefix(['-', '+']).unwrap_or(inner);
-    let word = word.strip_suffix(['-', '+']).unwrap_or(word);
-    let name = word.trim();
-    let new = match name {
-        "generation" => format!("call {FUNCTION}()"),
-        "endgeneration" => "endcall".to_owned(),
+    let word = inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_start();
+    let (name, new) = match word.strip_prefix("end") {
+        Some(word) if word.starts_with("generation") => ("endgeneration", "endcall".to_owned()),
+        _ if word.starts_with("generation") => ("generation", format!("call {FUNCTION}()")),
         _ => return None,
     };
     // Only the word is exchanged: line breaks within the tag stay, so that lines keep their numbers.
-    Some((format!("{{%{}%}}", inner.replacen(name, &new, 1)), after))
+    let (before, rest) = (&inner[..inner.len() - word.len()], &word[name.len()..]);
+    let control = rest.trim_start();
+    let close = control.strip_prefix(['-', '+']).unwrap_or(control);
+    let after = close.strip_prefix("%}")?;
+    let rest = &rest[..rest.len() - after.len()];
+    Some((format!("{{%{before}{new}{rest}"), after))
 }
 
 /// Makes the function known.
@@ -68,10 +70,9 @@ pub(crate) fn install(env: &mut Environment<'static>) {
     });
 }
 
-/// The variable with which a template marks what the assistant has written.
-pub(crate) fn variable(marks: &Marks) -> (&'static str, Value) {
-    let text: String = [marks.begin, marks.end].iter().collect();
-    (MARKS, Value::from(text))
+/// The marks as [`MARKS`] holds them.
+pub(crate) fn marks_variable(marks: &Marks) -> String {
+    [marks.begin, marks.end].iter().collect()
 }
 
 #[cfg(test)]

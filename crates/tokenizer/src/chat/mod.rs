@@ -3,6 +3,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `template` | [`ChatTemplate`]: a Jinja template as `transformers` runs it |
+//! | `renderer` | [`Renderer`]: who parses and runs templates; a program can install its own |
+//! | `jinja` | [`InProcess`]: by minijinja, in this process |
+//! | `remote` | [`RemoteRenderer`], [`RenderService`]: in another process |
 //! | `builtin`, `files` | where templates come from: ChatML and Llama 3; files |
 //! | `generation`, `python` | what such templates know that minijinja does not: `{% generation %}`, Python's own functions |
 //! | `example` | [`ChatExample`]: what a JSON record says |
@@ -20,9 +23,12 @@ mod error;
 mod example;
 mod files;
 mod generation;
+mod jinja;
 mod marks;
 mod prompt;
 mod python;
+mod remote;
+mod renderer;
 mod spec;
 mod stops;
 mod template;
@@ -32,6 +38,13 @@ pub use encode::{ChatEncoder, ChatTokens};
 pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
 pub use files::TEMPLATE_FILE;
+pub use jinja::InProcess;
+pub use remote::{
+    RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,
+};
+pub use renderer::{
+    OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts, install_renderer,
+};
 pub use spec::ChatTemplateSpec;
 pub use stops::Stops;
 pub use template::ChatTemplate;

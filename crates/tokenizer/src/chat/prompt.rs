@@ -24,9 +24,7 @@ impl ChatEncoder {
         let mut conversation = conversation.for_template(self.template.reads_parts());
         let marks = self.marks_for(&conversation)?;
         self.bar(&mut conversation, marks.barrier);
-        let text = self
-            .template
-            .run(&conversation.messages, &conversation, true, None)?;
+        let text = self.template.run(&conversation, true)?;
         let unmarked = turns::take_out(&self.template, &marks, &text)?;
         let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
         let ids = placed.into_iter().map(|token| token.id);

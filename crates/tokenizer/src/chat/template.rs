@@ -4,19 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::Value;
 
 use super::builtin::{self, Builtin};
 use super::example::Conversation;
-use super::marks::{self, Marks};
-use super::{ChatError, generation, python};
-
-/// How many instructions a template may run for one text: a usual one takes some tens for a message.
-const FUEL: u64 = 10_000_000;
-
-/// The name of the one template in its environment.
-const MAIN: &str = "chat";
+use super::jinja::InProcess;
+use super::marks;
+use super::renderer::{
+    self, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
+};
+use super::{ChatError, generation};
 
 /// Turns a conversation into the text that a model reads.
 ///
@@ -25,12 +22,15 @@ const MAIN: &str = "chat";
 /// without HTML's escapes; `break` and `continue`; `{% generation %}` around what the assistant has written; Python's
 /// methods of texts and maps.
 ///
-/// `strftime_now` tells the time, in UTC, at which the template was read: the same for all conversations.
+/// `strftime_now` writes the time, in UTC, at which the template was read: the same for all conversations.
+///
+/// A template is parsed and run by the [`Renderer`] that the program has installed, else in this process; those that are built
+/// in always in this process.
 #[derive(Debug)]
 pub struct ChatTemplate {
     name: String,
     source: String,
-    env: Environment<'static>,
+    opened: Box<dyn OpenTemplate>,
     marks_answers: bool,
     reads_parts: bool,
     /// `bos_token` and the like, by name.
@@ -63,40 +63,36 @@ impl ChatTemplate {
     /// The template of a text; `name` is what errors call it.
     ///
     /// # Errors
-    /// [`ChatError::Template`] with the line where it is no Jinja.
+    /// [`ChatError::Template`] with the line where it is not Jinja; [`ChatError::Limit`] where it exceeds a limit.
     pub fn parse(name: &str, source: &str) -> Result<Self, ChatError> {
         Self::with_time(name, source, now())
     }
 
-    /// [`ChatTemplate::parse`], and the time that `strftime_now` tells, in seconds since 1970.
+    /// [`ChatTemplate::parse`], and the time that `strftime_now` writes, in seconds since 1970.
     ///
     /// # Errors
     /// As [`ChatTemplate::parse`].
     pub fn with_time(name: &str, source: &str, now: i64) -> Result<Self, ChatError> {
-        let (rewritten, marks_answers) = generation::rewrite(source);
-        let mut env = Environment::new();
-        env.set_auto_escape_callback(|_| AutoEscape::None);
-        env.set_fuel(Some(FUEL));
-        generation::install(&mut env);
-        python::install(&mut env, now);
+        let text = TemplateText {
+            source: source.into(),
+            now,
+        };
+        // The templates that are built in are not somebody else's.
+        let is_builtin = builtin::ALL.iter().any(|(_, builtin)| *builtin == source);
+        let opened = match is_builtin {
+            true => InProcess.open(&text),
+            false => renderer::installed().open(&text),
+        };
         let mut template = Self {
             name: name.to_owned(),
-            source: source.to_owned(),
-            env: Environment::new(),
-            marks_answers,
+            opened: opened.map_err(|error| refuse(name, error))?,
+            marks_answers: generation::rewrite(source).1,
             reads_parts: false,
             tokens: BTreeMap::new(),
             specials: written_specials(source),
+            source: text.source,
         };
-        let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build();
-        env.set_syntax(syntax.map_err(|error| template.refuse(&error))?);
-        env.add_template_owned(MAIN, rewritten)
-            .map_err(|error| template.refuse(&error))?;
-        template.env = env;
-        template.reads_parts = template.tries_parts();
+        template.reads_parts = template.tries_parts()?;
         Ok(template)
     }
 
@@ -167,51 +163,63 @@ impl ChatTemplate {
     /// The text of a conversation; with `add_generation_prompt` also what comes before the assistant's next answer.
     ///
     /// # Errors
-    /// [`ChatError::Template`] where the template refuses it or cannot be run.
+    /// [`ChatError::Template`] where the template refuses it or cannot be run; [`ChatError::Limit`] where it exceeds a limit.
     pub fn render(
         &self,
         conversation: &Conversation,
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
-        let conversation = conversation.for_template(self.reads_parts);
         self.run(
-            &conversation.messages,
-            &conversation,
+            &conversation.for_template(self.reads_parts),
             add_generation_prompt,
-            None,
         )
     }
 
-    /// The text of some messages of a conversation, which is as the template wants it, with marks where they are asked for.
+    /// The text of a conversation that is as the template wants it.
     pub(crate) fn run(
         &self,
-        messages: &[super::Message],
         conversation: &Conversation,
         add_generation_prompt: bool,
-        marks: Option<&Marks>,
     ) -> Result<String, ChatError> {
-        let mut variables: BTreeMap<&str, Value> = BTreeMap::new();
-        variables.insert("tools", Value::from(()));
-        variables.insert("documents", Value::from(()));
+        let text = TextRequest {
+            messages: conversation.messages.len(),
+            add_generation_prompt,
+            marks: None,
+        };
+        let texts = self.run_jobs(&[self.job(conversation, vec![text])])?;
+        match texts.into_iter().flatten().next() {
+            Some(text) => text.map_err(|error| self.refuse(error)),
+            None => Err(self.no_text()),
+        }
+    }
+
+    /// The job to render `texts` of a conversation.
+    pub(crate) fn job(&self, conversation: &Conversation, texts: Vec<TextRequest>) -> RenderJob {
+        let mut variables: BTreeMap<String, Value> = BTreeMap::new();
+        variables.insert("tools".to_owned(), Value::from(()));
+        variables.insert("documents".to_owned(), Value::from(()));
         let tokens = self.tokens.iter();
-        variables.extend(tokens.map(|(name, token)| (name.as_str(), Value::from(token.as_str()))));
-        let given = conversation.variables.iter();
-        variables.extend(given.map(|(name, value)| (name.as_str(), value.clone())));
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|message| message.fields.clone())
-            .collect();
-        variables.insert("messages", Value::from(messages));
-        variables.insert("add_generation_prompt", Value::from(add_generation_prompt));
-        variables.extend(marks.map(generation::variable));
-        let template = self
-            .env
-            .get_template(MAIN)
-            .map_err(|error| self.refuse(&error))?;
-        let context = Value::from_pairs(variables);
-        template
-            .render(context)
-            .map_err(|error| self.refuse(&error))
+        variables.extend(tokens.map(|(name, token)| (name.clone(), Value::from(token.as_str()))));
+        variables.extend(conversation.variables.iter().cloned());
+        let seen = texts.iter().map(|text| text.messages).max().unwrap_or(0);
+        let messages = conversation.messages.iter().take(seen);
+        RenderJob {
+            messages: messages.map(|message| message.fields.clone()).collect(),
+            variables,
+            texts,
+        }
+    }
+
+    /// The texts of `jobs`.
+    pub(crate) fn run_jobs(&self, jobs: &[RenderJob]) -> Result<Vec<Texts>, ChatError> {
+        self.opened.render(jobs).map_err(|error| self.refuse(error))
+    }
+
+    /// The error of a renderer that leaves a text out.
+    pub(crate) fn no_text(&self) -> ChatError {
+        self.refuse(RenderError::Unavailable {
+            reason: "a text is missing".to_owned(),
+        })
     }
 
     /// Notes the characters of the template that marks must not be.
@@ -219,40 +227,39 @@ impl ChatTemplate {
         marks::note_used(&self.source, used);
     }
 
-    fn tries_parts(&self) -> bool {
+    /// Tries whether the template reads a content that is a list of parts.
+    fn tries_parts(&self) -> Result<bool, ChatError> {
         const PROBE: &str = "emberlm probe";
         let part = Value::from_pairs([("type", "text"), ("text", PROBE)]);
         let fields = Value::from_pairs([
             ("role", Value::from("user")),
             ("content", Value::from(vec![part])),
         ]);
-        let conversation = Conversation::of_user(fields);
-        let text = self.run(&conversation.messages, &conversation, false, None);
-        text.is_ok_and(|text| {
-            text.contains(PROBE) && !text.contains("'text'") && !text.contains("\"text\"")
-        })
+        match self.run(&Conversation::of_user(fields), false) {
+            Ok(text) => {
+                Ok(text.contains(PROBE) && !text.contains("'text'") && !text.contains("\"text\""))
+            }
+            Err(error) if error.is_of_renderer() => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
-    /// The error of the template, told by its innermost cause.
-    fn refuse(&self, error: &Error) -> ChatError {
-        let mut line = error.line();
-        let mut cause = error;
-        while let Some(inner) =
-            std::error::Error::source(cause).and_then(|e| e.downcast_ref::<Error>())
-        {
-            cause = inner;
-            line = inner.line().or(line);
-        }
-        let reason = match cause.detail() {
-            Some(detail) if cause.kind() == ErrorKind::InvalidOperation => detail.to_owned(),
-            Some(detail) => format!("{}: {detail}", cause.kind()),
-            None => cause.kind().to_string(),
-        };
-        ChatError::Template {
-            template: self.name.clone(),
+    /// The error of this template.
+    pub(crate) fn refuse(&self, error: RenderError) -> ChatError {
+        refuse(&self.name, error)
+    }
+}
+
+fn refuse(name: &str, error: RenderError) -> ChatError {
+    let template = name.to_owned();
+    match error {
+        RenderError::Template { line, reason } => ChatError::Template {
+            template,
             line,
             reason,
-        }
+        },
+        RenderError::Limit { reason } => ChatError::Limit { template, reason },
+        RenderError::Unavailable { reason } => ChatError::Unavailable { template, reason },
     }
 }
 

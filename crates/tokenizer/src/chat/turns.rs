@@ -3,38 +3,141 @@
 //! A template with `{% generation %}` says so itself. For one without, the text of the messages before an answer, with
 //! what prompts for it, is a beginning of the text of the messages up to the answer; what comes after that is the answer.
 
-use super::marks::{Marks, Unmarked};
-use super::{ChatError, ChatTemplate, Conversation, Message};
+use std::collections::VecDeque;
 
-/// The text of a conversation, and in `spans` what of it is to be learnt. `ends` are special tokens' names: what
-/// follows one at the end of an answer and is blank is not the answer's.
-pub(crate) fn render(
-    template: &ChatTemplate,
-    conversation: &Conversation,
-    marks: &Marks,
-    ends: &[String],
-) -> Result<Unmarked, ChatError> {
-    let messages = &conversation.messages;
-    if !template.marks_answers() {
-        return render_unmarked(template, conversation, marks, ends);
-    }
-    let text = template.run(messages, conversation, false, Some(marks))?;
-    let mut unmarked = take_out(template, marks, &text)?;
-    let answers: Vec<&Message> = messages.iter().filter(|m| m.role == "assistant").collect();
-    if answers.iter().any(|answer| !answer.learnt) {
-        if answers.len() != unmarked.spans.len() {
-            let reason = format!(
-                "hold {} of the assistant's, not all to be learnt, but the template marks {} answers: which are which \
-                 cannot be told",
-                answers.len(),
-                unmarked.spans.len()
-            );
-            return Err(ChatError::record("messages", reason));
+use super::marks::{Marks, Unmarked};
+use super::renderer::{RenderError, RenderJob, TextRequest, Texts};
+use super::{ChatError, ChatTemplate, Conversation, Message, generation};
+
+/// The most texts that are rendered at once.
+const MOST_TEXTS: usize = 64;
+/// The most bytes that they have, about.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The texts that show what of a conversation is to be learnt: the whole one first, then for each answer, the last first,
+/// the text before it and the text up to its end.
+///
+/// They are rendered in groups, so that a long conversation does not hold all of them at once.
+pub(super) struct TurnTexts<'a> {
+    template: &'a ChatTemplate,
+    conversation: Conversation,
+    marks: Marks,
+    waiting: VecDeque<TextRequest>,
+    ready: VecDeque<Result<String, RenderError>>,
+}
+
+impl<'a> TurnTexts<'a> {
+    /// The texts of a conversation that is as the template wants it.
+    pub fn new(template: &'a ChatTemplate, conversation: Conversation, marks: Marks) -> Self {
+        let text = |messages, add_generation_prompt| TextRequest {
+            messages,
+            add_generation_prompt,
+            marks: None,
+        };
+        let messages = &conversation.messages;
+        let mut waiting = VecDeque::from([text(messages.len(), false)]);
+        if template.marks_answers() {
+            waiting[0].marks = Some(generation::marks_variable(&marks));
+        } else {
+            // From the last answer on, so that places before it stay what they are when marks are put around it.
+            for (rank, _) in messages.iter().enumerate().rev().filter(|(_, m)| m.learnt) {
+                waiting.extend([text(rank, true), text(rank + 1, false)]);
+            }
         }
-        let mut learnt = answers.iter().map(|answer| answer.learnt);
-        unmarked.spans.retain(|_| learnt.next().unwrap_or(false));
+        Self {
+            template,
+            conversation,
+            marks,
+            waiting,
+            ready: VecDeque::new(),
+        }
     }
-    Ok(unmarked)
+
+    /// The job that renders the next group of texts.
+    pub fn next_job(&mut self) -> RenderJob {
+        let texts = MOST_BYTES / self.conversation.bytes.max(1);
+        let texts = texts.clamp(1, MOST_TEXTS).min(self.waiting.len());
+        self.template
+            .job(&self.conversation, self.waiting.drain(..texts).collect())
+    }
+
+    /// Takes what [`TurnTexts::next_job`] has rendered.
+    pub fn take(&mut self, texts: Texts) {
+        self.ready.extend(texts);
+    }
+
+    /// The next text.
+    fn next(&mut self) -> Result<String, ChatError> {
+        if self.ready.is_empty() && !self.waiting.is_empty() {
+            let job = self.next_job();
+            let texts = self.template.run_jobs(&[job])?;
+            texts.into_iter().for_each(|texts| self.take(texts));
+        }
+        match self.ready.pop_front() {
+            Some(text) => text.map_err(|error| self.template.refuse(error)),
+            None => Err(self.template.no_text()),
+        }
+    }
+
+    /// The text of the conversation, and in `spans` what of it is to be learnt. `ends` are special tokens' names: what
+    /// follows one at the end of an answer and is blank is not the answer's.
+    pub fn unmarked(mut self, ends: &[String]) -> Result<Unmarked, ChatError> {
+        match self.template.marks_answers() {
+            true => self.marked_by_template(),
+            false => self.marked_by_comparison(ends),
+        }
+    }
+
+    fn marked_by_template(&mut self) -> Result<Unmarked, ChatError> {
+        let text = self.next()?;
+        let mut unmarked = take_out(self.template, &self.marks, &text)?;
+        let messages = self.conversation.messages.iter();
+        let answers: Vec<&Message> = messages.filter(|m| m.role == "assistant").collect();
+        if answers.iter().any(|answer| !answer.learnt) {
+            if answers.len() != unmarked.spans.len() {
+                let reason = format!(
+                    "hold {} of the assistant's, not all to be learnt, but the template marks {} answers: which are which \
+                     cannot be told",
+                    answers.len(),
+                    unmarked.spans.len()
+                );
+                return Err(ChatError::record("messages", reason));
+            }
+            let mut learnt = answers.iter().map(|answer| answer.learnt);
+            unmarked.spans.retain(|_| learnt.next().unwrap_or(false));
+        }
+        Ok(unmarked)
+    }
+
+    fn marked_by_comparison(&mut self, ends: &[String]) -> Result<Unmarked, ChatError> {
+        let messages = self.conversation.messages.iter().enumerate();
+        let learnt = messages.filter(|(_, message)| message.learnt);
+        let learnt: Vec<usize> = learnt.map(|(rank, _)| rank).collect();
+        let mut text = self.next()?;
+        for rank in learnt.into_iter().rev() {
+            let (before, through) = (self.next()?, self.next()?);
+            let refuse = |reason| ChatError::Unmarked {
+                template: self.template.name().to_owned(),
+                field: format!("messages[{rank}]"),
+                reason,
+            };
+            let answer = through.strip_prefix(&before).ok_or_else(|| {
+                refuse("the text of the messages before it, with what prompts for an answer, is not how the text with it begins")
+            })?;
+            let trimmed = answer.trim_end();
+            let ended = ends.iter().any(|end| trimmed.ends_with(end.as_str()));
+            let answer = if ended { trimmed } else { answer };
+            let (start, end) = (before.len(), before.len() + answer.len());
+            if text.get(..end) != through.get(..end) {
+                return Err(refuse(
+                    "the template writes it otherwise where more messages follow",
+                ));
+            }
+            text.insert(end, self.marks.end);
+            text.insert(start, self.marks.begin);
+        }
+        take_out(self.template, &self.marks, &text)
+    }
 }
 
 /// Takes the marks out of a rendered text.
@@ -48,43 +151,4 @@ pub(super) fn take_out(
         line: None,
         reason: "it cuts through the text of a {% generation %}".to_owned(),
     })
-}
-
-fn render_unmarked(
-    template: &ChatTemplate,
-    conversation: &Conversation,
-    marks: &Marks,
-    ends: &[String],
-) -> Result<Unmarked, ChatError> {
-    let messages = &conversation.messages;
-    let mut text = template.run(messages, conversation, false, None)?;
-    let learnt = messages
-        .iter()
-        .enumerate()
-        .filter(|(_, message)| message.learnt);
-    // From the last answer on, so that places before it stay what they are when marks are put around it.
-    for (rank, _) in learnt.rev() {
-        let before = template.run(&messages[..rank], conversation, true, None)?;
-        let through = template.run(&messages[..=rank], conversation, false, None)?;
-        let refuse = |reason| ChatError::Unmarked {
-            template: template.name().to_owned(),
-            field: format!("messages[{rank}]"),
-            reason,
-        };
-        let answer = through.strip_prefix(&before).ok_or_else(|| {
-            refuse("the text of the messages before it, with what prompts for an answer, is not how the text with it begins")
-        })?;
-        let trimmed = answer.trim_end();
-        let ended = ends.iter().any(|end| trimmed.ends_with(end.as_str()));
-        let answer = if ended { trimmed } else { answer };
-        let (start, end) = (before.len(), before.len() + answer.len());
-        if text.get(..end) != through.get(..end) {
-            return Err(refuse(
-                "the template writes it otherwise where more messages follow",
-            ));
-        }
-        text.insert(end, marks.end);
-        text.insert(start, marks.begin);
-    }
-    take_out(template, marks, &text)
 }

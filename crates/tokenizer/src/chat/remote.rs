@@ -1,0 +1,283 @@
+//! Templates rendered in another process: what is asked of it, and what it answers.
+//!
+//! [`RemoteRenderer`] is the side that asks, [`RenderService`] the side that answers. How requests and replies travel, and
+//! what bounds the other process, is up to the program. A template's source is sent once to each process: later requests
+//! name it by its hash.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::jinja::JinjaTemplate;
+use super::renderer::{OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts};
+
+/// The number of compiled templates that a [`RenderService`] keeps.
+const MOST_TEMPLATES: usize = 8;
+
+/// A request to the process that renders templates.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RenderRequest<'a> {
+    /// The hash of the template and its time.
+    hash: [u64; 4],
+    /// The template, where the process may not know it.
+    template: Option<Cow<'a, TemplateText>>,
+    /// The jobs; without any, the template is parsed only.
+    jobs: Cow<'a, [RenderJob]>,
+}
+
+/// The response of that process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum RenderReply {
+    /// The template must be sent again.
+    UnknownTemplate,
+    /// The template cannot be used.
+    Refused(RenderError),
+    /// The texts of each job, up to the first that fails.
+    Texts(Vec<Vec<Result<SharedText, RenderError>>>),
+}
+
+/// A text as what it has in common with the first of its job, and the rest: most texts of a job are beginnings of its first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SharedText {
+    /// The bytes at the beginning that are the first text's.
+    shared: usize,
+    rest: String,
+}
+
+impl SharedText {
+    fn new(first: Option<&str>, text: String) -> Self {
+        let first = first.unwrap_or_default();
+        let pairs = first.bytes().zip(text.bytes());
+        let shared = text.floor_char_boundary(pairs.take_while(|(a, b)| a == b).count());
+        Self {
+            shared,
+            rest: match shared {
+                0 => text,
+                _ => text[shared..].to_owned(),
+            },
+        }
+    }
+
+    fn text(self, first: Option<&str>) -> Result<String, RenderError> {
+        if self.shared == 0 {
+            return Ok(self.rest);
+        }
+        let shared = first.and_then(|first| first.get(..self.shared));
+        let shared = shared.ok_or_else(|| RenderError::Unavailable {
+            reason: "the process that renders templates sent half a text".to_owned(),
+        })?;
+        Ok([shared, &self.rest].concat())
+    }
+}
+
+/// The texts of a job as they are sent.
+fn share(texts: Texts) -> Vec<Result<SharedText, RenderError>> {
+    let mut texts = texts.into_iter();
+    let Some(first) = texts.next() else {
+        return Vec::new();
+    };
+    let rest: Vec<_> = texts
+        .map(|text| Ok(SharedText::new(first.as_deref().ok(), text?)))
+        .collect();
+    let first = first.map(|first| SharedText::new(None, first));
+    [first].into_iter().chain(rest).collect()
+}
+
+/// The texts of a job as they were before they were sent.
+fn unshare(texts: Vec<Result<SharedText, RenderError>>) -> Texts {
+    let mut whole = Texts::with_capacity(texts.len());
+    for text in texts {
+        let first = whole.first().and_then(|first| first.as_deref().ok());
+        let text = text.and_then(|text| text.text(first));
+        whole.push(text);
+    }
+    whole
+}
+
+/// Renders what another process asks for, and keeps the templates that it was last asked for.
+#[derive(Debug, Default)]
+pub struct RenderService {
+    templates: VecDeque<([u64; 4], JinjaTemplate)>,
+}
+
+impl RenderService {
+    /// Answers a request.
+    pub fn answer(&mut self, request: &RenderRequest<'_>) -> RenderReply {
+        if !self.templates.iter().any(|(hash, _)| *hash == request.hash) {
+            let Some(template) = &request.template else {
+                return RenderReply::UnknownTemplate;
+            };
+            match JinjaTemplate::new(template) {
+                Ok(template) => self.templates.push_front((request.hash, template)),
+                Err(error) => return RenderReply::Refused(error),
+            }
+            self.templates.truncate(MOST_TEMPLATES);
+        }
+        let template = self
+            .templates
+            .iter()
+            .find(|(hash, _)| *hash == request.hash);
+        template.map_or(RenderReply::UnknownTemplate, |(_, template)| {
+            let jobs = request.jobs.iter();
+            RenderReply::Texts(jobs.map(|job| share(template.render_job(job))).collect())
+        })
+    }
+}
+
+/// Sends a request to another process.
+pub type SendRequest = dyn Fn(&RenderRequest<'_>) -> Result<RenderReply, RenderError> + Send + Sync;
+
+/// Renders in another process.
+pub struct RemoteRenderer {
+    send: Arc<SendRequest>,
+}
+
+impl RemoteRenderer {
+    /// A renderer whose requests `send` answers, by a process that holds a [`RenderService`].
+    pub fn new(send: Arc<SendRequest>) -> Self {
+        Self { send }
+    }
+}
+
+impl Renderer for RemoteRenderer {
+    fn open(&self, template: &TemplateText) -> Result<Box<dyn OpenTemplate>, RenderError> {
+        let opened = RemoteTemplate {
+            hash: hash(template),
+            template: template.clone(),
+            send: Arc::clone(&self.send),
+        };
+        opened.ask(&[], true)?;
+        Ok(Box::new(opened))
+    }
+}
+
+struct RemoteTemplate {
+    hash: [u64; 4],
+    template: TemplateText,
+    send: Arc<SendRequest>,
+}
+
+impl RemoteTemplate {
+    fn ask(&self, jobs: &[RenderJob], with_template: bool) -> Result<Vec<Texts>, RenderError> {
+        let request = RenderRequest {
+            hash: self.hash,
+            template: with_template.then_some(Cow::Borrowed(&self.template)),
+            jobs: Cow::Borrowed(jobs),
+        };
+        match (self.send)(&request)? {
+            RenderReply::Texts(texts) => Ok(texts.into_iter().map(unshare).collect()),
+            RenderReply::Refused(error) => Err(error),
+            RenderReply::UnknownTemplate if !with_template => self.ask(jobs, true),
+            RenderReply::UnknownTemplate => Err(RenderError::Unavailable {
+                reason: "the process that renders templates does not keep it".to_owned(),
+            }),
+        }
+    }
+}
+
+impl OpenTemplate for RemoteTemplate {
+    fn render(&self, jobs: &[RenderJob]) -> Result<Vec<Texts>, RenderError> {
+        self.ask(jobs, false)
+    }
+}
+
+fn hash(template: &TemplateText) -> [u64; 4] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&template.now.to_le_bytes());
+    hasher.update(template.source.as_bytes());
+    let hash = *hasher.finalize().as_bytes();
+    let (words, _) = hash.as_chunks::<8>();
+    std::array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+impl fmt::Debug for RemoteRenderer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteRenderer").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RemoteTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteTemplate").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_as_they_were_sent() {
+        let failed = || {
+            Err(RenderError::Template {
+                line: Some(1),
+                reason: "no".to_owned(),
+            })
+        };
+        let text = |text: &str| Ok(text.to_owned());
+        for texts in [
+            vec![],
+            vec![failed()],
+            vec![text("")],
+            vec![
+                text("aé漢b"),
+                text("aé"),
+                text("aè"),
+                text("漢"),
+                text(""),
+                text("aé漢bc"),
+                failed(),
+            ],
+        ] {
+            assert_eq!(unshare(share(texts.clone())), texts);
+        }
+    }
+
+    #[test]
+    fn a_template_is_sent_once() {
+        use std::sync::Mutex;
+
+        let service = Mutex::new(RenderService::default());
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&sent);
+        let renderer = RemoteRenderer::new(Arc::new(move |request: &RenderRequest<'_>| {
+            log.lock().unwrap().push(request.template.is_some());
+            let json = serde_json::to_string(request).unwrap();
+            let reply = service
+                .lock()
+                .unwrap()
+                .answer(&serde_json::from_str(&json).unwrap());
+            Ok(serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap())
+        }));
+        let text = TemplateText {
+            source: "{{ a }}".into(),
+            now: 0,
+        };
+        let job = RenderJob {
+            variables: [("a".to_owned(), minijinja::Value::from(1.5))].into(),
+            texts: vec![super::super::renderer::TextRequest {
+                messages: 0,
+                add_generation_prompt: false,
+                marks: None,
+            }],
+            ..RenderJob::default()
+        };
+        let template = renderer.open(&text).unwrap();
+        for _ in 0..2 {
+            let texts = template.render(std::slice::from_ref(&job)).unwrap();
+            assert_eq!(texts, [vec![Ok("1.5".to_owned())]]);
+        }
+        assert_eq!(*sent.lock().unwrap(), [true, false, false]);
+        let broken = TemplateText {
+            source: "{{".into(),
+            now: 0,
+        };
+        assert!(matches!(
+            renderer.open(&broken),
+            Err(RenderError::Template { line: Some(1), .. })
+        ));
+    }
+}
