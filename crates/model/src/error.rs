@@ -56,12 +56,12 @@ pub enum InputError {
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The file cannot be read or written.
-    #[error("{path}: {reason}")]
+    #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system or the format said.
-        reason: String,
+        /// The system's error, or the format's.
+        source: std::io::Error,
     },
     /// The file is no safetensors file, or a damaged one.
     #[error("{path} is not a whole safetensors file: {reason}")]
@@ -122,23 +122,35 @@ pub enum WeightsError {
         bytes: u64,
     },
     /// Tensors that the model has no place for.
-    #[error("tensors left over: {}", names.join(", "))]
+    #[error("tensors left over: {}", listed(names))]
     LeftOver {
         /// Their names.
         names: Vec<String>,
     },
 }
 
+/// The first names of a list, and the number of the others.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let shown = names.iter().take(SHOWN).map(String::as_str);
+    let shown: Vec<&str> = shown.collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// A Hugging Face model directory that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum HuggingFaceError {
     /// A file cannot be read or written.
-    #[error("{path}: {reason}")]
+    #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        reason: String,
+        /// The system's error.
+        source: std::io::Error,
     },
     /// The configuration is no JSON object.
     #[error("{path} is no JSON object: {reason}")]

@@ -11,13 +11,13 @@ pub(crate) mod rope;
 
 pub use export::{ExportOptions, Exported, export};
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use serde_json::{Map, Value};
 
 use emberlm_kernels::Backend;
+use emberlm_system::read;
 
 use self::fields::Fields;
 use crate::checked::DecoderConfig;
@@ -77,9 +77,9 @@ impl HuggingFaceModel {
     /// the error names the field.
     pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
         let file = path.join(CONFIG_FILE);
-        let text = fs::read_to_string(&file).map_err(|error| HuggingFaceError::Io {
-            path: file.clone(),
-            reason: error.to_string(),
+        let text = read::read_text(&file, read::DESCRIPTION_LIMIT).map_err(|source| {
+            let path = file.clone();
+            HuggingFaceError::Io { path, source }
         })?;
         let fields: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| HuggingFaceError::Json {

@@ -6,7 +6,7 @@ use emberlm_kernels::Backend;
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::kv_cache::KvCache;
-use crate::ragged::Piece;
+use crate::ragged::{Piece, RaggedOutput};
 use crate::token_scores::TokenScores;
 use crate::tokens::Tokens;
 
@@ -101,7 +101,7 @@ impl<'a, B: Backend> Predictor<'a, B> {
     }
 
     /// [`Decoder::ragged`].
-    pub fn ragged(self, pieces: &mut [Piece<'_, B>]) -> Option<Tensor<B, 2>> {
+    pub fn ragged(self, pieces: &mut [Piece<'_, B>]) -> RaggedOutput<B> {
         self.0.ragged(pieces)
     }
 

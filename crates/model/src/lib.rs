@@ -47,7 +47,7 @@ pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use inference::{InferenceDecoder, Predictor, WeightFormat};
 pub use kv_cache::KvCache;
-pub use ragged::{Piece, Wanted};
+pub use ragged::{Piece, RaggedOutput, Wanted};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};

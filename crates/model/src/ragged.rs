@@ -11,15 +11,17 @@ use emberlm_kernels::Backend;
 use crate::decoder::Decoder;
 use crate::kv_cache::KvCache;
 
-/// Which logits of a piece are asked for.
+/// The output requested for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// None: its tokens are only read into the cache.
     None,
-    /// Those after its last token.
+    /// The logits after its last token.
     Last,
-    /// Those after each of its tokens.
+    /// The logits after each of its tokens.
     All,
+    /// The sum of its tokens' final hidden states, before the logit scale.
+    HiddenSum,
 }
 
 /// The next tokens of one sequence.
@@ -29,33 +31,50 @@ pub struct Piece<'a, B: Backend> {
     pub tokens: &'a [u32],
     /// Of this sequence alone (batch 1), with room for them: they continue what it holds, and are added to it.
     pub cache: &'a mut KvCache<B>,
-    /// Which logits are asked for.
-    pub logits: Wanted,
+    /// The requested output.
+    pub wanted: Wanted,
+}
+
+/// The outputs that the pieces of one pass request.
+#[derive(Debug)]
+pub struct RaggedOutput<B: Backend> {
+    /// `[rows, vocab_size]`, in the order of the pieces and their tokens; none if no piece requests logits.
+    pub logits: Option<Tensor<B, 2>>,
+    /// `[pieces, d_model]`, one row per piece with [`Wanted::HiddenSum`], in order; none if there is no such piece.
+    pub hidden_sums: Option<Tensor<B, 2>>,
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The logits that the pieces ask for, `[rows, vocab_size]`, in the pieces' and their tokens' order; none where nothing
-    /// is asked for. Each piece's are those that [`Decoder::forward_cached`] would give it alone, but for what products of
-    /// more rows round otherwise.
+    /// The outputs that the pieces request. Each piece's logits are those of [`Decoder::forward_cached`] on the piece alone,
+    /// except for rounding: products of more rows may add up their terms in another order.
     ///
-    /// What is said of [`Decoder::forward_cached`]'s tokens holds for each piece's.
-    pub fn ragged(&self, pieces: &mut [Piece<'_, B>]) -> Option<Tensor<B, 2>> {
+    /// The requirements on tokens are those of [`Decoder::forward_cached`], for each piece.
+    pub fn ragged(&self, pieces: &mut [Piece<'_, B>]) -> RaggedOutput<B> {
         let (mut ids, mut places, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut summed = Vec::new();
         for piece in pieces.iter() {
             let (first, end) = (ids.len(), ids.len() + piece.tokens.len());
             let offset = piece.cache.len();
             ids.extend(piece.tokens.iter().map(|&id| i64::from(id)));
             places.extend((offset..offset + piece.tokens.len()).map(|place| place as i64));
-            let rows = match piece.logits {
+            let rows = match piece.wanted {
                 Wanted::None => end..end,
                 Wanted::Last => end.saturating_sub(1).max(first)..end,
                 Wanted::All => first..end,
+                Wanted::HiddenSum => {
+                    summed.push(first..end);
+                    end..end
+                }
             };
             wanted.extend(rows.map(|row| row as i64));
         }
         let total = ids.len();
+        let mut output = RaggedOutput {
+            logits: None,
+            hidden_sums: None,
+        };
         if total == 0 {
-            return None;
+            return output;
         }
         let device = self.device();
         let places = Tensor::<B, 1, Int>::from_data(TensorData::new(places, [total]), &device);
@@ -65,15 +84,22 @@ impl<B: Backend> Decoder<B> {
         for (layer, block) in self.blocks.iter().enumerate() {
             x = block.ragged(x, angles.as_ref(), layer, pieces); // [1, rows, d_model]
         }
+        let sums = summed.into_iter().map(|rows| {
+            let states = x.clone().narrow(1, rows.start, rows.len());
+            self.norm_final.forward(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
+        });
+        let sums: Vec<Tensor<B, 2>> = sums.collect();
+        output.hidden_sums = (!sums.is_empty()).then(|| Tensor::cat(sums, 0));
         let rows = wanted.len();
         if rows == 0 {
-            return None;
+            return output;
         }
         if rows < total {
             let wanted = Tensor::<B, 1, Int>::from_data(TensorData::new(wanted, [rows]), &device);
             x = x.select(1, wanted);
         }
         let logits = self.logits(self.norm_final.forward(x)); // [1, rows, vocab_size]
-        Some(logits.reshape([rows, self.config().vocab_size]))
+        output.logits = Some(logits.reshape([rows, self.config().vocab_size]));
+        output
     }
 }

@@ -6,6 +6,7 @@ pub mod map;
 mod parts;
 mod save;
 mod store;
+mod unique_keys;
 
 pub use element::Element;
 pub(crate) use load::{Naming, load};

@@ -215,6 +215,46 @@ fn a_damaged_file_is_refused() {
     }
 }
 
+/// Readers differ in which of two values they take, so that a file could be checked as one and used as another.
+#[test]
+fn a_header_with_a_key_twice_is_refused() {
+    let tensor = r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
+    let twice = r#"{"dtype":"F32","shape":[2],"shape":[1,2],"data_offsets":[0,8]}"#;
+    for (header, reason) in [
+        (
+            format!(r#"{{"tokens":{tensor},"tokens":{tensor}}}"#),
+            "its header: the key \"tokens\" is there twice at line 1 column",
+        ),
+        (
+            format!(r#"{{"tokens":{twice}}}"#),
+            "invalid JSON in header: duplicate field `shape` at line 1 column",
+        ),
+        (
+            format!(r#"{{"__metadata__":{{"a":"1","a":"2"}},"tokens":{tensor}}}"#),
+            "its header: the key \"a\" is there twice at line 1 column",
+        ),
+    ] {
+        let length = (header.len() as u64).to_le_bytes();
+        let saved = Saved::bytes(&[&length[..], header.as_bytes(), &[0; 8]].concat());
+        let expected = format!(
+            "{} is not a whole safetensors file: {reason}",
+            saved.path().display()
+        );
+        assert!(saved.error().starts_with(&expected), "{}", saved.error());
+    }
+}
+
+/// A file of many tensors that are not the model's names the first of them.
+#[test]
+fn a_long_list_of_tensors_is_cut() {
+    let saved = Saved::new(|tensors| {
+        let extra = tensors[0].1.clone();
+        tensors.extend((0..1000).map(|i| (format!("extra.{i:04}"), extra.clone())));
+    });
+    let error = saved.error();
+    assert!(error.ends_with("extra.0011 and 988 more"), "{error}");
+}
+
 #[test]
 fn offsets_beyond_the_file_are_refused() {
     for (shape, end) in [

@@ -5,6 +5,7 @@
 //!
 //! `products` is what is made of matrix products, `elementwise` the rest.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 

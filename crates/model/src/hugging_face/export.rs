@@ -165,9 +165,9 @@ fn write_shards<B: Backend>(
 }
 
 fn io(path: &Path) -> impl Fn(std::io::Error) -> HuggingFaceError + '_ {
-    move |error| HuggingFaceError::Io {
+    move |source| HuggingFaceError::Io {
         path: path.to_owned(),
-        reason: error.to_string(),
+        source,
     }
 }
 

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
-use safetensors::{Dtype, View};
+use safetensors::{Dtype, SafeTensorError, View};
 
 use super::element::Element;
 use super::map::{Source, Stored};
@@ -190,16 +191,18 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
     metadata: HashMap<String, String>,
     file: &Path,
 ) -> Result<(), WeightsError> {
-    let io = |reason: String| WeightsError::Io {
+    let io = |source: io::Error| WeightsError::Io {
         path: file.to_owned(),
-        reason,
+        source,
     };
     // The crate writes files that only their owner can read: they get the permissions of any new file.
     let empty = File::create(file).and_then(|file| file.metadata());
-    let permissions = empty.map_err(|error| io(error.to_string()))?.permissions();
-    safetensors::serialize_to_file(views, Some(metadata), file)
-        .map_err(|error| io(error.to_string()))?;
-    fs::set_permissions(file, permissions).map_err(|error| io(error.to_string()))
+    let permissions = empty.map_err(io)?.permissions();
+    safetensors::serialize_to_file(views, Some(metadata), file).map_err(|error| match error {
+        SafeTensorError::IoError(error) => io(error),
+        error => io(io::Error::other(error.to_string())),
+    })?;
+    fs::set_permissions(file, permissions).map_err(io)
 }
 
 /// A tensor as a published checkpoint has it, made of a parameter when it is written and not before.

@@ -1,14 +1,15 @@
 //! The tensors of one safetensors file, or of the shards that an index names, mapped into memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::read;
 use mmap_io::{MemoryMappedFile, MmapAdvice};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
 use super::element::Element;
+use super::unique_keys;
 use crate::error::WeightsError;
 
 /// Bytes of a file that are held in memory at once while they are read.
@@ -63,11 +64,12 @@ impl TensorStore {
     /// The index or a shard cannot be read or is damaged; a tensor is not in the shard that the index says, or is in
     /// two.
     pub fn open_index(index: &Path) -> Result<Self, WeightsError> {
-        let text = fs::read_to_string(index).map_err(io(index))?;
+        let text = read::read_text(index, read::DESCRIPTION_LIMIT).map_err(io(index))?;
         let wrong = |reason: String| WeightsError::Index {
             path: index.to_owned(),
             reason,
         };
+        unique_keys::check(text.as_bytes()).map_err(|e| wrong(e.to_string()))?;
         let parsed: Index = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         let shards: BTreeSet<&String> = parsed.weight_map.values().collect();
         if shards.is_empty() {
@@ -112,14 +114,18 @@ impl TensorStore {
             path: file.to_owned(),
             reason,
         };
-        let size = fs::metadata(file).map_err(io(file))?.len();
+        // Only a regular file is mapped.
+        let opened = read::open(file).and_then(|opened| opened.metadata());
+        let size = opened.map_err(io(file))?.len();
         if size == 0 {
             return Err(format("it is empty".to_owned()));
         }
-        let bytes = MemoryMappedFile::open_ro(file).map_err(io(file))?;
-        let all = bytes.as_slice_bytes(0, size).map_err(io(file))?;
+        let bytes = MemoryMappedFile::open_ro(file).map_err(mapping(file))?;
+        let all = bytes.as_slice_bytes(0, size).map_err(mapping(file))?;
         let (header, metadata) =
             SafeTensors::read_metadata(all).map_err(|error| format(error.to_string()))?;
+        let json = all.get(8..8 + header).unwrap_or_default();
+        unique_keys::check(json).map_err(|error| format(format!("its header: {error}")))?;
         let data = 8 + header as u64;
         let file_number = self.files.len();
         for (name, info) in metadata.tensors() {
@@ -214,7 +220,7 @@ impl TensorStore {
             let bytes = file
                 .bytes
                 .as_slice_bytes(start, len)
-                .map_err(io(&file.path))?;
+                .map_err(mapping(&file.path))?;
             read(element, first..last, bytes);
             // Only a hint: a system that ignores it holds more of the file than it needs to.
             let _ = file.bytes.advise(start, len, MmapAdvice::DontNeed);
@@ -228,7 +234,7 @@ impl TensorStore {
         let bytes = |entry: &Entry| {
             let file = &self.files[entry.file];
             let bytes = file.bytes.as_slice_bytes(entry.start, entry.bytes);
-            bytes.map_err(io(&file.path))
+            bytes.map_err(mapping(&file.path))
         };
         Ok(one.dtype == other.dtype && one.shape == other.shape && bytes(one)? == bytes(other)?)
     }
@@ -240,9 +246,14 @@ impl TensorStore {
     }
 }
 
-fn io<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> WeightsError + '_ {
-    move |error| WeightsError::Io {
+fn io(path: &Path) -> impl Fn(std::io::Error) -> WeightsError + '_ {
+    move |source| WeightsError::Io {
         path: path.to_owned(),
-        reason: error.to_string(),
+        source,
     }
+}
+
+/// An error of the library that maps files, which has the system's as text.
+fn mapping<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> WeightsError + '_ {
+    move |error| io(path)(std::io::Error::other(error.to_string()))
 }

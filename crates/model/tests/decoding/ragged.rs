@@ -45,21 +45,21 @@ fn assert_as_full<B: Backend>(name: &str, predictor: Predictor<'_, B>, full: &[V
         let mut pieces = Vec::new();
         for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
             let seen = cache.len()..cache.len() + pass[i];
-            let logits = [Wanted::All, Wanted::Last, Wanted::None][(n + i) % 3];
-            let rows = match logits {
+            let wanted = [Wanted::All, Wanted::Last, Wanted::None][(n + i) % 3];
+            let rows = match wanted {
                 Wanted::All => seen.clone(),
                 Wanted::Last => seen.end - 1..seen.end,
-                Wanted::None => seen.end..seen.end,
+                Wanted::None | Wanted::HiddenSum => seen.end..seen.end,
             };
             expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
             let tokens = &ids[i][seen];
             pieces.push(Piece {
                 tokens,
                 cache,
-                logits,
+                wanted,
             });
         }
-        let found = predictor.ragged(&mut pieces);
+        let found = predictor.ragged(&mut pieces).logits;
         let found = found.map_or(Vec::new(), |logits| {
             assert_eq!(logits.dims()[1], VOCAB_SIZE);
             logits.into_data().iter::<f32>().collect()
@@ -95,17 +95,58 @@ fn ndarray_agrees() {
     }
 }
 
+/// Added up over passes beside other pieces, the hidden states' sums give the mean of a full pass.
+#[test]
+fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
+    for (name, decoder) in decoders() {
+        for weights in WeightFormat::ALL {
+            let held = decoder.clone().for_inference(weights);
+            let predictor = Predictor::from(&held);
+            let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(predictor)));
+            let mut sums = [0; 2].map(|_| Vec::new());
+            for take in [5, 1, SEQ_LEN - 6] {
+                let mut pieces = Vec::new();
+                for (i, cache) in caches.iter_mut().enumerate() {
+                    let seen = cache.len()..cache.len() + take;
+                    pieces.push(Piece {
+                        tokens: &ids[i][seen],
+                        cache,
+                        wanted: [Wanted::HiddenSum, Wanted::Last, Wanted::HiddenSum][i],
+                    });
+                }
+                let output = predictor.ragged(&mut pieces);
+                assert_eq!(output.logits.unwrap().dims(), [1, VOCAB_SIZE]);
+                let found: Vec<f32> = output.hidden_sums.unwrap().into_data().iter().collect();
+                for (sum, found) in sums.iter_mut().zip(found.chunks(found.len() / 2)) {
+                    sum.resize(found.len(), 0.0f32);
+                    sum.iter_mut().zip(found).for_each(|(sum, x)| *sum += x);
+                }
+            }
+            for (sum, ids) in sums.iter().zip([&ids[0], &ids[2]]) {
+                let ids = ids.iter().map(|&id| i64::from(id)).collect();
+                let expected: Vec<f32> = predictor
+                    .mean_hidden(tensor(ids, SEQ_LEN))
+                    .into_data()
+                    .iter()
+                    .collect();
+                let mean: Vec<f32> = sum.iter().map(|sum| sum / SEQ_LEN as f32).collect();
+                assert_close(&name, &mean, &expected);
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_is_nothing() {
     let (_, decoder) = decoders().next().unwrap();
-    assert!(decoder.ragged(&mut []).is_none());
+    assert!(decoder.ragged(&mut []).logits.is_none());
     let mut cache = new_cache(Predictor::from(&decoder));
     let mut pieces = [Piece {
         tokens: &[],
         cache: &mut cache,
-        logits: Wanted::All,
+        wanted: Wanted::All,
     }];
-    assert!(decoder.ragged(&mut pieces).is_none());
+    assert!(decoder.ragged(&mut pieces).logits.is_none());
     assert!(cache.is_empty());
 }
 

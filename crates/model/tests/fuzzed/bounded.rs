@@ -1,5 +1,7 @@
 //! Files and mutations of them, fed to an entry function within bounds.
 
+#![allow(clippy::print_stdout)]
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! The fuzzers' entry functions over the committed corpus and 2,000 mutations of it: no panic, and bounded time and
 //! memory. `fuzz/` goes on where this ends.
 
+#![allow(clippy::print_stdout)]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -85,6 +85,18 @@ fn a_tensor_in_two_shards_is_named() {
 }
 
 #[test]
+fn a_tensor_that_the_index_names_twice_is_refused() {
+    let copied = Copied::of("gpt2-untied");
+    let good = fs::read_to_string(copied.path(INDEX)).unwrap();
+    let twice = format!("\"weight_map\": {{\"lm_head.weight\": \"{SECOND}\",");
+    let text = good.replace("\"weight_map\": {", &twice);
+    assert_ne!(text, good);
+    let error = copied.write(INDEX, text).error();
+    let expected = format!("DIR: DIR/{INDEX}: the key \"lm_head.weight\" is there twice at line ");
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[test]
 fn an_index_that_is_none() {
     let copied = Copied::of("gpt2-untied");
     for (text, reason) in [

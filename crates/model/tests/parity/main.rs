@@ -3,6 +3,7 @@
 //! attention, which has no fixture, is compared between backends, and so are attention within documents and passes over
 //! pieces of several sequences.
 
+#![allow(clippy::print_stdout)]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

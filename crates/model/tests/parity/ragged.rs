@@ -46,10 +46,10 @@ fn pass<B: Backend>(
         .map(|((ids, cache), count)| Piece {
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
-            logits: Wanted::Last,
+            wanted: Wanted::Last,
         })
         .collect();
-    host(decoder.ragged(&mut pieces).unwrap())
+    host(decoder.ragged(&mut pieces).logits.unwrap())
 }
 
 /// The logits after the last token, of a full pass.

@@ -88,7 +88,8 @@ struct Product<R: CubeRuntime> {
 impl<R: CubeRuntime> Product<R> {
     /// What takes all shapes where the kernel cannot: it was chosen for others of the key.
     fn by(self, kernel: &Kernel) -> Result<(), String> {
-        let made = kernel.launch(self.a.clone(), self.b.clone(), self.output.clone());
+        let Self { a, b, output, .. } = self.clone();
+        let made = launch(&kernel.strategy, a, b, output);
         match made {
             Err(_) if !self.is_trial => self.by_any_means(),
             made => made.map_err(|error| format!("{error:?}")),

@@ -65,19 +65,9 @@ impl Kernel {
             _ => 1,
         }
     }
-
-    /// Writes `a b` to `output`.
-    pub(super) fn launch<R: CubeRuntime>(
-        &self,
-        a: CubeTensor<R>,
-        b: CubeTensor<R>,
-        output: CubeTensor<R>,
-    ) -> Result<(), MatmulSetupError> {
-        launch(&self.strategy, a, b, output)
-    }
 }
 
-/// See [`Kernel::launch`].
+/// Writes `a b` to `output`.
 pub(super) fn launch<R: CubeRuntime>(
     strategy: &Strategy,
     a: CubeTensor<R>,
