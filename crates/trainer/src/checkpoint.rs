@@ -16,12 +16,13 @@
 //! read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{ChatTemplateSpec, Packing, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
+use emberlm_system::read;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -123,7 +124,7 @@ pub struct Checkpoint {
 
 impl Entry {
     fn of(path: &Path) -> Result<Self, TrainError> {
-        let file = File::open(path).map_err(TrainError::file("open", path))?;
+        let file = read::open(path).map_err(TrainError::file("open", path))?;
         let mut hasher = blake3::Hasher::new();
         hasher
             .update_reader(&file)
@@ -324,7 +325,7 @@ pub(crate) fn broken(path: &Path, reason: String) -> TrainError {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<T, TrainError> {
-    let text = fs::read_to_string(folder.join(name))
+    let text = read::read_text(&folder.join(name), read::DESCRIPTION_LIMIT)
         .map_err(|error| broken(folder, format!("{name}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| broken(folder, format!("{name}: {error}")))
 }

@@ -1,8 +1,10 @@
-//! Burn's terminal dashboard, with three repairs.
+//! Burn's terminal dashboard, with four repairs.
 //!
 //! It puts the terminal into raw mode, which swallows Ctrl-C: signals are switched on again. And its thread polls
 //! without a pause, which takes a whole core from training: the thread is given the lowest priority, so that it only
-//! gets what is left over. And it ends a run at once by panics, whose messages tell the user nothing.
+//! gets what is left over. It ends a run at once by panics, whose messages tell the user nothing. And where the terminal
+//! is closed it panics, and prints to stderr within the panic, which would abort the process: while it has the terminal,
+//! what is printed to stderr goes nowhere.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,7 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 /// Starts the dashboard; `q` in it stops a run through the interrupter.
 pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
     let before = terminal::state();
+    terminal::set_stderr_aside();
     // Before the dashboard's own hook, which restores the terminal and then calls this one.
     expect_kill();
     let dashboard = TuiMetricsRendererWrapper::new(interrupter, None);
@@ -26,6 +29,12 @@ pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
 /// Puts the terminal back as it was before the dashboard, for a program that ends without closing it.
 pub fn restore_terminal() {
     terminal::restore();
+    terminal::put_stderr_back();
+}
+
+/// Lets stderr be written to again, after the dashboard has closed.
+pub fn put_stderr_back() {
+    terminal::put_stderr_back();
 }
 
 /// Whether the run was ended at once from the dashboard. Its way to do so is to panic, on its own thread and then on all
@@ -46,21 +55,64 @@ fn expect_kill() {
             KILLED.store(true, Ordering::SeqCst);
         }
         if !was_killed() {
+            terminal::put_stderr_back();
             told(info);
         }
     }));
 }
 
 #[cfg(unix)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the terminal that the dashboard has taken is asked about and put back"
+)]
 mod terminal {
-    use std::io::{Write, stdout};
+    use std::fs::File;
+    use std::io::{Write, stderr, stdout};
+    use std::os::fd::OwnedFd;
     use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
+    use rustix::io::fcntl_dupfd_cloexec;
+    use rustix::stdio::dup2_stderr;
     use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
     /// The terminal's state before the dashboard.
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+    /// Stderr, while the dashboard has the terminal.
+    static STDERR: Mutex<Option<Stderr>> = Mutex::new(None);
+
+    struct Stderr {
+        file: OwnedFd,
+        is_terminal: bool,
+    }
+
+    /// The first number after stdin, stdout and stderr.
+    const FIRST_FREE: i32 = 3;
+
+    pub fn set_stderr_aside() {
+        let aside = || -> std::io::Result<Stderr> {
+            let nowhere = File::options().write(true).open("/dev/null")?;
+            let file = fcntl_dupfd_cloexec(stderr(), FIRST_FREE)?;
+            let is_terminal = tcgetattr(&file).is_ok();
+            dup2_stderr(nowhere)?;
+            Ok(Stderr { file, is_terminal })
+        };
+        if let (Ok(aside), Ok(mut stderr)) = (aside(), STDERR.lock()) {
+            *stderr = Some(aside);
+        }
+    }
+
+    /// Not where it is a terminal that was closed: nobody can read it.
+    pub fn put_stderr_back() {
+        let Ok(Some(aside)) = STDERR.lock().map(|mut stderr| stderr.take()) else {
+            return;
+        };
+        if !aside.is_terminal || tcgetattr(&aside.file).is_ok() {
+            let _ = dup2_stderr(aside.file);
+        }
+    }
 
     /// How long the dashboard's thread may take to set up the terminal.
     const PATIENCE: Duration = Duration::from_secs(2);
@@ -127,6 +179,10 @@ mod terminal {
 
 #[cfg(not(unix))]
 mod terminal {
+    pub fn set_stderr_aside() {}
+
+    pub fn put_stderr_back() {}
+
     pub fn state() -> Option<()> {
         None
     }

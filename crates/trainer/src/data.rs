@@ -1,7 +1,7 @@
 //! The datasets of a run: what is trained on in proportion to their weights, and what is evaluated.
 
 use emberlm_data::{
-    ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TrainBatches, Windows,
+    ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TokenSplit, TrainBatches, Windows,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
@@ -155,6 +155,11 @@ pub(crate) struct Validated {
 }
 
 impl Validation {
+    /// The splits that are evaluated.
+    pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
+        self.parts.iter().map(|part| part.windows.split())
+    }
+
     /// Windows of the first dataset.
     pub(crate) fn first(&self) -> &Windows {
         &self.parts[0].windows

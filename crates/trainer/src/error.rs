@@ -45,6 +45,14 @@ pub enum TrainError {
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A file that was verified while the run trained is damaged. Steps since its beginning may have read it.
+    #[error("{source}; checkpoints after step {begun_at} may have been trained on it")]
+    DamagedData {
+        /// The file and its damage.
+        source: DataError,
+        /// The step at which the run began or was resumed.
+        begun_at: usize,
+    },
     /// The tokenizer cannot be read or written.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -55,14 +63,14 @@ pub enum TrainError {
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A file of the run cannot be read or written.
-    #[error("{path}: {action}: {reason}")]
+    #[error("{path}: {action}: {source}")]
     File {
         /// The file or folder.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// What the system said.
-        reason: String,
+        /// The system's error.
+        source: std::io::Error,
     },
     /// The run directory is already a run's.
     #[error("{path} already holds a run")]
@@ -77,12 +85,24 @@ pub enum TrainError {
         path: PathBuf,
     },
     /// Another process trains the run.
-    #[error("{path} is being trained by process {process}")]
+    #[error("{path} is being trained by {}", trainer(.process))]
     RunLocked {
         /// The directory.
         path: PathBuf,
-        /// Its number.
+        /// Its number; empty where its lock file was removed.
         process: String,
+    },
+    /// The run directory is not the one that this process began with.
+    #[error("{path} was removed, renamed or replaced while it was being trained")]
+    RunReplaced {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another process can have locked the run.
+    #[error("{path} was removed or replaced, so that another process can train the same run")]
+    LockReplaced {
+        /// The lock file.
+        path: PathBuf,
     },
     /// A run cannot be resumed with what it is given.
     #[error("{path} cannot be resumed: {reason}")]
@@ -135,6 +155,14 @@ fn last_good(last: &Option<PathBuf>) -> String {
     }
 }
 
+/// The process that trains a run, by its number if that is known.
+fn trainer(process: &str) -> String {
+    match process {
+        "" => "another process".to_owned(),
+        number => format!("process {number}"),
+    }
+}
+
 /// The rest of a sentence that names two tokenizers.
 fn vocabularies(first: &str, other: &str) -> &'static str {
     match first == other {
@@ -150,10 +178,10 @@ impl TrainError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |error| Self::File {
+        move |source| Self::File {
             path,
             action,
-            reason: error.to_string(),
+            source,
         }
     }
 }

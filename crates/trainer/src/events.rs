@@ -2,6 +2,9 @@
 //!
 //! Lines with a `time` are of the machine: how fast it was, what it wrote, when it stopped. All others are a function
 //! of the configuration and the data alone, byte for byte, whether the run was stopped and resumed or not.
+//!
+//! Each line has a number `n`, its place among the lines with a time or among the others, so that a line that was lost
+//! or is there twice is noticed. Lines of older versions have none.
 
 use std::path::Path;
 
@@ -10,8 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::TrainError;
 
 mod log;
+mod reader;
 
 pub use log::EventLog;
+pub use reader::{Damage, Entry, Finding, LINE_LIMIT, Reader};
 
 /// A run's events.
 pub const EVENTS_FILE: &str = "events.jsonl";
@@ -163,6 +168,21 @@ pub enum Ending {
 }
 
 impl Event {
+    /// Returns true if it has a time: it is of the machine, not of the configuration and the data.
+    pub fn is_of_the_machine(&self) -> bool {
+        match self {
+            Self::Begun { .. }
+            | Self::Pace { .. }
+            | Self::Checkpoint { .. }
+            | Self::CheckpointFailed { .. }
+            | Self::Ended { .. } => true,
+            Self::Step { .. }
+            | Self::Skipped { .. }
+            | Self::Evaluation { .. }
+            | Self::Sample { .. } => false,
+        }
+    }
+
     /// Steps made when it happened.
     pub fn step(&self) -> usize {
         match self {
@@ -190,19 +210,37 @@ pub fn now() -> f64 {
     since.map_or(0.0, |time| time.as_millis() as f64 / 1e3)
 }
 
+/// A run's events, and what is wrong with the file that holds them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Events {
+    /// The events that could be read.
+    pub events: Vec<Event>,
+    /// The lines that could not, and those that are missing.
+    pub damage: Damage,
+}
+
 /// A run's events so far. A last line that was not written whole is left out.
 ///
 /// # Errors
-/// The file cannot be read, or another line is no event.
-pub fn read(run: &Path) -> Result<Vec<Event>, TrainError> {
+/// The file cannot be read, is not a regular file, or has lines of which none is an event.
+pub fn read(run: &Path) -> Result<Events, TrainError> {
     let path = run.join(EVENTS_FILE);
-    let text = std::fs::read_to_string(&path).map_err(TrainError::file("read", &path))?;
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    text[..whole]
-        .lines()
-        .map(|line| {
-            serde_json::from_str(line)
-                .map_err(|error| TrainError::file("read", &path)(error.into()))
-        })
-        .collect()
+    let read = || {
+        let mut reader = Reader::open(&path)?;
+        let mut events = Vec::new();
+        while let Some(entry) = reader.next()? {
+            events.push(entry.event);
+        }
+        let damage = reader.into_damage();
+        let first = damage.sentences().next();
+        match first {
+            // Some other file, rather than a damaged log.
+            Some(sentence) if events.is_empty() => Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                format!("it holds no event: {sentence}"),
+            )),
+            _ => Ok(Events { events, damage }),
+        }
+    };
+    read().map_err(TrainError::file("read", &path))
 }

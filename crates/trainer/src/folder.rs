@@ -1,8 +1,11 @@
 //! A run's directory, held by one process at a time.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use emberlm_system::{read, write};
 
 use crate::checkpoint;
 use crate::error::TrainError;
@@ -14,10 +17,70 @@ pub const LOCK_FILE: &str = "lock";
 
 /// A run's directory that this process alone may write to. The system gives the lock back when the process ends, however
 /// it ends.
+///
+/// The directory itself is locked: whoever removes the lock file lets nobody in. The lock file is locked as well, for file
+/// systems that cannot lock a directory.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    _lock: File,
+    directory: Held,
+    lock: Held,
+}
+
+/// An open file or directory, and whether it is locked.
+#[derive(Debug)]
+struct Held {
+    file: File,
+    locked: bool,
+}
+
+impl Held {
+    /// Locks it; none where another process has done so.
+    fn lock(file: File) -> Option<Self> {
+        // A process that only looks whether it is locked holds it for a moment.
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Some(Self { file, locked: true }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                // A file system without locks: it is the user's care then.
+                Err(TryLockError::Error(_)) => {
+                    let locked = false;
+                    return Some(Self { file, locked });
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns true if a path still names it.
+    fn is_at(&self, path: &Path) -> bool {
+        match (self.file.metadata(), fs::metadata(path)) {
+            (Ok(held), Ok(found)) => identity(&held) == identity(&found),
+            _ => false,
+        }
+    }
+}
+
+/// The number of attempts to lock, and the time between them.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(metadata: &Metadata) -> Option<std::time::SystemTime> {
+    metadata.created().ok()
+}
+
+/// Returns true if another process has locked a file or directory.
+fn is_locked(path: &Path) -> bool {
+    let file = File::open(path);
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 impl RunFolder {
@@ -63,38 +126,52 @@ impl RunFolder {
 
     fn lock(path: &Path) -> Result<Self, TrainError> {
         let file = path.join(LOCK_FILE);
-        let mut lock = File::options()
+        let directory = File::open(path).map_err(TrainError::file("open", path))?;
+        let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&file)
             .map_err(TrainError::file("create", &file))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(TrainError::RunLocked {
-                    path: path.to_owned(),
-                    process: fs::read_to_string(&file).unwrap_or_default(),
-                });
-            }
-            // A file system without locks: it is the user's care then.
-            Err(TryLockError::Error(_)) => {}
-        }
+        let taken = || TrainError::RunLocked {
+            path: path.to_owned(),
+            process: read::read_text(&file, 64).unwrap_or_default(),
+        };
+        let directory = Held::lock(directory).ok_or_else(taken)?;
+        let mut lock = Held::lock(lock).ok_or_else(taken)?;
         let number = std::process::id().to_string();
         // Only for people to read.
         let _ = lock
+            .file
             .set_len(0)
-            .and_then(|()| lock.write_all(number.as_bytes()));
+            .and_then(|()| lock.file.write_all(number.as_bytes()));
         Ok(Self {
             path: path.to_owned(),
-            _lock: lock,
+            directory,
+            lock,
         })
+    }
+
+    /// Checks that the run's directory is still the one that this process has locked.
+    ///
+    /// # Errors
+    /// It was removed, renamed or replaced; or its lock file was, on a file system that cannot lock a directory.
+    pub fn check(&self) -> Result<(), TrainError> {
+        if !self.directory.is_at(&self.path) {
+            return Err(TrainError::RunReplaced {
+                path: self.path.clone(),
+            });
+        }
+        let lock = self.path.join(LOCK_FILE);
+        match self.directory.locked || self.lock.is_at(&lock) {
+            true => Ok(()),
+            false => Err(TrainError::LockReplaced { path: lock }),
+        }
     }
 
     /// Whether a process holds a run's directory.
     pub fn is_held(path: &Path) -> bool {
-        let lock = File::open(path.join(LOCK_FILE));
-        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        is_locked(path) || is_locked(&path.join(LOCK_FILE))
     }
 
     /// Writes the run's configuration, whole or not at all.
@@ -116,9 +193,51 @@ impl RunFolder {
 /// # Errors
 /// It cannot be written.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), TrainError> {
-    let aside = path.with_extension("partial");
-    let written = File::create(&aside)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&aside, path));
-    written.map_err(TrainError::file("write", path))
+    write::write_whole(path, content).map_err(TrainError::file("write", path))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_lock_file_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let held = RunFolder::create(&run, "").unwrap();
+        fs::remove_file(run.join(LOCK_FILE)).unwrap();
+        assert!(RunFolder::is_held(&run));
+        let second = RunFolder::open(&run).map(drop);
+        assert!(matches!(second, Err(TrainError::RunLocked { .. })));
+        held.check().unwrap();
+        drop(held);
+        assert!(!RunFolder::is_held(&run));
+        RunFolder::open(&run).unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [run, other] = ["run", "other"].map(|name| folder.path().join(name));
+        let held = RunFolder::create(&run, "").unwrap();
+        fs::rename(&run, &other).unwrap();
+        let gone = |held: &RunFolder| matches!(held.check(), Err(TrainError::RunReplaced { .. }));
+        assert!(gone(&held));
+        fs::create_dir(&run).unwrap();
+        assert!(gone(&held));
+        fs::remove_dir(&run).unwrap();
+        fs::rename(&other, &run).unwrap();
+        held.check().unwrap();
+    }
+
+    #[test]
+    fn without_a_lock_on_the_directory_the_lock_file_must_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let mut held = RunFolder::create(&run, "").unwrap();
+        held.directory.locked = false;
+        held.check().unwrap();
+        fs::remove_file(run.join(LOCK_FILE)).unwrap();
+        assert!(matches!(held.check(), Err(TrainError::LockReplaced { .. })));
+    }
 }

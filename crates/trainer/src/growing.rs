@@ -1,7 +1,7 @@
 //! A file that grows by whole pieces. What cannot be written, as where the disk is full, waits in memory and is written
 //! with the next; what was written of it in part is taken back.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,18 @@ pub(crate) struct GrowingFile {
 }
 
 impl GrowingFile {
-    /// An empty file, in the place of one that is there.
+    /// An empty file, in the place of whatever is there: a FIFO or a device is not written to.
     ///
     /// # Errors
     /// It cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, TrainError> {
-        File::create(path).map_err(TrainError::file("create", path))?;
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TrainError::file("replace", path)(error));
+            }
+            _ => {}
+        }
+        File::create_new(path).map_err(TrainError::file("create", path))?;
         Self::open(path)
     }
 
@@ -82,8 +88,6 @@ impl GrowingFile {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@
 //! `gradients` under a `guard`, [`mod@read`]s what it has found, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
 //! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
 //! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
-//! [`resume`], on data with an [`identity`]. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
+//! [`resume`], on data with an [`identity`], whose files a [`file_check`] verifies where they have no block hashes. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
 //! holds, [`memory_report`] what a step holds of a device's own, and [`fit`] what a run will take.
 
 #![recursion_limit = "256"]
@@ -26,6 +26,7 @@ pub mod ema;
 pub mod error;
 pub mod evaluate;
 pub mod events;
+pub mod file_check;
 pub mod fit;
 pub mod folder;
 mod gradients;
@@ -63,5 +64,6 @@ pub use config::{
 pub use data::TrainingData;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
+pub use file_check::FileCheck;
 pub use folder::RunFolder;
 pub use run::{Beginning, Outcome, Renderer, Surroundings, train};

@@ -1,12 +1,10 @@
 //! What a run has to say besides its figures: a checkpoint that could not be written, a step that was skipped.
 
-use std::io::Write;
-
 /// The newest of what was said, and where it goes.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Whether nothing else writes to the terminal, so that lines can go to stderr at once.
-    to_stderr: bool,
+    /// Shows a line at once, where no dashboard has the terminal.
+    at_once: Option<fn(&str)>,
     newest: String,
     /// How often it has been shown.
     shown: usize,
@@ -16,10 +14,10 @@ pub struct Notes {
 const SHOWN: usize = 20;
 
 impl Notes {
-    /// Nothing said yet.
-    pub fn new(to_stderr: bool) -> Self {
+    /// No notes yet. `at_once` shows each, where nothing else has the terminal.
+    pub fn new(at_once: Option<fn(&str)>) -> Self {
         Self {
-            to_stderr,
+            at_once,
             ..Self::default()
         }
     }
@@ -28,9 +26,8 @@ impl Notes {
     pub fn say(&mut self, text: impl Into<String>) {
         self.newest = text.into();
         self.shown = 0;
-        if self.to_stderr {
-            // Nothing can be done about a closed stderr, and a run should not end for it.
-            let _ = writeln!(std::io::stderr(), "{}", self.newest);
+        if let Some(show) = self.at_once {
+            show(&self.newest);
         }
     }
 

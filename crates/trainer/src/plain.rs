@@ -1,7 +1,6 @@
-//! One line per logged step and per evaluation, on stderr.
+//! One line per logged step and per evaluation.
 
 use std::collections::HashMap;
-use std::io::Write;
 
 use burn::train::metric::{MetricDefinition, MetricId};
 use burn::train::renderer::{
@@ -14,6 +13,7 @@ use crate::metrics;
 /// Burn's renderer for where there is no terminal.
 pub struct PlainRenderer {
     steps: usize,
+    say: fn(&str),
     names: HashMap<MetricId, String>,
     /// The newest values, by the metric's name.
     train: HashMap<String, String>,
@@ -21,10 +21,11 @@ pub struct PlainRenderer {
 }
 
 impl PlainRenderer {
-    /// A renderer of a run of so many steps.
-    pub fn new(steps: usize) -> Self {
+    /// A renderer of a run of `steps` steps, which gives its lines to `say`.
+    pub fn new(steps: usize, say: fn(&str)) -> Self {
         Self {
             steps,
+            say,
             names: HashMap::new(),
             train: HashMap::new(),
             valid: HashMap::new(),
@@ -34,12 +35,7 @@ impl PlainRenderer {
     fn line(&self, progress: &TrainingProgress, text: std::fmt::Arguments<'_>) {
         let step = progress.iteration.unwrap_or(0);
         let width = self.steps.to_string().len();
-        // Nothing can be done about a closed stderr, and a run should not end for it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "step {step:>width$}/{}  {text}",
-            self.steps
-        );
+        (self.say)(&format!("step {step:>width$}/{}  {text}", self.steps));
     }
 }
 

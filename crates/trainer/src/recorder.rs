@@ -1,13 +1,15 @@
 //! A run's events on their way to its files, and its checkpoints on theirs. A disk that is full stops neither training
 //! nor the program: what could not be written is tried again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use emberlm_kernels::Backend;
 
 use crate::checkpoint::{Contents, Keep, Writer, Written};
 use crate::error::TrainError;
 use crate::events::{Event, EventLog, now};
+use crate::folder::RunFolder;
 use crate::notes::Notes;
 use crate::tensorboard::TensorBoard;
 
@@ -16,6 +18,7 @@ const LAST_TRIES: u64 = 4;
 
 /// What writes a run's files while it trains.
 pub(crate) struct Recorder {
+    folder: Arc<RunFolder>,
     events: EventLog,
     tensorboard: Option<TensorBoard>,
     writer: Writer,
@@ -24,13 +27,15 @@ pub(crate) struct Recorder {
     log_fails: bool,
     /// The newest checkpoint that is whole on disk.
     pub(crate) newest: Option<PathBuf>,
+    /// Why the last checkpoint could not be written.
+    failure: Option<String>,
     /// A checkpoint could not be written, and is to be tried again.
     pub(crate) owed: bool,
 }
 
 impl Recorder {
     pub(crate) fn new(
-        run: &Path,
+        folder: Arc<RunFolder>,
         events: EventLog,
         tensorboard: Option<TensorBoard>,
         notes: Notes,
@@ -39,12 +44,22 @@ impl Recorder {
         Self {
             events,
             tensorboard,
-            writer: Writer::new(run),
+            writer: Writer::new(folder.path()),
+            folder,
+            failure: None,
             notes,
             log_fails: false,
             newest,
             owed: false,
         }
+    }
+
+    /// Checks that the run's directory is still there, before something is written into it.
+    ///
+    /// # Errors
+    /// It was removed, renamed or replaced.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        self.folder.check()
     }
 
     /// Adds a line to the log.
@@ -104,6 +119,7 @@ impl Recorder {
             Err(error) => {
                 self.owed = true;
                 let reason = error.to_string();
+                self.failure = Some(reason.clone());
                 self.notes.say(format!(
                     "warning: no checkpoint at step {step}: {reason}; training goes on and tries again"
                 ));
@@ -134,7 +150,7 @@ impl Recorder {
         }
         Err(TrainError::NoCheckpoint {
             step,
-            reason: "it could not be written".to_owned(),
+            reason: self.failure.clone().unwrap_or_default(),
             last: self.newest.clone(),
         })
     }

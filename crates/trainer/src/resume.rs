@@ -30,6 +30,9 @@ pub const MAY_CHANGE: [&str; 12] = [
     "train.recompute",
 ];
 
+/// The number of changes an error shows.
+const SHOWN_CHANGES: usize = 12;
+
 /// Compares a run's configuration with the one it is to be resumed with.
 ///
 /// # Errors
@@ -43,9 +46,14 @@ pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<()
     if changes.is_empty() {
         return Ok(());
     }
+    let shown = &changes[..changes.len().min(SHOWN_CHANGES)];
+    let more = match changes.len() - shown.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
     Err(TrainError::Resume {
         path: run.to_owned(),
-        reason: changes.join("; "),
+        reason: shown.join("; ") + &more,
     })
 }
 

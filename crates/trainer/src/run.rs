@@ -20,7 +20,8 @@ use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::{RunConfig, TrainConfig};
 use crate::data::TrainingData;
 use crate::error::TrainError;
-use crate::events::{self, EventLog, now};
+use crate::events::{self, Damage, EventLog, now};
+use crate::file_check::FileCheck;
 use crate::folder::RunFolder;
 use crate::loader::{EvalLoader, Failure, TrainLoader};
 use crate::metrics::{FigureMetric, TextMetric};
@@ -90,6 +91,8 @@ pub struct Surroundings<F> {
     pub renderer: Renderer,
     /// Whether it writes event files for TensorBoard as well.
     pub tensorboard: bool,
+    /// Shows a line about the run, where its progress is shown.
+    pub say: fn(&str),
     /// Stops it.
     pub interrupter: Interrupter,
 }
@@ -145,20 +148,27 @@ pub(crate) fn train_how<B: TrainingBackend>(
     let scale = &mut begun.state.loss_scale;
     *scale = how.scale.map(|first| scale.unwrap_or(first));
     let text = (surroundings.render)(&config);
-    let (folder, log) = open_folder(beginning, &text, begun.state.step)?;
+    let (folder, log, damage) = open_folder(beginning, &text, begun.state.step)?;
     let run = folder.path().to_owned();
     // Plain lines have been printed before; the dashboard begins empty. It can do without, if the log is damaged.
     let past = match surroundings.renderer {
-        Renderer::Dashboard => events::read(&run).unwrap_or_default(),
+        Renderer::Dashboard => events::read(&run).unwrap_or_default().events,
         Renderer::Plain => Vec::new(),
     };
     let tensorboard = match surroundings.tensorboard {
         true => Some(TensorBoard::create(&run, now())?),
         false => None,
     };
-    let mut notes = Notes::new(surroundings.renderer == Renderer::Plain);
+    let mut notes = Notes::new(match surroundings.renderer {
+        Renderer::Plain => Some(surroundings.say),
+        Renderer::Dashboard => None,
+    });
     for said in said {
         notes.say(said);
+    }
+    for sentence in damage.sentences() {
+        let log = run.join(events::EVENTS_FILE);
+        notes.say(format!("warning: {}: {sentence}", log.display()));
     }
     if let Some(before) = &begun.moved_from {
         let now = &begun.state.backend;
@@ -175,6 +185,10 @@ pub(crate) fn train_how<B: TrainingBackend>(
         ));
     }
 
+    let file_check = FileCheck::start(batches.splits().chain(validation.splits()));
+    if let Some(line) = file_check.announcement() {
+        notes.say(line);
+    }
     let failure = Failure::default();
     let loaders = loaders(
         batches,
@@ -211,7 +225,8 @@ pub(crate) fn train_how<B: TrainingBackend>(
             optimizer: begun.optimizer,
             average: begun.average,
             state: begun.state,
-            recorder: Recorder::new(&run, log, tensorboard, notes, begun.checkpoint),
+            recorder: Recorder::new(Arc::new(folder), log, tensorboard, notes, begun.checkpoint),
+            file_check,
         })),
         result: result.clone(),
     };
@@ -222,6 +237,7 @@ pub(crate) fn train_how<B: TrainingBackend>(
         strategy,
         loaders,
         surroundings.renderer,
+        surroundings.say,
         surroundings.interrupter,
     );
     let progressed = lock(&result).take().unwrap_or(Err(TrainError::Killed))?;
@@ -242,17 +258,17 @@ fn open_folder(
     beginning: Beginning,
     config: &str,
     step: usize,
-) -> Result<(RunFolder, EventLog), TrainError> {
+) -> Result<(RunFolder, EventLog, Damage), TrainError> {
     Ok(match beginning {
         Beginning::New(run) => {
             let folder = RunFolder::create(&run, config)?;
             let log = EventLog::create(&run)?;
-            (folder, log)
+            (folder, log, Damage::default())
         }
         Beginning::Resumed(folder, _) => {
             folder.write_config(config)?;
-            let log = EventLog::resume(folder.path(), step)?;
-            (folder, log)
+            let (log, damage) = EventLog::resume(folder.path(), step)?;
+            (folder, log, damage)
         }
     })
 }
@@ -291,6 +307,7 @@ fn launch<B: TrainingBackend>(
     strategy: StepStrategy<B>,
     (train, validation): Loaders<B>,
     renderer: Renderer,
+    say: fn(&str),
     interrupter: Interrupter,
 ) {
     let optimizer = AdamWConfig::new().init::<B, Trainee<B>>();
@@ -314,12 +331,13 @@ fn launch<B: TrainingBackend>(
         Renderer::Plain => {
             let training = training.metric_train(TextMetric::time_left());
             let training = training.metric_valid(TextMetric::datasets());
-            let training = training.renderer(PlainRenderer::new(steps));
+            let training = training.renderer(PlainRenderer::new(steps, say));
             drop(training.launch(learner));
         }
         Renderer::Dashboard => {
             let training = training.renderer(dashboard::start(interrupter));
             let ended = catch_unwind(AssertUnwindSafe(|| drop(training.launch(learner))));
+            dashboard::put_stderr_back();
             if let Err(panic) = ended {
                 dashboard::restore_terminal();
                 // For a run that was killed the missing result tells the caller. Any other panic goes on, in a terminal

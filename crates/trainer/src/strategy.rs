@@ -22,6 +22,7 @@ use crate::data::Validation;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::events::Event;
+use crate::file_check::FileCheck;
 use crate::loader::Failure;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
@@ -57,6 +58,8 @@ pub(crate) struct Position<B: Backend> {
     pub(crate) average: Option<Average<B>>,
     pub(crate) state: State,
     pub(crate) recorder: Recorder,
+    /// The check of the files whose blocks are not verified as they are read.
+    pub(crate) file_check: FileCheck,
 }
 
 /// When the host looks at what a step has found.

@@ -20,6 +20,7 @@ use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use burn::train::Interrupter;
+use emberlm_data::DataError;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{Decoder, count};
 
@@ -28,6 +29,7 @@ use crate::config::TrainConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
+use crate::file_check::FileCheck;
 use crate::gradients::{compute, read};
 use crate::guard::Guard;
 use crate::optimizer::Optimizer;
@@ -103,6 +105,7 @@ pub(crate) struct Training<'a, B: TrainingBackend> {
     interrupter: Interrupter,
     pub(crate) progressed: Progressed,
     recorder: Recorder,
+    file_check: FileCheck,
     pace: Pace,
     pending: Pending<B>,
 }
@@ -120,6 +123,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             average,
             state,
             recorder,
+            file_check,
         } = position;
         let flops = count::flops_per_token(&strategy.model).training;
         Self {
@@ -134,6 +138,7 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
                 ..Progressed::default()
             },
             recorder,
+            file_check,
             pending: Pending::default(),
         }
     }
@@ -157,15 +162,18 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         let result;
         (model, result) = self.steps(model, batches);
         let saved = match &result {
-            // The weights led to what had to be skipped: the checkpoint before is better.
-            Err(TrainError::Diverged { .. }) => Ok(()),
+            // The weights led to what had to be skipped, or were trained on damaged data: the checkpoint before is better.
+            Err(TrainError::Diverged { .. } | TrainError::DamagedData { .. }) => Ok(()),
+            // It is not this process's directory any more.
+            Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
             // There is nothing that was not there before.
             _ if self.step() == begun_at => Ok(()),
-            _ => self.save_last(&model),
+            _ => self.recorder.check().and_then(|()| self.save_last(&model)),
         };
         let result = result.and(saved);
         // A checkpoint in progress is whole or absent in any case; waiting makes it whole.
         self.recorder.wait();
+        let result = result.and(self.recorder.check());
         let how = match &result {
             Err(_) => Ending::Failed,
             Ok(()) if self.progressed.interrupted => Ending::Interrupted,
@@ -186,17 +194,48 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
         mut model: Trainee<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> (Trainee<B>, Result<(), TrainError>) {
+        let begun_at = self.step();
+        let damaged = |source| TrainError::DamagedData { source, begun_at };
         let mut made = Ok(());
         while made.is_ok() && self.made() < self.strategy.config.steps {
             if self.interrupter.should_stop() {
                 self.progressed.interrupted = true;
                 break;
             }
-            (model, made) = self.next(model, batches);
+            made = self.poll_file_check().map_err(damaged);
+            if made.is_ok() {
+                (model, made) = self.next(model, batches);
+            }
+        }
+        if made.is_ok() && !self.progressed.interrupted {
+            made = self.finish_file_check().map_err(damaged);
         }
         // What was made after a step that has to be skipped is not there, and a run that goes on will make it.
         let settled = self.settle().map(|_| ());
         (model, settled.and(made))
+    }
+
+    /// Reports the end of the check of files without block hashes.
+    fn poll_file_check(&mut self) -> Result<(), DataError> {
+        let over = self.file_check.poll()?;
+        over.into_iter()
+            .for_each(|line| self.recorder.notes.say(line));
+        Ok(())
+    }
+
+    /// Waits for the check of files without block hashes, unless the run is interrupted.
+    fn finish_file_check(&mut self) -> Result<(), DataError> {
+        self.poll_file_check()?;
+        let left = self.file_check.left();
+        if left > 0 {
+            let line = format!("waiting until the last {left} bytes of the data are verified");
+            self.recorder.notes.say(line);
+        }
+        let interrupter = &self.interrupter;
+        let over = self.file_check.wait(|| interrupter.should_stop())?;
+        over.into_iter()
+            .for_each(|line| self.recorder.notes.say(line));
+        Ok(())
     }
 
     /// Makes a step, and does what is due after it.
@@ -321,6 +360,9 @@ impl<'a, B: TrainingBackend> Training<'a, B> {
             saved,
         } = Due::after(self.step(), config);
         self.recorder.look();
+        if logged || evaluated || saved {
+            self.recorder.check()?;
+        }
         if let Some(stepped) = stepped.filter(|_| logged) {
             self.log(stepped, learnt);
         }

@@ -1,6 +1,7 @@
 //! Training on a device that works behind the host: when it is waited for, and what it takes of its memory. On a software
 //! device where there is no other.
 
+#![allow(clippy::print_stdout)]
 #![cfg(feature = "vulkan")]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -40,7 +41,7 @@ fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
 
 /// Bytes in use and reserved at each line of the log, with its step.
 fn memory(place: &Place, run: &str) -> Vec<(usize, u64, u64)> {
-    let events = events::read(&place.path(run)).unwrap();
+    let events = events::read(&place.path(run)).unwrap().events;
     let lines = events.into_iter().filter_map(|event| match event {
         Event::Pace {
             step,

@@ -1,10 +1,10 @@
 //! Writing `events.jsonl`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::{EVENTS_FILE, Event};
+use super::{Damage, EVENTS_FILE, Event, Reader};
 use crate::error::TrainError;
 use crate::folder::write_whole;
 use crate::growing::GrowingFile;
@@ -12,6 +12,8 @@ use crate::growing::GrowingFile;
 /// Writes events as they happen; each line reaches the file at once. Where the disk is full, lines wait in memory.
 pub struct EventLog {
     file: GrowingFile,
+    /// The last numbers: of the lines that are a function of the configuration, and of those of the machine.
+    numbers: [u64; 2],
 }
 
 impl EventLog {
@@ -21,32 +23,21 @@ impl EventLog {
     /// The file cannot be created.
     pub fn create(run: &Path) -> Result<Self, TrainError> {
         let file = GrowingFile::create(&run.join(EVENTS_FILE))?;
-        Ok(Self { file })
+        let numbers = [0; 2];
+        Ok(Self { file, numbers })
     }
 
-    /// A run's log without what came after `step`, to go on with: what a run that is resumed there has not done yet.
+    /// A run's log without what came after `step`, to continue with, and what was wrong with the file. Lines that are
+    /// not events are left out.
     ///
     /// # Errors
-    /// The file cannot be read or written.
-    pub fn resume(run: &Path, step: usize) -> Result<Self, TrainError> {
+    /// The file cannot be read or written, or is not a regular file.
+    pub fn resume(run: &Path, step: usize) -> Result<(Self, Damage), TrainError> {
         let path = run.join(EVENTS_FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(TrainError::file("read", &path)(error)),
-        };
-        // The last line may be half written, and after a crash of the machine nothing but zeros.
-        let before = |line: &&str| {
-            serde_json::from_str::<Event>(line).is_ok_and(|event| event.step() <= step)
-        };
-        let kept: String = text
-            .lines()
-            .filter(before)
-            .flat_map(|line| [line, "\n"])
-            .collect();
-        write_whole(&path, kept.as_bytes())?;
+        let (kept, numbers, damage) = kept(&path, step).map_err(TrainError::file("read", &path))?;
+        write_whole(&path, &kept)?;
         let file = GrowingFile::open(&path)?;
-        Ok(Self { file })
+        Ok((Self { file, numbers }, damage))
     }
 
     /// Adds a line.
@@ -54,10 +45,9 @@ impl EventLog {
     /// # Errors
     /// The file cannot be written; the line waits, and is written with the next.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
-        // An event is made of texts and numbers alone, which JSON has.
-        let mut line = serde_json::to_vec(event).unwrap_or_default();
-        line.push(b'\n');
-        self.file.add(&line)
+        let number = &mut self.numbers[usize::from(event.is_of_the_machine())];
+        *number += 1;
+        self.file.add(&numbered(event, *number))
     }
 
     /// Writes what waits.
@@ -72,6 +62,45 @@ impl EventLog {
     pub fn handle(&self) -> Option<File> {
         self.file.handle()
     }
+}
+
+/// The lines of a log up to a step, their last numbers, and what is wrong with the log. There may be none yet.
+fn kept(path: &Path, step: usize) -> io::Result<(Vec<u8>, [u64; 2], Damage)> {
+    let (mut kept, mut of_the_machine) = (Vec::new(), 0);
+    let mut reader = match Reader::open(path) {
+        Ok(reader) => reader,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
+        Err(error) => return Err(error),
+    };
+    let mut last = 0;
+    while let Some(entry) = reader.next()? {
+        if entry.event.step() > step {
+            continue;
+        }
+        match entry.event.is_of_the_machine() {
+            // They are not in the order of their steps: a checkpoint is whole some steps after its own.
+            true => {
+                of_the_machine += 1;
+                kept.extend(numbered(&entry.event, of_the_machine));
+            }
+            false => {
+                last = reader.numbers()[0];
+                kept.extend(entry.line);
+                kept.push(b'\n');
+            }
+        }
+    }
+    Ok((kept, [last, of_the_machine], reader.into_damage()))
+}
+
+/// An event's line with its number.
+fn numbered(event: &Event, number: u64) -> Vec<u8> {
+    // An event is made of texts and numbers alone, which JSON has.
+    let mut line = serde_json::to_vec(event).unwrap_or_default();
+    // The object's end.
+    line.pop();
+    line.extend(format!(",\"n\":{number}}}\n").bytes());
+    line
 }
 
 #[cfg(test)]
@@ -98,17 +127,24 @@ mod tests {
         }
         // As a killed process leaves it.
         log.file.add(b"{\"event\":\"evalu").unwrap();
-        assert_eq!(read(run.path()).unwrap(), [10, 20, 30].map(evaluation));
-        let mut log = EventLog::resume(run.path(), 20).unwrap();
+        assert_eq!(
+            read(run.path()).unwrap().events,
+            [10, 20, 30].map(evaluation)
+        );
+        let (mut log, damage) = EventLog::resume(run.path(), 20).unwrap();
+        assert_eq!(damage, Damage::default());
         log.write(&evaluation(25)).unwrap();
-        assert_eq!(read(run.path()).unwrap(), [10, 20, 25].map(evaluation));
+        let found = read(run.path()).unwrap();
+        assert_eq!(found.events, [10, 20, 25].map(evaluation));
+        assert_eq!(found.damage, Damage::default());
     }
 
     #[test]
     fn a_run_without_a_log_gets_one() {
         let run = tempfile::tempdir().unwrap();
-        let mut log = EventLog::resume(run.path(), 20).unwrap();
+        let (mut log, damage) = EventLog::resume(run.path(), 20).unwrap();
+        assert_eq!(damage, Damage::default());
         log.write(&evaluation(25)).unwrap();
-        assert_eq!(read(run.path()).unwrap(), [evaluation(25)]);
+        assert_eq!(read(run.path()).unwrap().events, [evaluation(25)]);
     }
 }

@@ -92,6 +92,7 @@ pub fn surroundings(interrupter: Interrupter) -> Surroundings<impl FnOnce(&RunCo
         render: |config: &RunConfig| serde_json::to_string(config).unwrap(),
         renderer: Renderer::Plain,
         tensorboard: false,
+        say: |_| {},
         interrupter,
     }
 }

@@ -146,7 +146,7 @@ fn assert_same(place: &Place, a: &str, b: &str) {
 
 /// The steps that a run skipped.
 fn skipped(place: &Place, run: &str) -> Vec<usize> {
-    let events = events::read(&place.path(run)).unwrap();
+    let events = events::read(&place.path(run)).unwrap().events;
     let steps = events.iter().filter_map(|event| match event {
         Event::Skipped { step, .. } => Some(*step),
         _ => None,

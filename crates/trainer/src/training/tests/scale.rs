@@ -34,7 +34,7 @@ fn a_fixed_scale_changes_nothing() {
 
 /// The losses of the skipped steps, and why they were.
 fn overflows(place: &Place, run: &str) -> Vec<(f64, String)> {
-    let events = events::read(&place.path(run)).unwrap();
+    let events = events::read(&place.path(run)).unwrap().events;
     let found = events.into_iter().filter_map(|event| match event {
         Event::Skipped { loss, reason, .. } => Some((loss.unwrap(), reason)),
         _ => None,
