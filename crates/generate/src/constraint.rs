@@ -1,24 +1,33 @@
-//! Holds generation to a JSON schema, a regular expression or a grammar, through `llguidance`.
+//! Constrains generation to a JSON schema, a regular expression or a grammar, through `llguidance`.
 //!
-//! A [`Vocabulary`] is what every id stands for, made once for a model; a [`Constraint`] is a grammar compiled for it, to
-//! be given to any number of sequences. At each step the ids that the grammar can go on with are allowed, and those that
-//! end a text where it may end. What has come before, the prompt, is not looked at.
+//! A [`Vocabulary`] holds the text of every token id, made once for a model; a [`Constraint`] is a [`Grammar`] compiled for
+//! it, to be given to any number of sequences. At each step the token ids that the grammar can continue with are allowed,
+//! and those that end a text where it may end. The prompt is not constrained.
 //!
-//! A text that a constraint has not ended because `max_new_tokens` came first is a beginning of what was asked for.
+//! A text that `max_new_tokens` ends before its constraint does is a prefix of a valid text.
+//!
+//! A grammar of someone else must be vetted first: see [`GrammarSandbox`](crate::GrammarSandbox). Compiling one for a
+//! vocabulary, and every mask, then stay within limits that follow from its cost in the sandbox.
 
 use std::fmt;
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::thread;
 
-use llguidance::api::TopLevelGrammar;
-use llguidance::{Matcher, ParserFactory, panic_utils};
-use serde_json::{Value, json};
-use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+use llguidance::api::{GrammarInit, ParserLimits, StopReason};
+use llguidance::{Logger, ParserFactory, TokenParser, panic_utils};
+use toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
 use crate::error::{LogitsError, SettingError};
+use crate::grammar::Grammar;
+use crate::lexer_memory::{HeldMemory, LexerMemory};
+use crate::vet::{GrammarCost, VettedGrammar};
 
-/// How many bytes a schema, an expression or a grammar may have.
-const MAX_SOURCE: usize = 1 << 20;
+/// Stack to compile a vetted grammar with: more than its compilation in the sandbox had.
+const STACK: usize = 4 * crate::vet::STACK;
+/// Bytes of a compiled lexer, which each sequence copies.
+const MAX_LEXER: usize = 32 << 20;
 /// The library's prefix tree takes no deeper ones; what is longer is never chosen under a constraint.
 const MAX_TOKEN: usize = 1000;
 /// The library's prefix tree has 22 bits for the number of its nodes, and 24 for an id.
@@ -32,6 +41,8 @@ pub struct Vocabulary {
     factory: Arc<ParserFactory>,
     end: Arc<[u32]>,
     size: usize,
+    /// Memory of the lexers of all sequences.
+    memory: Arc<LexerMemory>,
 }
 
 impl Vocabulary {
@@ -77,6 +88,7 @@ impl Vocabulary {
             factory: Arc::new(factory.map_err(|error| refuse(told(&error)))?),
             end: end.into(),
             size,
+            memory: Arc::default(),
         })
     }
 
@@ -93,93 +105,94 @@ impl fmt::Debug for Vocabulary {
     }
 }
 
-/// What a text must be, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Grammar {
-    /// JSON that a schema (draft 2020-12, or as `$schema` says) describes, with a blank after each comma and colon and no
-    /// other, unless the schema has llguidance's `x-guidance`. References are those within the schema (`#/$defs/…`).
-    JsonSchema(String),
-    /// A text that a regular expression, of the `regex` crate's syntax, matches as a whole.
-    Regex(String),
-    /// A text of a grammar in llguidance's variant of Lark's syntax.
-    Lark(String),
-}
-
-impl Grammar {
-    /// One of a few texts.
-    pub fn choice<S: AsRef<str>>(texts: &[S]) -> Self {
-        let text = |text: &S| regex_syntax::escape(text.as_ref());
-        let texts: Vec<String> = texts.iter().map(text).collect();
-        Self::Regex(texts.join("|"))
-    }
-
-    /// The setting's name and the text.
-    fn source(&self) -> (&'static str, &str) {
-        match self {
-            Self::JsonSchema(source) => ("json_schema", source),
-            Self::Regex(source) => ("regex", source),
-            Self::Lark(source) => ("grammar", source),
-        }
-    }
-
-    fn read(&self) -> Result<TopLevelGrammar, String> {
-        match self {
-            Self::JsonSchema(schema) => {
-                let schema = serde_json::from_str(schema);
-                let schema = schema.map_err(|error| format!("it is not JSON: {error}"))?;
-                Ok(TopLevelGrammar::from_json_schema(with_few_blanks(schema)))
-            }
-            Self::Regex(regex) => {
-                // The library drops a backslash at the end; what is wrong is better told by its own parser.
-                regex_syntax::parse(regex).map_err(|error| told(&error))?;
-                Ok(TopLevelGrammar::from_regex(regex))
-            }
-            Self::Lark(grammar) => Ok(TopLevelGrammar::from_lark(grammar.clone())),
-        }
-    }
-}
-
-/// A small model that may write blanks anywhere writes them without end.
-fn with_few_blanks(mut schema: Value) -> Value {
-    if let Some(fields) = schema.as_object_mut() {
-        let few = || json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
-        fields.entry("x-guidance").or_insert_with(few);
-    }
-    schema
-}
-
 /// A grammar compiled for a vocabulary; cheap to clone.
 #[derive(Clone)]
 pub struct Constraint {
     vocabulary: Vocabulary,
     grammar: Arc<Grammar>,
     /// Before the first token.
-    start: Arc<Matcher>,
+    start: Arc<TokenParser>,
 }
 
 impl Constraint {
-    /// Compiles `grammar` for `vocabulary`.
+    /// Compiles a grammar this program made, or its user wrote, for `vocabulary`. It takes what memory, stack and time it
+    /// takes: see [`Self::from_vetted`] for grammars of others.
     ///
     /// # Errors
     /// One that cannot be read, asks for what is not supported, or is too large, with the reason.
     pub fn new(vocabulary: &Vocabulary, grammar: Grammar) -> Result<Self, SettingError> {
-        let (field, source) = grammar.source();
-        let refuse = |rule: String| SettingError::new(field, shown(source), rule);
-        if source.len() > MAX_SOURCE {
-            let rule = format!("must have at most {MAX_SOURCE} bytes");
-            return Err(refuse(rule));
+        grammar.check()?;
+        let limits = vocabulary.factory.limits().clone();
+        Self::compile(vocabulary, grammar, limits)
+    }
+
+    /// Compiles a vetted grammar for `vocabulary`, with limits that follow from its cost in the sandbox.
+    ///
+    /// # Errors
+    /// It is too large for this vocabulary, with the reason.
+    pub fn from_vetted(
+        vocabulary: &Vocabulary,
+        grammar: VettedGrammar,
+    ) -> Result<Self, SettingError> {
+        let VettedGrammar { grammar, cost } = grammar;
+        let limits = vetted_limits(vocabulary.factory.limits().clone(), &cost);
+        let refuse = grammar.refusal();
+        let made = thread::scope(|scope| -> io::Result<_> {
+            let thread = thread::Builder::new().stack_size(STACK);
+            let thread =
+                thread.spawn_scoped(scope, || Self::compile(vocabulary, grammar, limits))?;
+            thread.join().map_err(|_| io::ErrorKind::Other.into())
+        });
+        let made = made.map_err(|_| refuse.because("it could not be compiled"))??;
+        if made.lexer_bytes() > MAX_LEXER {
+            let rule = format!("must compile to at most {MAX_LEXER} bytes");
+            return Err(refuse.because(rule));
         }
-        let read = grammar.read().map_err(refuse)?;
-        let factory = &vocabulary.factory;
-        let make = || factory.create_parser(read);
+        Ok(made)
+    }
+
+    fn compile(
+        vocabulary: &Vocabulary,
+        grammar: Grammar,
+        limits: ParserLimits,
+    ) -> Result<Self, SettingError> {
+        let refuse = grammar.refusal();
+        let read = grammar.read().map_err(|rule| refuse.because(rule))?;
+        let make = || {
+            let (init, logger) = (GrammarInit::Serialized(read), Logger::new(0, 0));
+            let factory = &vocabulary.factory;
+            let capabilities = InferenceCapabilities::default();
+            let mut parser =
+                factory.create_parser_from_init_ext(init, logger, capabilities, limits)?;
+            parser.start_without_prompt();
+            Ok(parser)
+        };
         let parser = panic_utils::catch_unwind(AssertUnwindSafe(make));
-        let parser = parser.map_err(|error| refuse(told(&error)))?;
-        let start = Arc::new(Matcher::new(Ok(parser)));
+        let parser = parser.map_err(|error| refuse.because(told(&error)))?;
         Ok(Self {
             vocabulary: vocabulary.clone(),
             grammar: Arc::new(grammar),
-            start,
+            start: Arc::new(parser),
         })
+    }
+
+    /// The cost of compiling it, and of what it was compiled to.
+    pub(crate) fn cost(&self) -> GrammarCost {
+        GrammarCost {
+            fuel: self.start.parser.lexer_stats().total_fuel_spent as u64,
+        }
+    }
+
+    /// Bytes of its lexer, as far as its library counts them.
+    fn lexer_bytes(&self) -> usize {
+        self.start.parser.lexer_stats().num_bytes
+    }
+
+    /// An estimate of the bytes it holds.
+    pub fn bytes(&self) -> usize {
+        // A schema of many properties is compiled to several hundred bytes for each of its own.
+        const BYTES_PER_SOURCE_BYTE: usize = 500;
+        self.lexer_bytes() + BYTES_PER_SOURCE_BYTE * self.grammar.source().len()
     }
 
     /// What it was compiled of.
@@ -191,8 +204,11 @@ impl Constraint {
     pub(crate) fn start(&self, vocab_size: usize) -> Result<Progress, SettingError> {
         let size = self.vocabulary.size;
         check_size(size, vocab_size)?;
+        let memory = LexerMemory::hold(&self.vocabulary.memory, self.lexer_bytes());
+        let memory = memory.map_err(|rule| self.grammar.refusal().because(rule))?;
         let mut progress = Progress {
-            matcher: self.start.deep_clone(),
+            parser: self.start.deep_clone(),
+            memory,
             end: self.vocabulary.end.clone(),
             size,
             next: Ok(SimpleVob::new()),
@@ -219,7 +235,8 @@ impl fmt::Debug for Constraint {
 
 /// How far one sequence has come in a constraint.
 pub(crate) struct Progress {
-    matcher: Matcher,
+    parser: TokenParser,
+    memory: HeldMemory,
     end: Arc<[u32]>,
     size: usize,
     /// What may come next; the id after the vocabulary's for the end.
@@ -253,19 +270,43 @@ impl Progress {
             self.complete = true;
             return Ok(());
         }
-        let accepted = self.matcher.consume_token(id);
-        accepted.map_err(|error| none_allowed(&error))?;
-        self.look();
+        let accept = || {
+            let backtracked = self.parser.consume_token(id)?;
+            let stopped = self.parser.check_stop()?;
+            Ok((backtracked, stopped))
+        };
+        let accepted = panic_utils::catch_unwind(AssertUnwindSafe(accept));
+        match accepted.map_err(|error| none_allowed(&error))? {
+            (0, _) => self.look(),
+            _ => return Err(none_allowed(&"a token was taken back")),
+        }
         Ok(())
     }
 
-    /// Finds what may come next, ahead of its logits: where that is nothing, none need be made.
+    /// Computes the next mask, ahead of its logits: where it allows nothing, no logits need to be computed.
     fn look(&mut self) {
-        let next = self.matcher.compute_mask_or_eos();
+        let next = || match self.parser.stop_reason() {
+            StopReason::NotStopped => self.parser.compute_mask(),
+            _ => Ok(self.parser.token_env.tok_trie().eos_token_set()),
+        };
+        let next = panic_utils::catch_unwind(AssertUnwindSafe(next));
         self.next = next.map_err(|error| none_allowed(&error));
+        let held = self.parser.parser.lexer_stats().num_bytes;
+        if let Err(rule) = self.memory.resize(held) {
+            self.next = Err(none_allowed(&rule));
+        }
         if let Ok(next) = &self.next {
             self.complete = next.is_allowed(self.size as u32) && next.num_set() == 1;
         }
+    }
+
+    /// The token ids that may follow, or why the grammar cannot be continued.
+    pub(crate) fn allowed(&self) -> Result<Vec<u32>, LogitsError> {
+        let next = self.next.as_ref().map_err(LogitsError::clone)?;
+        Ok(next
+            .iter()
+            .filter(|id| (*id as usize) < self.size)
+            .collect())
     }
 
     /// Whether it is of a vocabulary of `vocab_size`.
@@ -312,11 +353,12 @@ fn told(error: &impl fmt::Display) -> String {
     }
 }
 
-/// A text's beginning, for an error.
-fn shown(source: &str) -> String {
-    const MOST: usize = 60;
-    match source.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &source[..at]),
-        None => source.to_owned(),
-    }
+/// Limits of a vetted grammar's compilation for another vocabulary than the sandbox's: what it cost there, with room for what
+/// the vocabulary changes. Memory and time are proportional to it.
+fn vetted_limits(mut limits: ParserLimits, cost: &GrammarCost) -> ParserLimits {
+    const FACTOR: u64 = 4;
+    const ROOM: u64 = 100_000;
+    let fuel = cost.fuel.saturating_mul(FACTOR).saturating_add(ROOM);
+    limits.initial_lexer_fuel = limits.initial_lexer_fuel.min(fuel);
+    limits
 }

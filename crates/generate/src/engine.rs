@@ -15,6 +15,16 @@
 //! takes those from there and reads only the rest. Linear attention's sums cannot forget a token: they are taken where all
 //! of what they hold is wanted, else not.
 //!
+//! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in passes of its own whose shapes depend on
+//! nothing else, so that other company changes no bit. It costs the sharing of the weights' reading.
+//!
+//! **Pauses.** A request whose events nobody takes can be paused ([`Engine::pause`]): its samples keep their slots and are
+//! left out of passes. Their tokens are the same.
+//!
+//! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read as prompts are, in chunks beside whatever else
+//! runs, and the final hidden states are added up. They have at most half of the slots, and while prompts of generations
+//! are to be read as well, a quarter of each step's tokens.
+//!
 //! Map: `config` is how large an engine is, `request` what is asked of it, `event` what it tells; `slot` has the caches and
 //! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder
 //! and has tokens chosen.
@@ -39,8 +49,8 @@ pub use request::{Overflow, Request, RequestId};
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
 use passes::choices;
-use request::Waiting;
-use slot::Slot;
+use request::{Waiting, WaitingEmbedding};
+use slot::{Slot, State};
 
 /// Runs requests; whoever owns it calls [`Engine::step`] until it [`Engine::is_idle`].
 #[derive(Debug)]
@@ -51,6 +61,9 @@ pub struct Engine<B: Backend> {
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
+    waiting_embeddings: VecDeque<WaitingEmbedding>,
+    /// True if the last request that was given a slot was a generation; embeddings take turns with them.
+    generation_was_last: bool,
     /// Requests that were submitted.
     submitted: u64,
     /// Requests that were given slots.
@@ -77,6 +90,8 @@ impl<B: Backend> Engine<B> {
             config,
             slots: Vec::new(),
             waiting: VecDeque::new(),
+            waiting_embeddings: VecDeque::new(),
+            generation_was_last: true,
             submitted: 0,
             placed: 0,
             freed: 0,
@@ -111,28 +126,82 @@ impl<B: Backend> Engine<B> {
         Ok(id)
     }
 
-    /// One pass over the weights for all that runs, and a token for each sample that is not reading its prompt. `on` hears
-    /// of tokens and ends.
-    pub fn step(&mut self, on: &mut impl FnMut(Event)) {
+    /// Takes texts to embed, each of which waits for a slot of its own: [`EventKind::Embedded`].
+    ///
+    /// # Errors
+    /// No texts, an empty one, an id outside of the vocabulary, more tokens than the context holds. The engine is as before
+    /// then.
+    pub fn submit_embedding(&mut self, texts: Vec<Vec<u32>>) -> Result<RequestId, GenerateError> {
+        let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
+        let model = Predictor::from(&**decoder).config();
+        let id = RequestId(self.submitted);
+        let waiting = WaitingEmbedding::new(id, texts, &self.config, model)?;
+        self.submitted += 1;
+        self.waiting_embeddings.push_back(waiting);
+        Ok(id)
+    }
+
+    /// One pass over the weights for all that runs, and a token for each sample that is not reading its prompt. `on`
+    /// receives tokens and ends. Returns whether there was a pass: without one nothing changes until a request is
+    /// submitted, cancelled or resumed.
+    pub fn step(&mut self, on: &mut impl FnMut(Event)) -> bool {
         self.admit(on);
         let takes = self.takes();
-        let Some((slots, logits)) = self.pass(&takes) else {
-            return;
+        if takes.iter().all(|&taken| taken == 0) {
+            return false;
+        }
+        let passes = match self.config.deterministic {
+            false => vec![self.pass(&takes)],
+            true => (0..takes.len())
+                .filter(|&at| takes[at] > 0)
+                .map(|at| {
+                    let mut alone = vec![0; takes.len()];
+                    alone[at] = takes[at];
+                    self.pass(&alone)
+                })
+                .collect(),
         };
-        let logits = floats(&logits);
-        let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
-        let mut ready = Vec::with_capacity(slots.len());
-        for (slot, row) in slots.into_iter().zip(rows) {
-            self.ready(slot, row, &mut ready);
+        self.finish_embeddings(on);
+        let logits: Vec<_> = passes
+            .iter()
+            .filter_map(|(slots, logits)| Some((slots, floats(logits.as_ref()?))))
+            .collect();
+        let mut ready = Vec::with_capacity(takes.len());
+        for (slots, logits) in &logits {
+            let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
+            for (&slot, row) in slots.iter().zip(rows) {
+                self.ready(slot, row, &mut ready);
+            }
         }
         for (slot, sequence, choice) in choices(ready) {
             self.go_on(slot, sequence, choice, on);
         }
+        true
     }
 
     /// Whether nothing runs and nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.runs_nothing()
+        self.waiting.is_empty() && self.waiting_embeddings.is_empty() && self.runs_nothing()
+    }
+
+    /// Leaves a request's samples that run out of passes; they keep their slots.
+    pub fn pause(&mut self, request: RequestId) {
+        self.set_paused(request, true);
+    }
+
+    /// Lets a request's samples continue.
+    pub fn resume(&mut self, request: RequestId) {
+        self.set_paused(request, false);
+    }
+
+    fn set_paused(&mut self, request: RequestId, paused: bool) {
+        for slot in &mut self.slots {
+            if let State::Running(sequence) = &mut slot.state
+                && sequence.request == request
+            {
+                sequence.paused = paused;
+            }
+        }
     }
 
     /// Ends a request at once: its slots are free, and no event of it follows. Whether there was anything to end.
@@ -165,9 +234,14 @@ impl<B: Backend> Engine<B> {
     /// What it is doing and has done.
     pub fn counts(&self) -> Counts {
         let free_slots = self.slots.iter().filter(|slot| slot.is_free()).count();
+        let is_paused = |slot: &&Slot<B>| match &slot.state {
+            State::Running(sequence) => sequence.paused,
+            State::Free | State::Reserved | State::Embedding(_) => false,
+        };
         Counts {
             running: self.slots.len() - free_slots,
-            waiting: self.waiting.len(),
+            paused: self.slots.iter().filter(is_paused).count(),
+            waiting: self.waiting.len() + self.waiting_embeddings.len(),
             free_slots,
             ..self.done
         }

@@ -3,7 +3,7 @@
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
 //! chooser for each next token; [`speculative`] lets a smaller model guess ahead; [`engine`] does so for many requests at once, which share each pass over the weights;
-//! [`stop_strings`] ends a text that the caller decodes; [`embedding`] is a text as a vector; [`error`] is what can be wrong. Token ids in, token ids out: text is the
+//! [`stop_strings`] ends a text that the caller decodes; [`embedding`] is a text as a vector; [`vet`] compiles grammars of others in a sandbox first; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's, and what ids stand for it says.
 //!
 //! ```no_run
@@ -31,6 +31,8 @@ mod distribution;
 pub mod embedding;
 pub mod engine;
 pub mod error;
+mod grammar;
+mod lexer_memory;
 mod logit_bias;
 mod logits;
 pub mod logprobs;
@@ -39,17 +41,20 @@ pub mod plain;
 pub mod sampler;
 pub mod speculative;
 pub mod stop_strings;
+pub mod vet;
 
 pub use chooser::{Chooser, ChooserConfig, Chosen};
-pub use constraint::{Constraint, Grammar, Vocabulary};
+pub use constraint::{Constraint, Vocabulary};
 pub use embedding::embed;
 pub use engine::{
     Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
+pub use grammar::Grammar;
 pub use logprobs::LogProbs;
 pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
 pub use speculative::{Guesses, Speculator};
 pub use stop_strings::{Passed, StopStrings};
+pub use vet::{GrammarSandbox, VetError, VettedGrammar};

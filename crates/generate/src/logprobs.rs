@@ -2,6 +2,7 @@
 //! penalties, bias and constraint (OpenAI's, and vLLM's `raw_logprobs`).
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use crate::penalties::to_finite;
 
@@ -30,23 +31,54 @@ impl<'a> LogProbs<'a> {
     }
 
     /// The `count` likeliest tokens with their log-probabilities, likeliest first, the lower id first among equals; all
-    /// where there are fewer.
+    /// where there are fewer. The result's capacity is at most `count`.
     pub fn likeliest(&self, count: usize) -> Vec<(u32, f32)> {
-        let likelier = |a: &(u32, f32), b: &(u32, f32)| -> Ordering {
-            b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
-        };
-        if count == 0 {
-            return Vec::new();
+        let count = count.min(self.logits.len());
+        // The least likely of those found so far is on top.
+        let mut found = BinaryHeap::with_capacity(count);
+        for (id, &logit) in (0..).zip(self.logits) {
+            let candidate = Candidate { id, logit };
+            if found.len() < count {
+                found.push(candidate);
+            } else if let Some(mut least) = found.peek_mut()
+                && logit >= least.logit
+                && candidate < *least
+            {
+                *least = candidate;
+            }
         }
-        let mut tokens: Vec<(u32, f32)> = (0..).zip(self.logits.iter().copied()).collect();
-        if count < tokens.len() {
-            tokens.select_nth_unstable_by(count - 1, likelier);
-            tokens.truncate(count);
-        }
-        tokens.sort_unstable_by(likelier);
-        for (_, value) in &mut tokens {
-            *value = to_finite(f64::from(*value) - self.normaliser);
-        }
-        tokens
+        let found = found.into_sorted_vec().into_iter();
+        let logprob = |logit| to_finite(f64::from(logit) - self.normaliser);
+        found
+            .map(|token| (token.id, logprob(token.logit)))
+            .collect()
     }
 }
+
+/// A token with its logit; the likelier one is less, and of equally likely ones that with the lower id.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    id: u32,
+    logit: f32,
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_logit = other.logit.total_cmp(&self.logit);
+        by_logit.then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}

@@ -335,10 +335,10 @@ impl<'a, B: Backend> Reader<'a, B> {
         let piece = Piece {
             tokens: &self.tokens[self.cache.len()..end],
             cache: &mut self.cache,
-            logits,
+            wanted: logits,
         };
         let decoder = self.decoder;
-        B::run(|| decoder.ragged(&mut [piece]).map(Tensor::into_data))
+        B::run(|| decoder.ragged(&mut [piece]).logits.map(Tensor::into_data))
     }
 
     /// Forgets all but the first `len` tokens.

@@ -4,6 +4,8 @@
 //! longest. Which one that is depends on the text alone, not on where it is cut, and is known as soon as that byte is
 //! there. What may be the beginning of a stop string is held back until it is known not to be one.
 
+use std::sync::Arc;
+
 use crate::error::SettingError;
 
 /// How many bytes a stop string may have.
@@ -52,6 +54,12 @@ impl StopStrings {
         })
     }
 
+    /// The bytes of all stop strings together.
+    pub fn pattern_bytes(&self) -> usize {
+        let lengths = self.patterns.iter().map(|pattern| pattern.bytes.len());
+        lengths.sum()
+    }
+
     /// Takes the next bytes. After a stop string has come nothing passes any more.
     pub fn push(&mut self, bytes: &[u8]) -> Passed {
         for &byte in bytes {
@@ -97,37 +105,38 @@ impl StopStrings {
 /// One string's automaton (Knuth, Morris and Pratt 1977).
 #[derive(Clone, Debug)]
 struct Pattern {
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
     /// For each length of a beginning of the string, the longest shorter one that it ends with.
-    fallback: Vec<usize>,
+    fallback: Arc<[usize]>,
     /// How much of the string the text ends with.
     matched: usize,
 }
 
 impl Pattern {
     fn new(bytes: &[u8]) -> Self {
-        let mut pattern = Self {
-            bytes: bytes.to_vec(),
-            fallback: vec![0; bytes.len() + 1],
-            matched: 0,
-        };
+        let (mut fallback, mut matched) = (vec![0; bytes.len() + 1], 0);
         // The string is looked for in itself from its second byte on.
         for (at, &byte) in bytes.iter().enumerate().skip(1) {
-            pattern.step(byte);
-            pattern.fallback[at + 1] = pattern.matched;
+            matched = advance(bytes, &fallback, matched, byte);
+            fallback[at + 1] = matched;
         }
-        pattern.matched = 0;
-        pattern
+        Self {
+            bytes: bytes.into(),
+            fallback: fallback.into(),
+            matched: 0,
+        }
     }
 
-    /// Whether the string ends with this byte.
+    /// Takes a byte, and returns whether the string ends with it.
     fn step(&mut self, byte: u8) -> bool {
-        while self.matched > 0 && self.bytes.get(self.matched) != Some(&byte) {
-            self.matched = self.fallback[self.matched];
-        }
-        if self.bytes[self.matched] == byte {
-            self.matched += 1;
-        }
+        self.matched = advance(&self.bytes, &self.fallback, self.matched, byte);
         self.matched == self.bytes.len()
     }
+}
+/// The length of the part of a string that a text ends with after `byte`, if it ended with `matched` bytes of it before.
+fn advance(bytes: &[u8], fallback: &[usize], mut matched: usize, byte: u8) -> usize {
+    while matched > 0 && bytes.get(matched) != Some(&byte) {
+        matched = fallback[matched];
+    }
+    matched + usize::from(bytes[matched] == byte)
 }

@@ -428,9 +428,9 @@ fn what_cannot_be_compiled_is_refused_with_the_reason() {
         error_of_lark.starts_with("grammar = start: nothing: "),
         "{error_of_lark}"
     );
-    let long = error(Grammar::Regex("a".repeat((1 << 20) + 1)));
+    let long = error(Grammar::Regex("a".repeat((256 << 10) + 1)));
     assert!(
-        long.ends_with("…: must have at most 1048576 bytes"),
+        long.ends_with("…: must have at most 262144 bytes"),
         "{long}"
     );
     assert!(long.len() < 200, "{long}");
@@ -439,7 +439,7 @@ fn what_cannot_be_compiled_is_refused_with_the_reason() {
 #[test]
 fn a_schema_of_endless_depth_is_refused() {
     let vocabulary = vocabulary();
-    let deep = r#"{"items":"#.repeat(100_000) + &"}".repeat(100_000);
+    let deep = r#"{"items":"#.repeat(20_000) + &"}".repeat(20_000);
     let error = Constraint::new(&vocabulary, Grammar::JsonSchema(deep)).unwrap_err();
     assert!(error.to_string().contains("recursion limit"), "{error}");
     let deep = "(".repeat(10_000) + &")".repeat(10_000);

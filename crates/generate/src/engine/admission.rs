@@ -8,7 +8,7 @@ use emberlm_model::Predictor;
 use super::Engine;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Voice, Waiting};
-use super::slot::{Sequence, Slot, State, oldest_free, take};
+use super::slot::{Embedding, Sequence, Slot, State, oldest_free, take};
 use crate::plain::Finish;
 
 impl<B: Backend> Engine<B> {
@@ -40,17 +40,45 @@ impl<B: Backend> Engine<B> {
                 false
             }
         });
+        self.waiting_embeddings
+            .retain(|waiting| match waiting.check(model) {
+                Ok(()) => true,
+                Err(error) => {
+                    for &(text, _) in &waiting.texts {
+                        on(Event {
+                            request: waiting.id,
+                            sample: text,
+                            kind: EventKind::Failed(error.clone()),
+                        });
+                    }
+                    false
+                }
+            });
     }
 
-    /// Gives slots to what waits, in order.
+    /// Gives slots to what waits: generations in order, embeddings in order, and of the two kinds one in turn. Embeddings
+    /// have at most half of the slots.
     pub(super) fn admit(&mut self, on: &mut impl FnMut(Event)) {
         if self.next_decoder.is_some() {
-            if !self.runs_nothing() {
+            // Texts of a request that has begun are embedded by one decoder.
+            while self.embedding_has_begun() && self.embedding_fits() {
+                self.place_embedding();
+            }
+            if !self.runs_nothing() || self.embedding_has_begun() {
                 return;
             }
             self.install(on);
         }
-        while let Some(first) = self.waiting.front() {
+        loop {
+            let embedding = !self.waiting_embeddings.is_empty() && self.embedding_fits();
+            if embedding && (self.generation_was_last || self.waiting.is_empty()) {
+                self.place_embedding();
+                self.generation_was_last = false;
+                continue;
+            }
+            let Some(first) = self.waiting.front() else {
+                return;
+            };
             let free = self.slots.iter().filter(|slot| slot.is_free()).count();
             if first.max_new_tokens > 0 && first.voices.len() > free {
                 return;
@@ -60,6 +88,7 @@ impl<B: Backend> Engine<B> {
             };
             if first.max_new_tokens > 0 {
                 self.place(first);
+                self.generation_was_last = true;
                 continue;
             }
             for voice in first.voices {
@@ -78,13 +107,56 @@ impl<B: Backend> Engine<B> {
         }
     }
 
+    fn embedding_has_begun(&self) -> bool {
+        self.waiting_embeddings
+            .front()
+            .is_some_and(|waiting| waiting.begun)
+    }
+
+    /// Returns true if a text to embed may be given a slot.
+    fn embedding_fits(&self) -> bool {
+        let has_one = |slot: &&Slot<B>| matches!(slot.state, State::Embedding(_));
+        let embeddings = self.slots.iter().filter(has_one).count();
+        embeddings < self.slots.len().div_ceil(2) && self.slots.iter().any(Slot::is_free)
+    }
+
+    /// Gives the next text to embed a slot. Nothing of a cache is reused: every token's hidden state is needed.
+    fn place_embedding(&mut self) {
+        let Some(waiting) = self.waiting_embeddings.front_mut() else {
+            return;
+        };
+        let Some(at) = oldest_free(&self.slots) else {
+            return;
+        };
+        if let Some((text, tokens)) = waiting.texts.pop_front() {
+            waiting.begun = true;
+            self.placed += 1;
+            let slot = &mut self.slots[at];
+            slot.forget();
+            slot.tokens = tokens;
+            slot.state = State::Embedding(Box::new(Embedding {
+                request: waiting.id,
+                text,
+                order: self.placed,
+                sum: Vec::new(),
+            }));
+        }
+        if waiting.texts.is_empty() {
+            self.waiting_embeddings.pop_front();
+        }
+    }
+
     /// Gives a request its slots, of which enough are free: the prompt is read in the first.
     fn place(&mut self, waiting: Waiting) {
         let mut voices = waiting.voices.into_iter();
         let Some(voice) = voices.next() else {
             return;
         };
-        let Some((slot, reused_prompt)) = take(&mut self.slots, &waiting.prompt) else {
+        let chunk = self
+            .config
+            .deterministic
+            .then_some(self.config.prefill_tokens);
+        let Some((slot, reused_prompt)) = take(&mut self.slots, &waiting.prompt, chunk) else {
             return;
         };
         self.slots[slot].state = State::Reserved;
@@ -108,6 +180,7 @@ impl<B: Backend> Engine<B> {
             truncated_prompt: waiting.truncated_prompt,
             reused_prompt,
             slides: 0,
+            paused: false,
         }));
     }
 
@@ -123,7 +196,22 @@ impl<B: Backend> Engine<B> {
             found |= waiting.voices.len() < before;
             !waiting.voices.is_empty()
         });
+        self.waiting_embeddings.retain_mut(|waiting| {
+            if waiting.id == request {
+                let before = waiting.texts.len();
+                waiting.texts.retain(|(text, _)| !unwanted(*text));
+                found |= waiting.texts.len() < before;
+            }
+            !waiting.texts.is_empty()
+        });
         for at in 0..self.slots.len() {
+            if let State::Embedding(text) = &self.slots[at].state
+                && text.request == request
+                && unwanted(text.text)
+            {
+                found = true;
+                self.free(at);
+            }
             let State::Running(sequence) = &mut self.slots[at].state else {
                 continue;
             };

@@ -14,6 +14,10 @@ pub struct EngineConfig {
     /// Tokens of prompts that are read in one step at most: the more, the sooner a prompt is read, and the longer the running
     /// sequences wait for their next tokens meanwhile.
     pub prefill_tokens: usize,
+    /// True if every sequence is computed in passes of its own, of shapes that depend on its own tokens only: a sample's
+    /// tokens are then the same to the bit whatever runs beside it. Running sequences do not share the reading of the
+    /// weights then, and of a cached prefix only whole chunks of `prefill_tokens` are reused.
+    pub deterministic: bool,
 }
 
 impl EngineConfig {
@@ -26,6 +30,7 @@ impl EngineConfig {
             slots: 8,
             capacity: config.seq_len,
             prefill_tokens: 256,
+            deterministic: false,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::plain::Finish;
 pub struct Event {
     /// The request.
     pub request: RequestId,
-    /// Which of its samples, from 0.
+    /// Which of its samples, or of an embedding request's texts, from 0.
     pub sample: usize,
     /// What happened.
     pub kind: EventKind,
@@ -21,6 +21,8 @@ pub struct Event {
 pub enum EventKind {
     /// A token was made.
     Token(Chosen),
+    /// A text's mean-pooled final hidden states, `[d_model]`; nothing follows for this text.
+    Embedded(Vec<f32>),
     /// It came to its end; nothing follows.
     Finished(Ended),
     /// It failed; nothing follows. Other samples and requests go on.
@@ -43,8 +45,10 @@ pub struct Ended {
 /// What an engine is doing and has done, for a server's metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Samples that have a slot.
+    /// Samples, and texts to embed, that have a slot.
     pub running: usize,
+    /// Samples among them that are paused: [`crate::Engine::pause`].
+    pub paused: usize,
     /// Requests that wait for slots.
     pub waiting: usize,
     /// Slots that no sample has.

@@ -14,6 +14,7 @@ use super::event::{Event, EventKind};
 use super::slot::{Sequence, State};
 use crate::chooser::Chosen;
 use crate::error::LogitsError;
+use crate::logits::floats;
 use crate::plain::Finish;
 
 /// A sequence that has its slot, and the logits that it goes on from.
@@ -41,73 +42,135 @@ pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choic
 
 impl<B: Backend> Engine<B> {
     /// How many tokens each slot gives the next pass: one where one is left, of longer ones what the step allows, those
-    /// first that have been there the longest.
+    /// first that have been there the longest. Texts to embed have a quarter of that while prompts are to be read too.
     pub(super) fn takes(&mut self) -> Vec<usize> {
         let mut takes = vec![0; self.slots.len()];
-        let mut long = Vec::new();
+        let (mut prompts, mut texts) = (Vec::new(), Vec::new());
         for (at, slot) in self.slots.iter_mut().enumerate() {
-            let State::Running(sequence) = &mut slot.state else {
-                continue;
-            };
-            if slot.tokens.len() > slot.cache.capacity() {
-                sequence.slides += 1;
-                sequence.reading = true;
-                slot.slide();
-            }
-            if let State::Running(sequence) = &slot.state {
-                match slot.unseen() {
-                    1 => takes[at] = 1,
-                    unseen => long.push((sequence.order, at, unseen)),
+            match &mut slot.state {
+                State::Free | State::Reserved => {}
+                State::Embedding(text) => texts.push((text.order, at)),
+                State::Running(sequence) if sequence.paused => {}
+                State::Running(sequence) => {
+                    if slot.tokens.len() > slot.cache.capacity() {
+                        sequence.slides += 1;
+                        sequence.reading = true;
+                        let order = sequence.order;
+                        slot.slide();
+                        prompts.push((order, at));
+                    } else if slot.unseen() == 1 {
+                        takes[at] = 1;
+                    } else if let State::Running(sequence) = &slot.state {
+                        prompts.push((sequence.order, at));
+                    }
                 }
             }
         }
-        long.sort_unstable();
-        let mut left = self.config.prefill_tokens;
-        for (_, at, unseen) in long {
-            takes[at] = unseen.min(left);
-            left -= takes[at];
-        }
+        prompts.sort_unstable();
+        texts.sort_unstable();
+        let all = self.config.prefill_tokens;
+        let unread: usize = texts.iter().map(|&(_, at)| self.slots[at].unseen()).sum();
+        let kept = unread.min(all / 4);
+        let left = self.share(&prompts, all - kept, &mut takes);
+        self.share(&texts, left + kept, &mut takes);
         for (slot, &taken) in self.slots.iter().zip(&takes) {
-            if let State::Running(sequence) = &slot.state {
-                let count = match sequence.reading {
-                    true => &mut self.done.prefilled_tokens,
-                    false => &mut self.done.decoded_tokens,
-                };
-                *count += taken as u64;
-            }
+            let decodes = matches!(&slot.state, State::Running(sequence) if !sequence.reading);
+            let count = match decodes {
+                true => &mut self.done.decoded_tokens,
+                false => &mut self.done.prefilled_tokens,
+            };
+            *count += taken as u64;
         }
         takes
     }
 
-    /// The pass; the slots whose next token can be chosen now, and their logits `[slots, vocab_size]`. None where there are
-    /// no such.
-    pub(super) fn pass(&mut self, takes: &[usize]) -> Option<(Vec<usize>, TensorData)> {
+    /// Shares `left` tokens of a pass among slots that have more than one to read, in order; returns how many are left.
+    fn share(&self, slots: &[(u64, usize)], mut left: usize, takes: &mut [usize]) -> usize {
+        let chunk = self.config.prefill_tokens;
+        for (n, &(_, at)) in slots.iter().enumerate() {
+            let slot = &self.slots[at];
+            let unseen = slot.unseen();
+            takes[at] = match self.config.deterministic {
+                false => unseen.min(left),
+                // Whole chunks alone: the first has its own even if that is more than what is left.
+                true => match unseen.min(chunk - slot.cache.len() % chunk) {
+                    whole if whole <= left || n == 0 => whole,
+                    _ => 0,
+                },
+            };
+            left = left.saturating_sub(takes[at]);
+        }
+        left
+    }
+
+    /// One pass over the weights; the slots whose next token can be chosen now, and their logits `[slots, vocab_size]`, if
+    /// there are any.
+    pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
         let predictor = Predictor::from(&*self.decoder);
-        let (mut pieces, mut asked) = (Vec::new(), Vec::new());
+        let chunk = self.config.prefill_tokens;
+        let (mut pieces, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
         for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
             if taken == 0 {
                 continue;
             }
             let seen = slot.cache.len();
-            let logits = match slot.unseen() == taken {
-                true => Wanted::Last,
-                false => Wanted::None,
+            if taken == chunk && slot.chunked == seen {
+                slot.chunked += taken;
+            }
+            let wanted = match (&slot.state, slot.unseen() == taken) {
+                (State::Embedding(_), _) => Wanted::HiddenSum,
+                (_, true) => Wanted::Last,
+                (_, false) => Wanted::None,
             };
-            if logits == Wanted::Last {
-                asked.push(at);
+            match wanted {
+                Wanted::Last => asked.push(at),
+                Wanted::HiddenSum => embedded.push(at),
+                Wanted::None | Wanted::All => {}
             }
             pieces.push(Piece {
                 tokens: &slot.tokens[seen..seen + taken],
                 cache: &mut slot.cache,
-                logits,
+                wanted,
             });
         }
-        if pieces.is_empty() {
-            return None;
-        }
         self.done.passes += 1;
-        let logits = B::run(|| predictor.ragged(&mut pieces).map(Tensor::into_data));
-        logits.map(|logits| (asked, logits))
+        let (logits, sums) = B::run(|| {
+            let output = predictor.ragged(&mut pieces);
+            let data = Tensor::<B, 2>::into_data;
+            (output.logits.map(data), output.hidden_sums.map(data))
+        });
+        if let Some(sums) = sums {
+            let sums = floats(&sums);
+            let rows = sums.chunks_exact((sums.len() / embedded.len().max(1)).max(1));
+            for (at, row) in embedded.into_iter().zip(rows) {
+                if let State::Embedding(text) = &mut self.slots[at].state {
+                    text.sum.resize(row.len(), 0.0);
+                    let sums = text.sum.iter_mut().zip(row);
+                    sums.for_each(|(sum, &x)| *sum += f64::from(x));
+                }
+            }
+        }
+        (asked, logits)
+    }
+
+    /// Reports the texts that were read to their end, and frees their slots.
+    pub(super) fn finish_embeddings(&mut self, on: &mut impl FnMut(Event)) {
+        for at in 0..self.slots.len() {
+            let slot = &self.slots[at];
+            let State::Embedding(text) = &slot.state else {
+                continue;
+            };
+            if slot.unseen() > 0 {
+                continue;
+            }
+            let count = slot.tokens.len().max(1) as f64;
+            on(Event {
+                request: text.request,
+                sample: text.text,
+                kind: EventKind::Embedded(text.sum.iter().map(|x| (x / count) as f32).collect()),
+            });
+            self.free(at);
+        }
     }
 
     /// Adds the sequences that go on from the logits after a slot's last token: its own, and those that waited for the prompt
@@ -123,6 +186,7 @@ impl<B: Backend> Engine<B> {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
+                kept.chunked = read.chunked;
             }
             to.push((other, Box::new(sequence.sibling(voice)), logits));
         }

@@ -1,9 +1,10 @@
 //! What is asked of an engine.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use emberlm_model::DecoderConfig;
+use emberlm_model::{DecoderConfig, InputError};
 
 use super::EngineConfig;
 use crate::check::{check_prompt, check_stop_tokens};
@@ -58,6 +59,53 @@ pub struct RequestId(pub(super) u64);
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Texts that wait to be embedded: the rest of one request.
+#[derive(Debug)]
+pub(super) struct WaitingEmbedding {
+    pub id: RequestId,
+    /// Each with its number in the request.
+    pub texts: VecDeque<(usize, Vec<u32>)>,
+    /// True if one of its texts was given a slot: the others are embedded by the same decoder.
+    pub begun: bool,
+}
+
+impl WaitingEmbedding {
+    /// Checks the texts.
+    pub fn new(
+        id: RequestId,
+        texts: Vec<Vec<u32>>,
+        engine: &EngineConfig,
+        model: &DecoderConfig,
+    ) -> Result<Self, GenerateError> {
+        if texts.is_empty() {
+            return Err(InputError::Empty.into());
+        }
+        for text in &texts {
+            check_prompt(model, text)?;
+            if text.len() > engine.capacity {
+                return Err(GenerateError::Overflow {
+                    prompt: text.len(),
+                    max_new_tokens: 0,
+                    context: engine.capacity,
+                });
+            }
+        }
+        Ok(Self {
+            id,
+            texts: texts.into_iter().enumerate().collect(),
+            begun: false,
+        })
+    }
+
+    /// Returns true if this model can take it.
+    pub fn check(&self, model: &DecoderConfig) -> Result<(), GenerateError> {
+        for (_, text) in &self.texts {
+            check_prompt(model, text)?;
+        }
+        Ok(())
     }
 }
 

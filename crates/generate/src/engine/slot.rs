@@ -22,6 +22,8 @@ pub(super) struct Slot<B: Backend> {
     pub tokens: Vec<u32>,
     /// When it was let go of; 0 where never.
     pub freed: u64,
+    /// The number of the cache's first tokens that were read in whole chunks.
+    pub chunked: usize,
     pub state: State,
 }
 
@@ -31,6 +33,20 @@ pub(super) enum State {
     /// Kept for another sample of a prompt that is being read.
     Reserved,
     Running(Box<Sequence>),
+    /// A text that is embedded.
+    Embedding(Box<Embedding>),
+}
+
+/// A text that has a slot, and what was read of it.
+#[derive(Debug)]
+pub(super) struct Embedding {
+    pub request: RequestId,
+    /// The text's number in the request.
+    pub text: usize,
+    /// Its place among all that were given slots.
+    pub order: u64,
+    /// The sum of the final hidden states so far.
+    pub sum: Vec<f64>,
 }
 
 /// A sample that has a slot.
@@ -50,6 +66,8 @@ pub(super) struct Sequence {
     pub truncated_prompt: usize,
     pub reused_prompt: usize,
     pub slides: usize,
+    /// True if it keeps its slot without being given passes.
+    pub paused: bool,
 }
 
 impl Sequence {
@@ -66,6 +84,7 @@ impl Sequence {
             truncated_prompt: self.truncated_prompt,
             reused_prompt: self.reused_prompt,
             slides: self.slides,
+            paused: self.paused,
         }
     }
 
@@ -85,6 +104,7 @@ impl<B: Backend> Slot<B> {
             cache: KvCache::new(model, 1, capacity, device),
             tokens: Vec::new(),
             freed: 0,
+            chunked: 0,
             state: State::Free,
         }
     }
@@ -109,12 +129,18 @@ impl<B: Backend> Slot<B> {
     pub fn forget(&mut self) {
         self.tokens.clear();
         self.cache.clear();
+        self.chunked = 0;
     }
 
-    /// How many of the first tokens of `wanted` the cache can give.
-    fn shared(&self, wanted: &[u32]) -> usize {
+    /// The number of the first tokens of `wanted` that the cache can give; with `chunk`, only those of whole chunks of that many
+    /// tokens that were read as such.
+    fn shared(&self, wanted: &[u32], chunk: Option<usize>) -> usize {
         let held = self.tokens.iter().take(self.cache.len());
         let common = held.zip(wanted).take_while(|(a, b)| a == b).count();
+        let common = chunk.map_or(common, |chunk| {
+            let chunked = common.min(self.chunked);
+            chunked - chunked % chunk
+        });
         self.cache.reusable(common)
     }
 
@@ -123,6 +149,7 @@ impl<B: Backend> Slot<B> {
         let kept = (self.cache.capacity() / 2).max(1);
         self.tokens.drain(..self.tokens.len().saturating_sub(kept));
         self.cache.clear();
+        self.chunked = 0;
     }
 }
 
@@ -131,12 +158,18 @@ impl<B: Backend> Slot<B> {
 ///
 /// A free slot that holds little but the prompt's beginning goes on from it. One that holds much else besides keeps that,
 /// as a running one does, and the beginning is copied, into the slot that was let go of the longest ago.
-pub(super) fn take<B: Backend>(slots: &mut [Slot<B>], prompt: &[u32]) -> Option<(usize, usize)> {
+///
+/// With `chunk`, only whole chunks of that many tokens are reused.
+pub(super) fn take<B: Backend>(
+    slots: &mut [Slot<B>],
+    prompt: &[u32],
+    chunk: Option<usize>,
+) -> Option<(usize, usize)> {
     let oldest = oldest_free(slots)?;
     let wanted = prompt.split_last().map_or(prompt, |(_, before)| before);
     let shares = slots.iter().map(|slot| match slot.state {
         State::Reserved => 0,
-        State::Free | State::Running(_) => slot.shared(wanted),
+        State::Free | State::Running(_) | State::Embedding(_) => slot.shared(wanted, chunk),
     });
     // Of equal ones a free one, which may need no copy.
     let donor = shares
@@ -158,6 +191,7 @@ pub(super) fn take<B: Backend>(slots: &mut [Slot<B>], prompt: &[u32]) -> Option<
             (oldest, 0)
         }
     };
+    slots[slot].chunked = chunk.map_or(0, |_| shared);
     slots[slot].tokens.clear();
     slots[slot].tokens.extend_from_slice(prompt);
     Some((slot, shared))

@@ -3,7 +3,10 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod deterministic;
+mod embedded;
 mod mixes;
+mod paused;
 mod refused;
 mod replaced;
 mod reuse;
@@ -77,6 +80,7 @@ pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {
         slots,
         capacity: SEQ_LEN,
         prefill_tokens,
+        deterministic: false,
     };
     Engine::new(decoder(name, 9), config).unwrap()
 }
@@ -130,8 +134,9 @@ impl Ears {
     pub fn hear(&mut self, event: Event) {
         let heard = self.0.entry((event.request, event.sample)).or_default();
         assert!(heard.end.is_none(), "an event after the end: {event:?}");
-        match event.kind {
+        match event.kind.clone() {
             EventKind::Token(chosen) => heard.tokens.push(chosen.id),
+            EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
             EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
             EventKind::Failed(error) => heard.end = Some(Err(error)),
         }

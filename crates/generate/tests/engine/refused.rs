@@ -102,6 +102,7 @@ fn an_engine_s_settings_are_checked() {
             slots,
             capacity,
             prefill_tokens,
+            deterministic: false,
         };
         let error = Engine::new(Arc::clone(&decoder), config).unwrap_err();
         assert_eq!(error.to_string(), expected);
@@ -124,6 +125,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
         slots: 4,
         capacity: SEQ_LEN,
         prefill_tokens: 64,
+        deterministic: false,
     };
     let mut engine = Engine::new(Arc::clone(&decoder), config).unwrap();
     let good = Request {

@@ -1,0 +1,101 @@
+//! With `deterministic`, other company does not change a bit of what a sample is made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use burn_flex::Flex;
+use emberlm_generate::{Engine, EngineConfig, EventKind, Request, RequestId};
+use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{MODELS, raw};
+
+/// Each token's id and its log-probability's bits.
+type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
+
+fn decoder(name: &str) -> Arc<InferenceDecoder<Flex>> {
+    let mut raw = raw(name);
+    // Wide enough for the products of one, of some and of many rows to be made in different ways.
+    (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, 4, 64);
+    let config = DecoderConfig::try_from(raw).unwrap();
+    let weights = match name {
+        "8 bits" => WeightFormat::Int8,
+        _ => WeightFormat::F32,
+    };
+    Arc::new(config.init(9, &Default::default()).for_inference(weights))
+}
+
+fn engine(decoder: &Arc<InferenceDecoder<Flex>>, deterministic: bool) -> Engine<Flex> {
+    let config = EngineConfig {
+        slots: 5,
+        capacity: 64,
+        prefill_tokens: 8,
+        deterministic,
+    };
+    Engine::new(Arc::clone(decoder), config).unwrap()
+}
+
+fn step(engine: &mut Engine<Flex>, bits: &mut Bits) {
+    engine.step(&mut |event| {
+        if let EventKind::Token(chosen) = event.kind {
+            let logprob = chosen.logprob.unwrap().to_bits();
+            let key = (event.request, event.sample);
+            bits.entry(key).or_default().push((chosen.id, logprob));
+        }
+    });
+}
+
+fn request(rng: &mut ChaCha8Rng) -> Request {
+    let len = rng.random_range(1..40);
+    let mut request = Request {
+        // Some begin alike, so that caches are reused.
+        prompt: (0..len)
+            .map(|i| (i * 3 + i / 17 * rng.random_range(0..3)) % 23)
+            .collect(),
+        samples: rng.random_range(1..3),
+        max_new_tokens: rng.random_range(1..20),
+        ..Request::default()
+    };
+    request.chooser.top_logprobs = Some(0);
+    request.chooser.sampler.seed = rng.random();
+    request
+}
+
+/// Returns true if requests that come at random have the same bits as alone.
+fn same_as_alone(name: &str, deterministic: bool) -> bool {
+    let decoder = decoder(name);
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let requests: Vec<Request> = (0..12).map(|_| request(&mut rng)).collect();
+    let mut together = engine(&decoder, deterministic);
+    let (mut bits, mut ids) = (Bits::new(), Vec::new());
+    for request in &requests {
+        ids.push(together.submit(request.clone()).unwrap());
+        if rng.random_bool(0.3) {
+            together.submit_embedding(vec![vec![3; 30]]).unwrap();
+        }
+        for _ in 0..rng.random_range(0..6) {
+            step(&mut together, &mut bits);
+        }
+    }
+    while !together.is_idle() {
+        step(&mut together, &mut bits);
+    }
+    requests.iter().zip(ids).all(|(request, id)| {
+        let (mut engine, mut alone) = (engine(&decoder, deterministic), Bits::new());
+        let only = engine.submit(request.clone()).unwrap();
+        while !engine.is_idle() {
+            step(&mut engine, &mut alone);
+        }
+        (0..request.samples).all(|sample| bits[&(id, sample)] == alone[&(only, sample)])
+    })
+}
+
+#[test]
+fn samples_have_the_same_bits_in_any_company() {
+    for name in MODELS {
+        assert!(same_as_alone(name, true), "{name}");
+    }
+    // What the setting is for: without it the bits are others.
+    assert!(!same_as_alone("pocket-tales", false));
+}

@@ -1,0 +1,23 @@
+//! Log-probabilities of a model's own distribution.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use emberlm_generate::LogProbs;
+
+#[test]
+fn likeliest_tokens_are_those_of_a_whole_sort_and_hold_no_more_memory() {
+    let logits: Vec<f32> = (0..5000u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 64.0 - 20.0)
+        .collect();
+    let logprobs = LogProbs::new(&logits);
+    let mut sorted: Vec<u32> = (0..5000).collect();
+    // Stable: of equally likely tokens the lower id stays first.
+    sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
+    for count in [0, 1, 5, 20, 4999, 5000, 9000] {
+        let found = logprobs.likeliest(count);
+        let ids: Vec<u32> = found.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, sorted[..count.min(5000)]);
+        assert!(found.capacity() <= count.min(5000));
+        assert!(found.iter().all(|&(id, p)| logprobs.of(id) == Some(p)));
+    }
+}
