@@ -10,22 +10,24 @@
 //! | `/openapi.json` | `description` |
 //! | `/health`, `/metrics` | here, and `crate::metrics` |
 //!
-//! A request's fields are read by `body`, `settings`, `delivery` and `prompt`; `speech` is its answer as it is made;
-//! `error` is every other answer. No field names a file, a program or an address: what a client sends is text, numbers,
+//! A request's fields are read by `body`, `settings`, `delivery` and `prompt`; `answers` has its answers as they are
+//! generated, `memory` what they may keep, `deadline` the time that they may take; `error` is every other answer. No field names a file, a program or an address: what a client sends is text, numbers,
 //! and schemas and expressions whose size and work are bounded.
 
+mod answers;
 mod body;
 mod chat;
 mod completions;
+mod deadline;
 mod delivery;
 mod description;
 mod embeddings;
-mod error;
+pub(crate) mod error;
+mod memory;
 mod models;
 mod play;
 mod prompt;
 mod settings;
-mod speech;
 
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::playground;
 use error::ApiError;
+use memory::Memory;
 
 /// What is served, and how.
 pub struct Service {
@@ -64,6 +67,7 @@ struct Inner {
     /// Hashes are compared, in a time that says nothing of where they differ.
     key: Option<Hash>,
     metrics: Metrics,
+    memory: Memory,
     schemas: Schemas,
 }
 
@@ -81,6 +85,7 @@ impl App {
         Self(Arc::new(Inner {
             metrics: Metrics::new(&models),
             models,
+            memory: Memory::new(service.limits.request_memory, service.limits.memory),
             limits: service.limits,
             key: service.key.map(|key| blake3::hash(key.as_bytes())),
             schemas: Schemas {
@@ -117,6 +122,10 @@ impl App {
         &self.0.metrics
     }
 
+    pub fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
     pub fn schemas(&self) -> &Schemas {
         &self.0.schemas
     }
@@ -134,13 +143,14 @@ pub fn router(service: Service) -> Router {
         .route("/v1/models/{name}", get(models::one))
         .route("/api/models", get(models::shown))
         .route("/api/play", post(play::answer))
+        .route("/metrics", get(metrics))
+        .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
         .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
     Router::new()
         .merge(guarded)
         .merge(playground::router())
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
-        .route("/metrics", get(metrics))
-        .route("/openapi.json", get(async || Json(description::document())))
+        .route("/openapi.json", get(described))
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || ApiError::method())
         .layer(body_limit)
@@ -151,12 +161,18 @@ pub fn router(service: Service) -> Router {
 /// Lets a request through that shows the key.
 async fn with_key(State(app): State<App>, request: Request, next: Next) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION);
-    let shown = shown.and_then(|shown| shown.to_str().ok()?.strip_prefix("Bearer "));
-    let shown = shown.map(|shown| blake3::hash(shown.trim().as_bytes()));
+    let shown = shown.and_then(|shown| bearer(shown.to_str().ok()?));
+    let shown = shown.map(|shown| blake3::hash(shown.as_bytes()));
     match app.0.key {
         Some(key) if shown != Some(key) => ApiError::key().into_response(),
         _ => next.run(request).await,
     }
+}
+
+/// The key of an `Authorization` header, whose scheme is written in either case (RFC 9110, section 11.1).
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, key) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
 /// Counts answers.
@@ -167,6 +183,11 @@ async fn counted(State(app): State<App>, request: Request, next: Next) -> Respon
     let response = next.run(request).await;
     app.metrics().answered(&path, response.status().as_u16());
     response
+}
+
+async fn described() -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    (json, description::document()).into_response()
 }
 
 async fn metrics(State(app): State<App>) -> Response {

@@ -9,12 +9,16 @@ pub struct Limits {
     pub body: usize,
     /// Tokens that one answer may have.
     pub tokens: usize,
-    /// How long a request may take, from its last byte to its answer's.
+    /// The time a request may take, from its head to the end of its answer.
     pub time: Duration,
     /// How long a request's body may take to come.
     pub body_time: Duration,
     /// Texts in one request.
     pub texts: usize,
+    /// Bytes that one request may keep until it is answered.
+    pub request_memory: usize,
+    /// Bytes that all requests together may keep.
+    pub memory: usize,
 }
 
 impl Default for Limits {
@@ -25,6 +29,8 @@ impl Default for Limits {
             time: Duration::from_secs(600),
             body_time: Duration::from_secs(30),
             texts: 64,
+            request_memory: 256 << 20,
+            memory: 1 << 30,
         }
     }
 }

@@ -154,10 +154,15 @@ impl Collector for Engines {
             .iter()
             .map(|model| ([("model", model.name.clone())], model.worker.counts()))
             .collect();
-        let gauges: [Told<usize>; 3] = [
+        let gauges: [Told<usize>; 4] = [
             ("running_sequences", "Answers that are being made", |c| {
                 c.running
             }),
+            (
+                "paused_sequences",
+                "Answers that wait for their clients to read",
+                |c| c.paused,
+            ),
             ("waiting_requests", "Requests that wait for slots", |c| {
                 c.waiting
             }),

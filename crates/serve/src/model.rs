@@ -1,12 +1,13 @@
 //! A model that is served: its thread, what its ids stand for, and what is told of it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use emberlm_generate::{Constraint, Grammar, SettingError, Vocabulary};
+use emberlm_generate::{Constraint, Grammar, GrammarSandbox, SettingError, Vocabulary};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use serde::Serialize;
 
+use crate::grammars::{GrammarError, Grammars, ToCompile};
 use crate::worker::Worker;
 
 /// A model that is served.
@@ -57,11 +58,24 @@ pub struct Card {
     pub validation: Vec<(usize, f64)>,
 }
 
-/// What is looked up once, when it is first wanted.
-#[derive(Debug, Default)]
+/// Tables of a model that are made when they are first needed, and its compiled grammars.
+#[derive(Debug)]
 pub struct Tables {
     texts: OnceLock<Vec<Vec<u8>>>,
     vocabulary: OnceLock<Result<Vocabulary, SettingError>>,
+    grammars: Grammars,
+}
+
+impl Tables {
+    /// No tables yet. Without a sandbox, grammars of clients are compiled in this process, where they can exhaust its memory
+    /// and its stack: only for tests.
+    pub fn new(sandbox: Option<GrammarSandbox>) -> Self {
+        Self {
+            texts: OnceLock::new(),
+            vocabulary: OnceLock::new(),
+            grammars: Grammars::new(sandbox),
+        }
+    }
 }
 
 impl ServedModel {
@@ -77,13 +91,26 @@ impl ServedModel {
         }
     }
 
-    /// What a text must be, compiled for the model's tokens.
+    /// A grammar, vetted and compiled for the model's tokens, or taken from the cache.
     ///
     /// # Errors
-    /// It is no such grammar, or too large; the tokenizer's tokens do not say by themselves what text they are.
-    pub(crate) fn constraint(&self, grammar: Grammar) -> Result<Constraint, SettingError> {
+    /// The grammar exceeds a limit, too many others wait, or the tokenizer does not define the text of its tokens.
+    pub(crate) async fn constraint(
+        self: &Arc<Self>,
+        grammar: Grammar,
+    ) -> Result<Constraint, GrammarError> {
+        let model = Arc::clone(self);
+        let compile = move |grammar| model.compile(grammar);
+        self.tables.grammars.get(grammar, compile).await
+    }
+
+    fn compile(&self, grammar: ToCompile) -> Result<Constraint, SettingError> {
         let vocabulary = self.tables.vocabulary.get_or_init(|| self.vocabulary());
-        Constraint::new(vocabulary.as_ref().map_err(SettingError::clone)?, grammar)
+        let vocabulary = vocabulary.as_ref().map_err(SettingError::clone)?;
+        match grammar {
+            ToCompile::Vetted(grammar) => Constraint::from_vetted(vocabulary, grammar),
+            ToCompile::Unvetted(grammar) => Constraint::new(vocabulary, grammar),
+        }
     }
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {

@@ -6,16 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
+use tower::ServiceExt;
 
-/// Connections at the same time; more wait to be accepted.
+use crate::connection::{Connections, TimedStream, answered};
+use crate::hosts::Hosts;
+
+/// Connections at the same time; for one more the one that has been idle for the longest is closed.
 const CONNECTIONS: usize = 1024;
+/// The default time a client may read nothing while there is something to write.
+const WRITE_TIME: Duration = Duration::from_secs(30);
 /// How long a request's head may take to come; a connection on which nothing is asked for as long is closed.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head at most.
@@ -45,6 +53,7 @@ pub enum ServerError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    write_time: Duration,
 }
 
 impl Server {
@@ -58,7 +67,17 @@ impl Server {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            write_time: WRITE_TIME,
+        })
+    }
+
+    /// Closes a connection whose client reads nothing for as long as this while there is something to be written.
+    pub fn with_write_time(mut self, time: Duration) -> Self {
+        self.write_time = time;
+        self
     }
 
     /// Where it listens.
@@ -66,16 +85,18 @@ impl Server {
         self.address
     }
 
-    /// Answers until `stop` is sent to or dropped. Requests that are being answered then have `drain` to end in.
+    /// Answers requests to `hosts` until `stop` is sent to or dropped. Requests that are being answered then have `drain` to end in.
     ///
     /// # Errors
     /// The system gives no thread or timer, or took the listener away.
     pub fn run(
         self,
         router: Router,
+        hosts: Hosts,
         stop: oneshot::Receiver<()>,
         drain: Duration,
     ) -> Result<(), ServerError> {
+        let router = hosts.guard(router);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING)
@@ -84,7 +105,7 @@ impl Server {
         runtime.block_on(async {
             let listener =
                 tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Run)?;
-            serve(listener, router, stop, drain).await;
+            serve(listener, router, self.write_time, stop, drain).await;
             Ok(())
         })
     }
@@ -93,6 +114,7 @@ impl Server {
 async fn serve(
     listener: tokio::net::TcpListener,
     router: Router,
+    write_time: Duration,
     mut stop: oneshot::Receiver<()>,
     drain: Duration,
 ) {
@@ -101,11 +123,12 @@ async fn serve(
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new();
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let accepted = listener.accept().await;
+            (place(&places, &connections).await, accepted)
         };
         let (place, accepted) = tokio::select! {
             accepted = accepted => accepted,
@@ -113,22 +136,54 @@ async fn serve(
             _ = &mut stop => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Too many open files, say: some will be closed.
-            sleep(Duration::from_millis(100)).await;
+            // Too many open files, say.
+            connections.close_idlest();
+            sleep(Duration::from_millis(10)).await;
             continue;
         };
         // Tokens go out as they are made.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let activity = connections.open();
+        let stream = TimedStream::new(stream, Arc::clone(&activity), write_time);
+        let (router, used) = (router.clone(), Arc::clone(&activity));
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let router = router.clone();
+            answered(
+                Arc::clone(&used),
+                request.map(Body::new),
+                async move |request| router.oneshot(request).await,
+            )
+        });
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
+        let connections = connections.clone();
         tokio::spawn(async move {
             // What goes wrong with a connection ends it, and nothing else.
-            let _ = connection.await;
+            tokio::select! {
+                _ = connection => {}
+                () = activity.closed() => {}
+            }
+            connections.forget(&activity);
             drop(place);
         });
     }
     drop(listener);
     // What has not ended by then is cut off.
     let _ = timeout(drain, graceful.shutdown()).await;
+}
+
+/// A place for one more connection: that of the one that has been idle for the longest, where there are too many.
+async fn place(places: &Arc<Semaphore>, connections: &Connections) -> Option<OwnedSemaphorePermit> {
+    /// The interval at which idle connections are looked for.
+    const PAUSE: Duration = Duration::from_millis(100);
+    loop {
+        let place = Arc::clone(places).acquire_owned();
+        if places.available_permits() == 0 {
+            connections.close_idlest();
+        }
+        match timeout(PAUSE, place).await {
+            Ok(place) => return place.ok(),
+            Err(_) => continue,
+        }
+    }
 }

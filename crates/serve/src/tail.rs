@@ -1,10 +1,11 @@
 //! What was added to a file of lines since it was last looked at.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use emberlm_system::read;
 use serde_json::Value;
 
 /// How much of a file is read at once.
@@ -30,13 +31,13 @@ pub struct Tail {
     pub more: bool,
 }
 
-/// Reads the whole lines after `from`, [`LIMIT`] bytes at most; from the beginning where the file is another one, or
+/// Reads the whole lines after `from` in a regular file, [`LIMIT`] bytes at most; from the beginning where the file is another one, or
 /// shorter than it was. A last line without an end is left for later; a line that is no JSON is left out.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn read(path: &Path, from: &Place) -> io::Result<Tail> {
-    let mut file = File::open(path)?;
+pub fn read_after(path: &Path, from: &Place) -> io::Result<Tail> {
+    let mut file = read::open(path)?;
     let metadata = file.metadata()?;
     let identity = identity(&metadata);
     let goes_on = from.file == identity && from.offset <= metadata.len();
@@ -85,7 +86,7 @@ fn number(_metadata: &Metadata) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
     use std::io::Write;
 
     use super::*;
@@ -100,12 +101,12 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"{\"a\":1}\n{\"b\":2}\n{\"c\"").unwrap();
-        let first = read(&path, &Place::default()).unwrap();
+        let first = read_after(&path, &Place::default()).unwrap();
         assert_eq!(texts(&first), ["{\"a\":1}", "{\"b\":2}"]);
-        let again = read(&path, &first.place).unwrap();
+        let again = read_after(&path, &first.place).unwrap();
         assert_eq!((texts(&again), &again.place), (vec![], &first.place));
         file.write_all(b":3}\n").unwrap();
-        let rest = read(&path, &first.place).unwrap();
+        let rest = read_after(&path, &first.place).unwrap();
         assert_eq!(texts(&rest), ["{\"c\":3}"]);
     }
 
@@ -114,16 +115,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2}\n").unwrap();
-        let first = read(&path, &Place::default()).unwrap();
+        let first = read_after(&path, &Place::default()).unwrap();
         let other = folder.path().join("other");
         fs::write(&other, "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n").unwrap();
         fs::rename(&other, &path).unwrap();
-        let second = read(&path, &first.place).unwrap();
+        let second = read_after(&path, &first.place).unwrap();
         assert_eq!(second.lines.len(), 3);
         assert_ne!(second.place.file, first.place.file);
         // As a run does that wrote more before it was stopped than it kept.
         fs::write(&path, "{\"a\":1}\n").unwrap();
-        assert_eq!(read(&path, &second.place).unwrap().lines.len(), 1);
+        assert_eq!(read_after(&path, &second.place).unwrap().lines.len(), 1);
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, b"\0\0\0\n{\"a\":1}\n{\n\n\xff\n[2]\n").unwrap();
-        let tail = read(&path, &Place::default()).unwrap();
+        let tail = read_after(&path, &Place::default()).unwrap();
         assert_eq!(texts(&tail), ["{\"a\":1}", "[2]"]);
     }
 
@@ -144,7 +145,7 @@ mod tests {
         fs::write(&path, line.repeat(count)).unwrap();
         let (mut place, mut found, mut pieces) = (Place::default(), 0, 0);
         loop {
-            let tail = read(&path, &place).unwrap();
+            let tail = read_after(&path, &place).unwrap();
             found += tail.lines.len();
             pieces += 1;
             place = tail.place;
@@ -153,5 +154,15 @@ mod tests {
             }
         }
         assert_eq!((found, pieces), (count, 3));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = read_after(&path, &Place::default()).unwrap_err();
+        assert_eq!(error.to_string(), "it is a device, not a regular file");
     }
 }

@@ -144,7 +144,7 @@ async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<Asked>) -> 
         file: asked.file,
         offset: asked.offset,
     };
-    match tail::read(&run.folder.join(watch.runs.events), &from) {
+    match tail::read_after(&run.folder.join(watch.runs.events), &from) {
         Ok(tail) => Json(Events {
             file: tail.place.file,
             offset: tail.place.offset,

@@ -2,18 +2,22 @@
 //!
 //! What asks knows neither the backend nor the engine: it sends commands and hears what comes of them. Between two steps
 //! of the engine the thread takes all commands that wait, so that one is answered after a step at the latest. A request
-//! ends where nobody hears of it any more.
+//! ends when its [`Ticket`] is dropped.
+//!
+//! A request whose events are not taken is paused once `QUEUED` of them wait for each sample: its samples keep their slots and are left
+//! out of passes until half of the events are taken. The thread never waits for a client, no event is lost, and what one
+//! stalled client keeps is bounded.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::thread;
 
 use emberlm_generate::{
-    Chosen, Counts, Ended, Engine, EngineConfig, Event, EventKind, GenerateError, Request,
-    RequestId, embed,
+    Counts, Engine, EngineConfig, Event, EventKind, GenerateError, Request, RequestId,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::{DecoderConfig, InferenceDecoder, Predictor};
@@ -37,16 +41,8 @@ pub enum Refusal {
     Gone,
 }
 
-/// What became of a sample.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Told {
-    /// A token was made.
-    Token(Chosen),
-    /// It came to its end.
-    Finished(Ended),
-    /// It failed.
-    Failed(GenerateError),
-}
+/// Events for each sample of a request that may wait to be taken before the request is paused.
+const QUEUED: usize = 64;
 
 /// An engine's thread, as it is spoken to; cheap to clone. The thread ends with the last of them.
 #[derive(Clone, Debug)]
@@ -77,27 +73,42 @@ pub struct Replacer<B: Backend> {
 enum Command {
     Submit {
         ticket: u64,
-        request: Box<Request>,
-        events: UnboundedSender<(usize, Told)>,
+        work: Work,
+        listener: Listener,
         answer: oneshot::Sender<Result<(), GenerateError>>,
     },
     Cancel(u64),
     CancelSample(u64, usize),
-    Embed {
-        tokens: Vec<u32>,
-        answer: oneshot::Sender<Result<Vec<f32>, GenerateError>>,
-    },
+    /// Enough events of a paused request were taken.
+    Resume(u64),
     /// There is a decoder to be taken.
     Replace,
+}
+
+/// A request to the engine.
+#[derive(Debug)]
+enum Work {
+    Generate(Box<Request>),
+    Embed(Vec<Vec<u32>>),
 }
 
 /// A request that runs or waits; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Ticket {
     number: u64,
-    events: UnboundedReceiver<(usize, Told)>,
+    events: UnboundedReceiver<(usize, EventKind)>,
+    backlog: Arc<Backlog>,
     commands: Sender<Command>,
     _place: OwnedSemaphorePermit,
+}
+
+/// The events of a request that wait to be taken.
+#[derive(Debug)]
+struct Backlog {
+    events: AtomicUsize,
+    /// The number of waiting events at which the request is paused; it continues at half of that.
+    limit: usize,
+    paused: AtomicBool,
 }
 
 impl Worker {
@@ -141,40 +152,54 @@ impl Worker {
     /// # Errors
     /// Too many are under way, or the engine does not take it.
     pub async fn submit(&self, request: Request) -> Result<Ticket, Refusal> {
+        self.give(Work::Generate(Box::new(request))).await
+    }
+
+    /// Gives the engine texts to embed: each has an [`EventKind::Embedded`] of its own.
+    ///
+    /// # Errors
+    /// Too many requests are under way, or a text is empty, too long, or has tokens that the model does not know.
+    pub async fn submit_embedding(&self, texts: Vec<Vec<u32>>) -> Result<Ticket, Refusal> {
+        self.give(Work::Embed(texts)).await
+    }
+
+    async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Refusal::Full { limit: self.limit })?;
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = unbounded_channel();
         let (answer, answered) = oneshot::channel();
+        let samples = match &work {
+            Work::Generate(request) => request.samples,
+            // There is one event for each text.
+            Work::Embed(texts) => texts.len(),
+        };
+        let backlog = Arc::new(Backlog {
+            events: AtomicUsize::new(0),
+            limit: QUEUED.saturating_mul(samples.max(1)),
+            paused: AtomicBool::new(false),
+        });
         // From here on: whoever stops to wait for the answer drops it.
         let ticket = Ticket {
             number,
             events,
+            backlog: Arc::clone(&backlog),
             commands: self.commands.clone(),
             _place: place,
         };
         let command = Command::Submit {
             ticket: number,
-            request: Box::new(request),
-            events: sender,
+            work,
+            listener: Listener {
+                ticket: number,
+                events: sender,
+                backlog,
+            },
             answer,
         };
         self.commands.send(command).map_err(|_| Refusal::Gone)?;
         answered.await.map_err(|_| Refusal::Gone)??;
         Ok(ticket)
-    }
-
-    /// The mean of the states before the head over a text's tokens, `[d_model]`.
-    ///
-    /// # Errors
-    /// Too many requests are under way, or the tokens are none, too many or unknown to the model.
-    pub async fn embed(&self, tokens: Vec<u32>) -> Result<Vec<f32>, Refusal> {
-        let place = self.places.try_acquire();
-        let _place = place.map_err(|_| Refusal::Full { limit: self.limit })?;
-        let (answer, answered) = oneshot::channel();
-        let command = Command::Embed { tokens, answer };
-        self.commands.send(command).map_err(|_| Refusal::Gone)?;
-        Ok(answered.await.map_err(|_| Refusal::Gone)??)
     }
 
     /// What the engine did and does, as of its last step.
@@ -207,9 +232,32 @@ impl<B: Backend> Replacer<B> {
 }
 
 impl Ticket {
-    /// What becomes of which sample; none after the thread's end.
-    pub async fn next(&mut self) -> Option<(usize, Told)> {
-        self.events.recv().await
+    /// The next event with the number of its sample or text; none after the thread's end.
+    pub async fn next(&mut self) -> Option<(usize, EventKind)> {
+        let event = self.events.recv().await?;
+        self.taken();
+        Some(event)
+    }
+
+    /// [`Ticket::next`] for a task that waits for several.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, EventKind)>> {
+        let polled = self.events.poll_recv(context);
+        if let Poll::Ready(Some(_)) = polled {
+            self.taken();
+        }
+        polled
+    }
+
+    /// Counts an event that was taken, and lets a paused request continue.
+    fn taken(&self) {
+        let before = self.backlog.events.fetch_sub(1, Ordering::SeqCst);
+        if before <= self.backlog.limit / 2
+            && self.backlog.paused.load(Ordering::SeqCst)
+            && self.backlog.paused.swap(false, Ordering::SeqCst)
+        {
+            // A thread that has ended has ended the request.
+            let _ = self.commands.send(Command::Resume(self.number));
+        }
     }
 
     /// Ends a sample: nothing more is wanted of it. What was told before may still come.
@@ -228,10 +276,12 @@ impl Drop for Ticket {
     }
 }
 
-/// Who hears of a request.
+/// The destination of a request's events.
+#[derive(Debug)]
 struct Listener {
     ticket: u64,
-    events: UnboundedSender<(usize, Told)>,
+    events: UnboundedSender<(usize, EventKind)>,
+    backlog: Arc<Backlog>,
 }
 
 struct Thread<B: Backend> {
@@ -263,8 +313,15 @@ impl<B: Backend> Thread<B> {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            self.step();
+            let passed = self.step();
             self.publish();
+            if !passed && !self.engine.is_idle() {
+                // All that runs is paused: only a command changes that.
+                match self.commands.recv() {
+                    Ok(command) => self.take(command),
+                    Err(_) => return,
+                }
+            }
         }
     }
 
@@ -272,20 +329,25 @@ impl<B: Backend> Thread<B> {
         match command {
             Command::Submit {
                 ticket,
-                request,
-                events,
+                work,
+                listener,
                 answer,
             } => {
-                let answered = match self.engine.submit(*request) {
-                    Ok(id) => {
-                        self.heard.insert(id, Listener { ticket, events });
-                        self.numbers.insert(ticket, id);
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
+                let submitted = match work {
+                    Work::Generate(request) => self.engine.submit(*request),
+                    Work::Embed(texts) => self.engine.submit_embedding(texts),
                 };
+                let answered = submitted.map(|id| {
+                    self.heard.insert(id, listener);
+                    self.numbers.insert(ticket, id);
+                });
                 // Whoever has gone has said so by a command.
                 let _ = answer.send(answered);
+            }
+            Command::Resume(ticket) => {
+                if let Some(&id) = self.numbers.get(&ticket) {
+                    self.engine.resume(id);
+                }
             }
             Command::Cancel(ticket) => {
                 if let Some(id) = self.numbers.remove(&ticket) {
@@ -298,11 +360,6 @@ impl<B: Backend> Thread<B> {
                     self.engine.cancel_sample(id, sample);
                 }
             }
-            Command::Embed { tokens, answer } => {
-                if !answer.is_closed() {
-                    let _ = answer.send(self.embed(&tokens));
-                }
-            }
             Command::Replace => {
                 // Of several the last one counts.
                 if let Some(decoder) = self.decoders.try_iter().last() {
@@ -313,27 +370,45 @@ impl<B: Backend> Thread<B> {
         }
     }
 
-    fn step(&mut self) {
+    /// Returns whether there was a pass.
+    fn step(&mut self) -> bool {
         let (engine, heard) = (&mut self.engine, &self.heard);
-        let mut gone = Vec::new();
-        engine.step(&mut |event: Event| {
-            let told = match event.kind {
-                EventKind::Token(chosen) => Told::Token(chosen),
-                EventKind::Finished(ended) => Told::Finished(ended),
-                EventKind::Failed(error) => Told::Failed(error),
+        let (mut gone, mut full) = (Vec::new(), Vec::new());
+        let passed = engine.step(&mut |event: Event| {
+            let Some(listener) = heard.get(&event.request) else {
+                return;
             };
-            if let Some(listener) = heard.get(&event.request)
-                && listener.events.send((event.sample, told)).is_err()
-            {
+            // Before it is sent, so that it is never taken before it is counted.
+            let before = listener.backlog.events.fetch_add(1, Ordering::SeqCst);
+            if listener.events.send((event.sample, event.kind)).is_err() {
                 gone.push(listener.ticket);
+            } else if before + 1 >= listener.backlog.limit {
+                full.push(event.request);
             }
         });
+        for request in full {
+            self.pause(request);
+        }
         gone.into_iter()
             .for_each(|ticket| self.take(Command::Cancel(ticket)));
+        passed
     }
 
-    fn embed(&self, tokens: &[u32]) -> Result<Vec<f32>, GenerateError> {
-        Ok(embed(&**self.engine.decoder(), tokens)?)
+    /// Pauses a request whose events are not taken, unless enough of them were taken meanwhile.
+    fn pause(&mut self, request: RequestId) {
+        let Some(Listener { backlog, .. }) = self.heard.get(&request) else {
+            return;
+        };
+        self.engine.pause(request);
+        backlog.paused.store(true, Ordering::SeqCst);
+        // The other end counts first and then looks whether it is paused; this end the other way round: one of the two
+        // sees the other.
+        fence(Ordering::SeqCst);
+        if backlog.events.load(Ordering::SeqCst) <= backlog.limit / 2
+            && backlog.paused.swap(false, Ordering::SeqCst)
+        {
+            self.engine.resume(request);
+        }
     }
 
     fn publish(&mut self) {

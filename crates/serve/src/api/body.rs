@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 
 use super::App;
 use super::error::ApiError;
+use crate::connection::Activity;
 
 /// A body that was read whole, within the limits of size and time.
 pub(crate) struct Body(pub Bytes);
@@ -37,8 +39,16 @@ impl FromRequest<App> for Body {
         if length.is_some_and(|length| length > limits.body as u64) {
             return Err(ApiError::too_large(limits.body));
         }
-        let read = timeout(limits.body_time, Bytes::from_request(request, app));
-        match read.await {
+        let activity = request.extensions().get::<Arc<Activity>>().cloned();
+        let receive = |receiving| {
+            if let Some(activity) = &activity {
+                activity.receive(receiving);
+            }
+        };
+        receive(true);
+        let read = timeout(limits.body_time, Bytes::from_request(request, app)).await;
+        receive(false);
+        match read {
             Ok(Ok(bytes)) => Ok(Self(bytes)),
             Ok(Err(rejection)) if rejection.status().as_u16() == 413 => {
                 Err(ApiError::too_large(limits.body))

@@ -1,13 +1,16 @@
 //! `POST /v1/chat/completions`: what a conversation is answered.
 
+mod response;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{Extension, State};
+use axum::response::Response;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use emberlm_generate::Grammar;
+use emberlm_tokenizer::chat::ChatError;
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -16,13 +19,17 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::task::spawn_blocking;
 
 use super::App;
+use super::answers::{AnswerEvent, Answers, Ask, Token};
 use super::body::{Body, Fields, Object, schema};
+use super::deadline::Deadline;
 use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
 use super::error::ApiError;
+use super::memory::{self, Kept};
 use super::settings::{Settings, constrained, json_grammar};
-use super::speech::{Ask, Chorus, FinishReason, Said, Token};
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::ServedModel;
+pub(crate) use response::ChatCompletion;
+use response::{Choice, Chunk, ChunkChoice, Delta, Likely, LogProb, LogProbs};
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -129,91 +136,6 @@ struct NamedSchema {
     strict: Option<bool>,
 }
 
-/// An answer.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ChatCompletion {
-    id: String,
-    object: &'static str,
-    created: u64,
-    model: String,
-    choices: Vec<Choice>,
-    usage: Usage,
-}
-
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-struct Choice {
-    index: usize,
-    message: Answer,
-    logprobs: Option<LogProbs>,
-    finish_reason: Option<FinishReason>,
-}
-
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct Answer {
-    role: &'static str,
-    content: String,
-    refusal: Option<String>,
-}
-
-impl Default for Answer {
-    fn default() -> Self {
-        Self {
-            role: "assistant",
-            content: String::new(),
-            refusal: None,
-        }
-    }
-}
-
-/// A piece of an answer.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct Chunk {
-    id: String,
-    object: &'static str,
-    created: u64,
-    model: String,
-    choices: Vec<ChunkChoice>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-}
-
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct ChunkChoice {
-    index: usize,
-    delta: Delta,
-    logprobs: Option<LogProbs>,
-    finish_reason: Option<FinishReason>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-struct Delta {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-struct LogProbs {
-    content: Vec<LogProb>,
-    refusal: Option<Vec<LogProb>>,
-}
-
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct LogProb {
-    #[serde(flatten)]
-    token: Likely,
-    top_logprobs: Vec<Likely>,
-}
-
-/// A token by itself.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct Likely {
-    token: String,
-    logprob: f32,
-    bytes: Option<Vec<u8>>,
-}
-
 /// Which fields these requests may have.
 pub(crate) fn schemas() -> [Value; 3] {
     [schema::<Delivery>(), schema::<Chat>(), schema::<Settings>()]
@@ -253,16 +175,19 @@ pub(crate) async fn open(
     });
     let written = written.await.ok().flatten();
     let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
-    written.map_err(|error| ApiError::field("messages", error.to_string()))
+    written.map_err(|error| match error {
+        ChatError::Unavailable { .. } => ApiError::internal("the template could not be run"),
+        error => ApiError::field("messages", error.to_string()),
+    })
 }
 
 /// Answers.
-pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
-    let fields = Fields::new(&body)?;
-    let delivery: Delivery = fields.take()?;
-    let asked: Chat = fields.take()?;
-    let settings: Settings = fields.take()?;
-    fields.check_known(&app.schemas().chat)?;
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Extension(deadline): Extension<Deadline>,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let (delivery, asked, settings) = read(&app, body)?;
     let model = app.model(&delivery.model)?;
     let samples = delivery.samples(&model)?;
     let logprobs = asked.logprobs == Some(true);
@@ -296,7 +221,12 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         stop_tokens: opened.stop_tokens,
         chooser,
     };
-    let mut chorus = Chorus::begin(&app, &model, [ask]).await?;
+    let kept = Kept {
+        streams: delivery.streams(),
+        echoes: false,
+    };
+    let mut answers = Answers::begin(&app, &model, vec![ask], kept).await?;
+    drop((asked, settings));
     let writer = Writer {
         id: name("chatcmpl"),
         created: now(),
@@ -304,32 +234,43 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         logprobs,
     };
     if delivery.streams() {
-        let tells_usage = delivery.tells_usage();
-        return Ok(streamed(move |pieces| async move {
-            // One that is not heard any more ends all of it.
-            let _ = writer.stream(chorus, samples, &pieces, tells_usage).await;
+        let reports_usage = delivery.tells_usage();
+        let late = piece(&deadline.error().answer());
+        return Ok(streamed(deadline, late, move |pieces| async move {
+            // It ends when the client has left.
+            let _ = writer
+                .stream(answers, samples, &pieces, reports_usage)
+                .await;
         }));
     }
     let mut choices: Vec<Choice> = (0..samples).map(|index| writer.empty(index)).collect();
-    while let Some(said) = chorus.next().await {
-        let (_, said) = said?;
-        let logprob = writer.told(&said);
-        let choice = &mut choices[said.sample];
-        choice.message.content += &said.text;
-        choice.finish_reason = said.finish.or(choice.finish_reason);
+    while let Some(event) = answers.next().await {
+        let (_, event) = event?;
+        let logprob = writer.logprob(&event);
+        let choice = &mut choices[event.sample];
+        choice.message.content += &event.text;
+        choice.finish_reason = event.finish.or(choice.finish_reason);
         if let Some(all) = &mut choice.logprobs {
             all.content.extend(logprob);
         }
     }
-    Ok(Json(ChatCompletion {
+    let completion = ChatCompletion {
         id: writer.id,
         object: "chat.completion",
         created: writer.created,
         model: writer.model.name.clone(),
         choices,
-        usage: chorus.usage(),
-    })
-    .into_response())
+        usage: answers.usage(),
+    };
+    Ok(memory::json(&completion, answers.into_reservation()))
+}
+
+/// The fields of a request, which keep nothing of its body.
+fn read(app: &App, body: Bytes) -> Result<(Delivery, Chat, Settings), ApiError> {
+    let fields = Fields::new(&body)?;
+    let read = (fields.take()?, fields.take()?, fields.take()?);
+    fields.check_known(&app.schemas().chat)?;
+    Ok(read)
 }
 
 impl Chat {
@@ -371,8 +312,8 @@ impl Writer {
         }
     }
 
-    fn told(&self, said: &Said) -> Option<LogProb> {
-        let Token { chosen, .. } = said.token.as_ref().filter(|_| self.logprobs)?;
+    fn logprob(&self, event: &AnswerEvent) -> Option<LogProb> {
+        let Token { chosen, .. } = event.token.as_ref().filter(|_| self.logprobs)?;
         let likeliest = chosen.alternatives.iter();
         Some(LogProb {
             token: self.likely(chosen.id, chosen.logprob?),
@@ -399,10 +340,10 @@ impl Writer {
     /// Nobody hears them.
     async fn stream(
         &self,
-        mut chorus: Chorus,
+        mut answers: Answers,
         samples: usize,
         pieces: &Pieces,
-        tells_usage: bool,
+        reports_usage: bool,
     ) -> Result<(), SendError<Event>> {
         for index in 0..samples {
             let begun = ChunkChoice {
@@ -416,30 +357,30 @@ impl Writer {
             };
             pieces.send(self.chunk(vec![begun], None)).await?;
         }
-        while let Some(said) = chorus.next().await {
-            let said = match said {
-                Ok((_, said)) => said,
+        while let Some(event) = answers.next().await {
+            let event = match event {
+                Ok((_, event)) => event,
                 Err(error) => return pieces.send(piece(&error.answer())).await,
             };
-            let content = self.told(&said).map(|logprob| vec![logprob]);
+            let content = self.logprob(&event).map(|logprob| vec![logprob]);
             let choice = ChunkChoice {
-                index: said.sample,
+                index: event.sample,
                 delta: Delta {
                     role: None,
-                    content: Some(said.text)
-                        .filter(|text| !text.is_empty() || said.finish.is_none()),
+                    content: Some(event.text)
+                        .filter(|text| !text.is_empty() || event.finish.is_none()),
                 },
                 logprobs: content.map(|content| LogProbs {
                     content,
                     refusal: None,
                 }),
-                finish_reason: said.finish,
+                finish_reason: event.finish,
             };
             pieces.send(self.chunk(vec![choice], None)).await?;
         }
-        if tells_usage {
+        if reports_usage {
             pieces
-                .send(self.chunk(Vec::new(), Some(chorus.usage())))
+                .send(self.chunk(Vec::new(), Some(answers.usage())))
                 .await?;
         }
         pieces.send(Event::default().data("[DONE]")).await

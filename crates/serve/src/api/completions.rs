@@ -3,22 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{Extension, State};
+use axum::response::Response;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc::error::SendError;
 
 use super::App;
+use super::answers::{AnswerEvent, Answers, Ask, FinishReason, Token};
 use super::body::{Body, Fields, schema};
+use super::deadline::Deadline;
 use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
 use super::error::ApiError;
+use super::memory::{Kept, json};
 use super::prompt::Prompt;
 use super::settings::{Settings, constrained};
-use super::speech::{Ask, Chorus, FinishReason, Said, Token};
 use crate::model::ServedModel;
 
 /// The fields that only these requests have.
@@ -81,12 +83,12 @@ pub(crate) fn schemas() -> [Value; 3] {
 }
 
 /// Answers.
-pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
-    let fields = Fields::new(&body)?;
-    let delivery: Delivery = fields.take()?;
-    let asked: Completions = fields.take()?;
-    let settings: Settings = fields.take()?;
-    fields.check_known(&app.schemas().completions)?;
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Extension(deadline): Extension<Deadline>,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let (delivery, mut asked, settings) = read(&app, body)?;
     let model = app.model(&delivery.model)?;
     let samples = delivery.samples(&model)?;
     if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
@@ -102,7 +104,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     }
     let prompt = asked
         .prompt
-        .clone()
+        .take()
         .unwrap_or_else(|| Prompt::Text(String::new()));
     let prompts = prompt.tokens("prompt", &model, app.limits()).await?;
     let mut chooser = settings.chooser(seed())?;
@@ -126,7 +128,12 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         stop_tokens: Vec::new(),
         chooser: chooser.clone(),
     });
-    let chorus = Chorus::begin(&app, &model, asks).await?;
+    let kept = Kept {
+        streams: delivery.streams(),
+        echoes: echo,
+    };
+    let mut answers = Answers::begin(&app, &model, asks.collect(), kept).await?;
+    drop((settings, chooser, stops));
     let mut writer = Writer {
         id: name("cmpl"),
         created: now(),
@@ -137,18 +144,30 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         offsets: vec![0; count],
     };
     if delivery.streams() {
-        let tells_usage = delivery.tells_usage();
-        return Ok(streamed(move |pieces| async move {
-            // One that is not heard any more ends all of it.
-            let _ = writer.stream(chorus, choices, &pieces, tells_usage).await;
+        let reports_usage = delivery.tells_usage();
+        let late = piece(&deadline.error().answer());
+        return Ok(streamed(deadline, late, move |pieces| async move {
+            // It ends when the client has left.
+            let _ = writer
+                .stream(answers, choices, &pieces, reports_usage)
+                .await;
         }));
     }
-    let mut chorus = chorus;
-    while let Some(said) = chorus.next().await {
-        let new = writer.choice(said?);
+    while let Some(event) = answers.next().await {
+        let new = writer.choice(event?);
         choices[new.index].join(new);
     }
-    Ok(Json(writer.completion(choices, Some(chorus.usage()))).into_response())
+    let usage = answers.usage();
+    let completion = writer.completion(choices, Some(usage));
+    Ok(json(&completion, answers.into_reservation()))
+}
+
+/// The fields of a request, which keep nothing of its body.
+fn read(app: &App, body: Bytes) -> Result<(Delivery, Completions, Settings), ApiError> {
+    let fields = Fields::new(&body)?;
+    let read = (fields.take()?, fields.take()?, fields.take()?);
+    fields.check_known(&app.schemas().completions)?;
+    Ok(read)
 }
 
 impl Choice {
@@ -200,17 +219,17 @@ impl Writer {
         }
     }
 
-    /// What was said, by which answer.
-    fn choice(&mut self, (prompt, said): (usize, Said)) -> Choice {
-        let index = prompt * self.samples + said.sample;
-        let token = said.token.as_ref();
+    /// An event as a part of its answer.
+    fn choice(&mut self, (prompt, event): (usize, AnswerEvent)) -> Choice {
+        let index = prompt * self.samples + event.sample;
+        let token = event.token.as_ref();
         let choice = Choice {
             index,
-            text: said.text,
+            text: event.text,
             logprobs: token
                 .filter(|_| self.logprobs)
                 .map(|token| self.told(token, self.offsets[index])),
-            finish_reason: said.finish,
+            finish_reason: event.finish,
             token_ids: self
                 .ids
                 .then(|| token.iter().map(|token| token.chosen.id).collect()),
@@ -238,20 +257,20 @@ impl Writer {
     /// Nobody hears them.
     async fn stream(
         &mut self,
-        mut chorus: Chorus,
+        mut answers: Answers,
         echoed: Vec<Choice>,
         pieces: &Pieces,
-        tells_usage: bool,
+        reports_usage: bool,
     ) -> Result<(), SendError<Event>> {
         for choice in echoed.into_iter().filter(|choice| !choice.text.is_empty()) {
             pieces
                 .send(piece(&self.completion(vec![choice], None)))
                 .await?;
         }
-        while let Some(said) = chorus.next().await {
-            match said {
-                Ok(said) => {
-                    let choice = self.choice(said);
+        while let Some(event) = answers.next().await {
+            match event {
+                Ok(event) => {
+                    let choice = self.choice(event);
                     pieces
                         .send(piece(&self.completion(vec![choice], None)))
                         .await?;
@@ -259,8 +278,8 @@ impl Writer {
                 Err(error) => return pieces.send(piece(&error.answer())).await,
             }
         }
-        if tells_usage {
-            let usage = Some(chorus.usage());
+        if reports_usage {
+            let usage = Some(answers.usage());
             pieces
                 .send(piece(&self.completion(Vec::new(), usage)))
                 .await?;

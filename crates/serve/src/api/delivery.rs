@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::body::Object;
+use super::deadline::Deadline;
 use super::error::ApiError;
 use crate::model::ServedModel;
 
@@ -116,8 +117,13 @@ pub(crate) fn piece<T: Serialize>(piece: &T) -> Event {
 /// Where a stream's pieces go.
 pub(crate) type Pieces = mpsc::Sender<Event>;
 
-/// A stream's answer: what `write` sends. It is dropped, and so is what it asked for, once nobody listens.
-pub(crate) fn streamed<W>(write: impl FnOnce(Pieces) -> W) -> Response
+/// A stream's answer: what `write` sends. It is dropped, and so is what it asked for, once the client has left, and at the
+/// deadline whether the client reads or not: `late` is then the last piece.
+pub(crate) fn streamed<W>(
+    deadline: Deadline,
+    late: Event,
+    write: impl FnOnce(Pieces) -> W,
+) -> Response
 where
     W: Future<Output = ()> + Send + 'static,
 {
@@ -126,9 +132,12 @@ where
     let writing = write(pieces.clone());
     tokio::spawn(async move {
         tokio::select! {
-            () = writing => {}
-            () = pieces.closed() => {}
+            () = writing => return,
+            () = pieces.closed() => return,
+            () = deadline.passed() => {}
         }
+        // What was written is dropped by now: this holds nothing but the connection, whose writes have a limit of their own.
+        let _ = pieces.send(late).await;
     });
     let events = stream::unfold(sent, async |mut sent| {
         let event = sent.recv().await?;

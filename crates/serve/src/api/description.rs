@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use axum::body::Bytes;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -14,12 +15,11 @@ use super::error::ErrorAnswer;
 use super::models::{List, Listed};
 use super::settings::Settings;
 
-/// The description.
-pub(crate) fn document() -> Value {
+/// The description as JSON, written once: whoever asks for it many times costs no more than its bytes.
+pub(crate) fn document() -> Bytes {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| make().to_string().into());
     DOCUMENT.clone()
 }
-
-static DOCUMENT: LazyLock<Value> = LazyLock::new(make);
 
 fn make() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
@@ -53,7 +53,6 @@ fn make() -> Value {
         } },
         "/metrics": { "get": {
             "summary": "How the server fares, for Prometheus",
-            "security": [],
             "responses": { "200": { "description": "The numbers", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } } },
         } },
@@ -113,11 +112,18 @@ impl Types {
         for (status, description) in [
             ("400", "A request that cannot be answered as it is"),
             ("401", "The key is missing or wrong"),
+            (
+                "403",
+                "The server does not answer for this host, or not to pages of this origin",
+            ),
             ("404", "There is no such model"),
             ("408", "The body took too long to come"),
             ("413", "The body is too large"),
             ("415", "The body is no JSON"),
-            ("429", "Too many requests are under way"),
+            (
+                "429",
+                "Too many requests are under way, or they take too much memory",
+            ),
             ("500", "The model failed"),
             ("504", "The answer took too long"),
         ] {

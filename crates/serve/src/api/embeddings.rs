@@ -1,9 +1,11 @@
 //! `POST /v1/embeddings`: texts as vectors.
 
-use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use emberlm_generate::EventKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +13,11 @@ use serde_json::Value;
 use super::App;
 use super::body::{Body, Fields, schema};
 use super::error::ApiError;
+use super::memory::{PROMPT_TOKEN, json};
 use super::prompt::Prompt;
+
+/// Bytes kept for each number of a vector: its sum, the number and its text.
+const NUMBER: usize = 64;
 
 /// A request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -72,13 +78,8 @@ pub(crate) fn schemas() -> [Value; 1] {
 }
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Body(body): Body,
-) -> Result<Json<Embedded>, ApiError> {
-    let fields = Fields::new(&body)?;
-    let asked: Embeddings = fields.take()?;
-    fields.check_known(&app.schemas().embeddings)?;
+pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
+    let asked = read(&app, body)?;
     let model = app.model(&asked.model)?;
     let width = model.worker.model().d_model;
     if asked
@@ -89,33 +90,65 @@ pub(crate) async fn answer(
         return Err(ApiError::field("dimensions", rule));
     }
     let texts = asked.input.tokens("input", &model, app.limits()).await?;
-    let (mut data, mut prompt_tokens) = (Vec::new(), 0);
-    for (index, tokens) in texts.into_iter().enumerate() {
-        prompt_tokens += tokens.len();
-        let mean = model.worker.embed(tokens).await;
-        let mean = mean.map_err(|error| ApiError::from(error).at("input"))?;
-        let vector = unit(&mean);
-        data.push(Embedding {
-            object: "embedding",
-            index,
-            embedding: match asked.encoding_format {
-                None | Some(Encoding::Float) => Vector::Float(vector),
-                Some(Encoding::Base64) => {
-                    let bytes = vector.into_iter().flat_map(f32::to_le_bytes);
-                    Vector::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
+    let prompt_tokens = texts.iter().map(Vec::len).sum();
+    let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
+    let reservation = app.memory().reserve(bytes)?;
+    let mut vectors: Vec<Option<Vector>> = texts.iter().map(|_| None).collect();
+    let invalid = |error: ApiError| error.at("input");
+    let ticket = model.worker.submit_embedding(texts).await;
+    let mut ticket = ticket.map_err(|error| invalid(error.into()))?;
+    let mut left = vectors.len();
+    while left > 0 {
+        match ticket.next().await {
+            Some((text, EventKind::Embedded(mean))) => {
+                if let Some(vector) = vectors.get_mut(text) {
+                    *vector = Some(Vector::new(&mean, asked.encoding_format));
                 }
-            },
-        });
+                left -= 1;
+            }
+            Some((_, EventKind::Failed(error))) => return Err(invalid(error.into())),
+            Some((_, EventKind::Token(_) | EventKind::Finished(_))) => {}
+            None => return Err(ApiError::internal("the model's thread has ended")),
+        }
     }
-    Ok(Json(Embedded {
+    let data = vectors.into_iter().flatten().enumerate();
+    let data = data.map(|(index, embedding)| Embedding {
+        object: "embedding",
+        index,
+        embedding,
+    });
+    let embedded = Embedded {
         object: "list",
-        data,
+        data: data.collect(),
         model: model.name.clone(),
         usage: Usage {
             prompt_tokens,
             total_tokens: prompt_tokens,
         },
-    }))
+    };
+    Ok(json(&embedded, reservation))
+}
+
+/// The fields of a request, which keep nothing of its body.
+fn read(app: &App, body: Bytes) -> Result<Embeddings, ApiError> {
+    let fields = Fields::new(&body)?;
+    let asked = fields.take()?;
+    fields.check_known(&app.schemas().embeddings)?;
+    Ok(asked)
+}
+
+impl Vector {
+    /// A text's mean state, as it is asked for.
+    fn new(mean: &[f32], encoding: Option<Encoding>) -> Self {
+        let vector = unit(mean);
+        match encoding {
+            None | Some(Encoding::Float) => Self::Float(vector),
+            Some(Encoding::Base64) => {
+                let bytes = vector.into_iter().flat_map(f32::to_le_bytes);
+                Self::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
+            }
+        }
+    }
 }
 
 /// The vector of length 1 in the same direction, as OpenAI's are.

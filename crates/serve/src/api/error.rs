@@ -7,6 +7,7 @@ use emberlm_generate::{GenerateError, LogitsError, SettingError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::grammars::GrammarError;
 use crate::worker::Refusal;
 
 /// An answer that says why there is no other.
@@ -120,11 +121,45 @@ impl ApiError {
     }
 
     pub fn context(prompt: usize, new: usize, context: usize) -> Self {
-        let message = format!(
-            "a prompt of {prompt} tokens and {new} new ones are more than this model's context of {context}: \
-             shorten it, or lower max_tokens"
-        );
+        let message = match new {
+            0 => format!(
+                "a text of {prompt} tokens is longer than this model's context of {context}"
+            ),
+            _ => format!(
+                "a prompt of {prompt} tokens and {new} new ones are more than this model's context of {context}: \
+                 shorten it, or lower max_tokens"
+            ),
+        };
         Self::invalid(message).code("context_length_exceeded")
+    }
+
+    fn busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+            .code("rate_limit_exceeded")
+    }
+
+    /// A request that keeps more than one may.
+    pub fn request_memory(bytes: usize, most: usize) -> Self {
+        let message = format!(
+            "the answers may take {} KiB of memory, more than the {} KiB that one request may: \
+             lower n, max_tokens or the number of log-probabilities, or stream the answer",
+            bytes.div_ceil(1 << 10),
+            most >> 10,
+        );
+        Self::invalid(message).code("request_too_large")
+    }
+
+    /// A request for which there is no memory left now.
+    pub fn all_memory(most: usize) -> Self {
+        Self::busy(format!(
+            "the requests under way take all of the {} KiB of memory that they may; try again later",
+            most >> 10,
+        ))
+    }
+
+    /// A request to a host that the server does not answer for, or from a page of another origin.
+    pub fn forbidden(message: impl Into<String>, code: &'static str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, INVALID, message).code(code)
     }
 
     pub fn internal(message: impl Into<String>) -> Self {
@@ -172,6 +207,16 @@ impl From<SettingError> for ApiError {
     }
 }
 
+impl From<GrammarError> for ApiError {
+    fn from(error: GrammarError) -> Self {
+        match error {
+            GrammarError::Refused(error) => error.into(),
+            GrammarError::Busy => Self::busy(error.to_string()),
+            GrammarError::Failed(_) => Self::internal(error.to_string()),
+        }
+    }
+}
+
 impl From<GenerateError> for ApiError {
     fn from(error: GenerateError) -> Self {
         match error {
@@ -193,12 +238,7 @@ impl From<GenerateError> for ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Full { .. } => Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "rate_limit_error",
-                format!("{refusal}; try again later"),
-            )
-            .code("rate_limit_exceeded"),
+            Refusal::Full { .. } => Self::busy(format!("{refusal}; try again later")),
             Refusal::Invalid(error) => error.into(),
             Refusal::Gone => Self::internal(refusal.to_string()),
         }

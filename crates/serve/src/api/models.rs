@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,8 +55,9 @@ pub(crate) async fn all(State(app): State<App>) -> Json<List> {
 /// One by its name.
 pub(crate) async fn one(
     State(app): State<App>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Listed>, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()).at("model"))?;
     Ok(Json(Listed::from(&*app.model(&name)?)))
 }
 

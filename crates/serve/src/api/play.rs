@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::response::sse::Event;
 use schemars::JsonSchema;
@@ -12,13 +13,15 @@ use serde_json::Value;
 use tokio::sync::mpsc::error::SendError;
 
 use super::App;
+use super::answers::{Answers, Ask, FinishReason, Token};
 use super::body::{Body, Fields, Object, schema};
 use super::chat::{Message, Opened, open};
+use super::deadline::Deadline;
 use super::delivery::{Pieces, piece, seed, streamed};
 use super::error::{ApiError, ErrorBody};
+use super::memory::Kept;
 use super::prompt::Prompt;
 use super::settings::{Settings, constrained};
-use super::speech::{Ask, Chorus, FinishReason, Token};
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::ServedModel;
 
@@ -73,11 +76,12 @@ pub(crate) fn schemas() -> [Value; 2] {
 }
 
 /// Answers.
-pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
-    let fields = Fields::new(&body)?;
-    let asked: Play = fields.take()?;
-    let settings: Settings = fields.take()?;
-    fields.check_known(&app.schemas().play)?;
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Extension(deadline): Extension<Deadline>,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let (asked, settings) = read(&app, body)?;
     let model = app.model(&asked.model)?;
     let alternatives = asked.top_logprobs.unwrap_or(5);
     if alternatives > MOST_ALTERNATIVES {
@@ -114,11 +118,24 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
         stop_tokens: opened.stop_tokens,
         chooser,
     };
-    let chorus = Chorus::begin(&app, &model, [ask]).await?;
-    Ok(streamed(move |pieces| async move {
-        // One that is not heard any more ends all of it.
-        let _ = write(chorus, &model, &pieces).await;
+    let kept = Kept {
+        streams: true,
+        echoes: false,
+    };
+    let answers = Answers::begin(&app, &model, vec![ask], kept).await?;
+    let late = piece(&Sent::Error(deadline.error().body()));
+    Ok(streamed(deadline, late, move |pieces| async move {
+        // It ends when the client has left.
+        let _ = write(answers, &model, &pieces).await;
     }))
+}
+
+/// The fields of a request, which keep nothing of its body.
+fn read(app: &App, body: Bytes) -> Result<(Play, Settings), ApiError> {
+    let fields = Fields::new(&body)?;
+    let read = (fields.take()?, fields.take()?);
+    fields.check_known(&app.schemas().play)?;
+    Ok(read)
 }
 
 /// A text's tokens.
@@ -129,27 +146,27 @@ async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u
 }
 
 async fn write(
-    mut chorus: Chorus,
+    mut answers: Answers,
     model: &Arc<ServedModel>,
     pieces: &Pieces,
 ) -> Result<(), SendError<Event>> {
     let start = Instant::now();
-    let prompt_tokens = chorus.usage().prompt_tokens;
+    let prompt_tokens = answers.usage().prompt_tokens;
     pieces.send(piece(&Sent::Begin { prompt_tokens })).await?;
-    while let Some(said) = chorus.next().await {
-        let said = match said {
-            Ok((_, said)) => said,
+    while let Some(event) = answers.next().await {
+        let event = match event {
+            Ok((_, event)) => event,
             Err(error) => return pieces.send(piece(&Sent::Error(error.body()))).await,
         };
-        if let Some(token) = said.token {
-            pieces.send(piece(&sent(token, said.text, model))).await?;
-        } else if !said.text.is_empty() {
-            pieces.send(piece(&Sent::Rest { text: said.text })).await?;
+        if let Some(token) = event.token {
+            pieces.send(piece(&sent(token, event.text, model))).await?;
+        } else if !event.text.is_empty() {
+            pieces.send(piece(&Sent::Rest { text: event.text })).await?;
         }
-        if let Some(finish) = said.finish {
+        if let Some(finish) = event.finish {
             let end = Sent::End {
                 finish,
-                completion_tokens: chorus.usage().completion_tokens,
+                completion_tokens: answers.usage().completion_tokens,
                 seconds: start.elapsed().as_secs_f64(),
             };
             pieces.send(piece(&end)).await?;

@@ -7,7 +7,6 @@ use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig, StopStr
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
@@ -167,21 +166,17 @@ pub(crate) fn json_grammar(schema: &BTreeMap<String, Value>) -> Result<Grammar, 
     Ok(Grammar::JsonSchema(text))
 }
 
-/// Compiles what a text must be, away from the threads that answer.
+/// Compiles the grammar of a request, in a sandbox first.
 ///
 /// # Errors
-/// It is no such grammar, or too large.
+/// The grammar exceeds a limit, or too many others wait.
 pub(crate) async fn constrained(
     model: &Arc<ServedModel>,
     chooser: &mut ChooserConfig,
     grammar: Option<Grammar>,
 ) -> Result<(), ApiError> {
-    let Some(grammar) = grammar else {
-        return Ok(());
-    };
-    let model = Arc::clone(model);
-    let made = spawn_blocking(move || model.constraint(grammar)).await;
-    let made = made.map_err(|_| ApiError::internal("the grammar could not be compiled"))?;
-    chooser.constraint = Some(made?);
+    if let Some(grammar) = grammar {
+        chooser.constraint = Some(model.constraint(grammar).await?);
+    }
     Ok(())
 }

@@ -91,7 +91,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         card: Box::new(Card::default),
         tokenizer,
         worker,
-        tables: Tables::default(),
+        tables: Tables::new(None),
     };
     let limits = Limits {
         body: 1 << 16,

@@ -1,0 +1,290 @@
+//! The answers of a request as they are generated: tokens become text, and text ends at stop strings.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use emberlm_generate::{ChooserConfig, Chosen, EventKind, Finish, Overflow, Request, StopStrings};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::App;
+use super::delivery::Usage;
+use super::error::ApiError;
+use super::memory::{Kept, Reservation};
+use crate::metrics::Watch;
+use crate::model::ServedModel;
+use crate::readable::Readable;
+use crate::worker::Ticket;
+
+/// A prompt that is to be continued.
+pub(crate) struct Ask {
+    pub prompt: Vec<u32>,
+    pub samples: usize,
+    /// Tokens at most; what the context has room for, within the server's limit, where that is not said.
+    pub max_tokens: Option<usize>,
+    pub stops: StopStrings,
+    /// Ids that end the answer, beside the model's.
+    pub stop_tokens: Vec<u32>,
+    pub chooser: ChooserConfig,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FinishReason {
+    /// It came to its end: by a token that ends texts, by a text that was to end it, or since nothing may follow.
+    Stop,
+    /// As many tokens as were allowed.
+    Length,
+}
+
+/// A token of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    pub chosen: Chosen,
+    /// The text that it made readable, stop strings included.
+    pub text: String,
+}
+
+/// The next part of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerEvent {
+    pub sample: usize,
+    /// The text that may be shown now.
+    pub text: String,
+    /// None at the end.
+    pub token: Option<Token>,
+    pub finish: Option<FinishReason>,
+}
+
+/// The answers to one prompt. Their generation ends when this is dropped.
+struct PromptAnswers {
+    ticket: Ticket,
+    samples: Vec<SampleText>,
+    /// Samples that have not ended.
+    left: usize,
+    watch: Watch,
+    prompt_tokens: usize,
+    /// Of all samples so far.
+    made_tokens: usize,
+    /// Tokens of the prompt that a cache held.
+    reused_tokens: usize,
+}
+
+/// The text of one sample so far.
+struct SampleText {
+    /// None once it has ended.
+    readable: Option<Readable>,
+    last: Option<Instant>,
+}
+
+impl PromptAnswers {
+    async fn begin(
+        app: &App,
+        model: &Arc<ServedModel>,
+        ask: Ask,
+        max_new_tokens: usize,
+    ) -> Result<Self, ApiError> {
+        let prompt_tokens = ask.prompt.len();
+        let readable = Readable::after(&model.tokenizer, &ask.prompt, ask.stops);
+        let text = || SampleText {
+            readable: Some(readable.clone()),
+            last: None,
+        };
+        let samples = ask.samples.min(model.worker.config().slots);
+        let samples = (0..samples).map(|_| text()).collect();
+        let watch = app.metrics().watch(&model.name);
+        let request = Request {
+            prompt: ask.prompt,
+            samples: ask.samples,
+            max_new_tokens,
+            stop_tokens: [&model.stop_tokens[..], &ask.stop_tokens].concat(),
+            chooser: ask.chooser,
+            overflow: Overflow::Refuse,
+        };
+        let ticket = model.worker.submit(request).await?;
+        Ok(Self {
+            ticket,
+            samples,
+            left: ask.samples,
+            watch,
+            prompt_tokens,
+            made_tokens: 0,
+            reused_tokens: 0,
+        })
+    }
+
+    /// The next event; none once all samples have ended.
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<AnswerEvent, ApiError>>> {
+        while self.left > 0 {
+            let Some((sample, kind)) = ready!(self.ticket.poll_next(context)) else {
+                self.left = 0;
+                let error = ApiError::internal("the model's thread has ended");
+                return Poll::Ready(Some(Err(error)));
+            };
+            let event = match kind {
+                EventKind::Token(chosen) => self.token(sample, chosen),
+                EventKind::Finished(ended) => {
+                    self.reused_tokens = self.reused_tokens.max(ended.reused_prompt);
+                    self.finish(sample, ended.finish)
+                }
+                EventKind::Failed(error) => {
+                    self.left = 0;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                EventKind::Embedded(_) => None,
+            };
+            if let Some(event) = event {
+                return Poll::Ready(Some(Ok(event)));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn token(&mut self, sample: usize, chosen: Chosen) -> Option<AnswerEvent> {
+        let text = self.samples.get_mut(sample)?;
+        // Tokens of a sample that has ended may come before the engine knows of the end.
+        let piece = text.readable.as_mut()?.push(chosen.id);
+        self.made_tokens += 1;
+        self.watch.token(&mut text.last);
+        if piece.stopped {
+            self.ticket.cancel_sample(sample);
+            text.readable = None;
+            self.left -= 1;
+        }
+        Some(AnswerEvent {
+            sample,
+            text: piece.shown,
+            token: Some(Token {
+                chosen,
+                text: piece.read,
+            }),
+            finish: piece.stopped.then_some(FinishReason::Stop),
+        })
+    }
+
+    fn finish(&mut self, sample: usize, finish: Finish) -> Option<AnswerEvent> {
+        let readable = self.samples.get_mut(sample)?.readable.take()?;
+        self.left -= 1;
+        let rest = readable.finish();
+        let reason = match finish {
+            Finish::Length if !rest.stopped => FinishReason::Length,
+            _ => FinishReason::Stop,
+        };
+        Some(AnswerEvent {
+            sample,
+            text: rest.shown,
+            token: None,
+            finish: Some(reason),
+        })
+    }
+}
+
+/// The answers of a request, which may have several prompts.
+pub(crate) struct Answers {
+    prompts: Vec<PromptAnswers>,
+    /// The prompt that is looked at first, so that each has its turn.
+    first: usize,
+    reservation: Reservation,
+}
+
+impl Answers {
+    /// Begins to answer all prompts, which run together, once there is room for what `kept` says is kept of them.
+    ///
+    /// # Errors
+    /// One cannot be answered, or not now: none is then.
+    pub async fn begin(
+        app: &App,
+        model: &Arc<ServedModel>,
+        asks: Vec<Ask>,
+        kept: Kept,
+    ) -> Result<Self, ApiError> {
+        let mut bytes = 0usize;
+        let mut max_new_tokens = Vec::with_capacity(asks.len());
+        for ask in &asks {
+            let tokens = max_tokens(app, model, ask)?;
+            max_new_tokens.push(tokens);
+            bytes = bytes.saturating_add(kept.bytes(ask, tokens, model.worker.model().vocab_size));
+        }
+        let reservation = app.memory().reserve(bytes)?;
+        let mut prompts = Vec::with_capacity(asks.len());
+        for (ask, tokens) in asks.into_iter().zip(max_new_tokens) {
+            prompts.push(PromptAnswers::begin(app, model, ask, tokens).await?);
+        }
+        Ok(Self {
+            prompts,
+            first: 0,
+            reservation,
+        })
+    }
+
+    /// The next event and the number of its prompt; none once all answers have ended.
+    pub async fn next(&mut self) -> Option<Result<(usize, AnswerEvent), ApiError>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<(usize, AnswerEvent), ApiError>>> {
+        let count = self.prompts.len();
+        let mut waits = false;
+        for offset in 0..count {
+            let at = (self.first + offset) % count;
+            match self.prompts[at].poll_next(context) {
+                Poll::Pending => waits = true,
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(event)) => {
+                    self.first = (at + 1) % count;
+                    return Poll::Ready(Some(event.map(|event| (at, event))));
+                }
+            }
+        }
+        match waits {
+            true => Poll::Pending,
+            false => Poll::Ready(None),
+        }
+    }
+
+    /// The number of tokens so far.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for prompt in &self.prompts {
+            usage.add(
+                prompt.prompt_tokens,
+                prompt.made_tokens,
+                prompt.reused_tokens,
+            );
+        }
+        usage
+    }
+
+    /// The memory reserved for the answers, once they have ended.
+    pub fn into_reservation(self) -> Reservation {
+        self.reservation
+    }
+}
+
+/// The most tokens of an answer.
+///
+/// # Errors
+/// More than the server's limit, or no room in the context.
+fn max_tokens(app: &App, model: &ServedModel, ask: &Ask) -> Result<usize, ApiError> {
+    let limit = app.limits().tokens;
+    let context = model.worker.config().capacity;
+    let room = context.saturating_sub(ask.prompt.len());
+    match ask.max_tokens {
+        Some(tokens) if tokens > limit => {
+            let rule = format!("must be at most {limit}, this server's limit");
+            Err(ApiError::field("max_tokens", rule))
+        }
+        Some(tokens) => Ok(tokens),
+        None if room == 0 => Err(ApiError::context(ask.prompt.len(), 1, context)),
+        None => Ok(room.min(limit)),
+    }
+}

@@ -1,0 +1,276 @@
+//! A connection's limits: the time that writing may stand still, and who gives way when there are too many.
+//!
+//! A connection that waits for a request, or for the rest of one, and one whose client reads nothing, may be closed at any
+//! time for a new one. So clients that open connections and leave them idle, send bodies slowly or never read their answers
+//! do not keep others out.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The current use of a connection.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    /// Requests that were received and whose answers are not yet handed over to be written.
+    answering: AtomicUsize,
+    /// True if the body of the request is still to come.
+    receiving: AtomicBool,
+    /// True if the client has taken nothing of what was written since [`Activity::since`].
+    blocked: AtomicBool,
+    /// When the use last changed, in milliseconds of the list's clock.
+    since: AtomicU64,
+    began: Instant,
+    /// Wakes the task that is to close the connection.
+    close: Notify,
+}
+
+/// The time a client may have read nothing before its connection gives way to a new one.
+const BLOCKED_MILLIS: u64 = 2000;
+
+impl Activity {
+    fn changed(&self) {
+        self.since.store(self.now(), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Marks whether a request's body is being received.
+    pub fn receive(&self, receiving: bool) {
+        self.receiving.store(receiving, Ordering::Relaxed);
+        self.changed();
+    }
+
+    /// Since when the connection has been of no use; none if it is in use.
+    fn idle_since(&self) -> Option<u64> {
+        let since = self.since.load(Ordering::Relaxed);
+        if self.blocked.load(Ordering::Relaxed) {
+            return (self.now().saturating_sub(since) >= BLOCKED_MILLIS).then_some(since);
+        }
+        let idle = self.answering.load(Ordering::Relaxed) == 0;
+        (idle || self.receiving.load(Ordering::Relaxed)).then_some(since)
+    }
+
+    /// Waits until the connection has to give way.
+    pub async fn closed(&self) {
+        self.close.notified().await;
+    }
+}
+
+/// The connections of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections {
+    all: Arc<Mutex<Vec<Arc<Activity>>>>,
+    began: Instant,
+}
+
+impl Connections {
+    pub fn new() -> Self {
+        Self {
+            all: Arc::default(),
+            began: Instant::now(),
+        }
+    }
+
+    /// A new connection.
+    pub fn open(&self) -> Arc<Activity> {
+        let activity = Arc::new(Activity {
+            answering: AtomicUsize::new(0),
+            receiving: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            since: AtomicU64::new(0),
+            began: self.began,
+            close: Notify::new(),
+        });
+        activity.changed();
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(&activity));
+        activity
+    }
+
+    /// Forgets a connection that has ended.
+    pub fn forget(&self, activity: &Arc<Activity>) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, activity));
+    }
+
+    /// Closes the connection that has been of no use for the longest; returns whether there is one.
+    pub fn close_idlest(&self) -> bool {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = all.iter().enumerate();
+        let idle = idle.filter_map(|(at, activity)| Some((activity.idle_since()?, at)));
+        let Some((_, at)) = idle.min() else {
+            return false;
+        };
+        // It is not chosen again while it closes.
+        all.swap_remove(at).close.notify_one();
+        true
+    }
+}
+
+/// A request that is being answered, from its head to the end of the answer's body.
+struct Answering(Arc<Activity>);
+
+impl Answering {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.answering.fetch_add(1, Ordering::Relaxed);
+        activity.changed();
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed();
+    }
+}
+
+/// Answers a request, and marks the connection as used meanwhile.
+pub(crate) async fn answered<E>(
+    activity: Arc<Activity>,
+    mut request: Request,
+    answer: impl AsyncFnOnce(Request) -> Result<Response, E>,
+) -> Result<Response, E> {
+    let answering = Answering::new(&activity);
+    request.extensions_mut().insert(activity);
+    let response = answer(request).await?;
+    Ok(response.map(|body| {
+        Body::new(AnsweredBody {
+            body,
+            _answering: answering,
+        })
+    }))
+}
+
+/// An answer's body, which marks its connection as used until it is handed over.
+struct AnsweredBody {
+    body: Body,
+    _answering: Answering,
+}
+
+impl HttpBody for AnsweredBody {
+    type Data = <Body as HttpBody>::Data;
+    type Error = <Body as HttpBody>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream on which writing may stand still for a limited time.
+pub(crate) struct TimedStream {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    limit: Duration,
+    /// Runs while something is to be written and the client takes nothing.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl TimedStream {
+    pub fn new(stream: TcpStream, activity: Arc<Activity>, limit: Duration) -> Self {
+        Self {
+            stream,
+            activity,
+            limit,
+            timer: None,
+        }
+    }
+
+    /// The result of a write: an error if it made no progress for too long.
+    fn timed<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            if self.timer.take().is_some() {
+                self.activity.blocked.store(false, Ordering::Relaxed);
+                self.activity.changed();
+            }
+            return written;
+        }
+        let (activity, limit) = (&self.activity, self.limit);
+        let timer = self.timer.get_or_insert_with(|| {
+            activity.blocked.store(true, Ordering::Relaxed);
+            activity.changed();
+            Box::pin(sleep(limit))
+        });
+        match timer.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.timed(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        // A TCP stream has nothing to flush: this does not mean that the client has taken anything.
+        match flushed {
+            Poll::Ready(_) => flushed,
+            Poll::Pending => self.timed(context, flushed),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.timed(context, shut)
+    }
+}

@@ -1,0 +1,271 @@
+//! The grammars that requests constrain texts to: vetted in a sandbox, compiled once, and cached.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use emberlm_generate::{
+    Constraint, Grammar, GrammarSandbox, SettingError, VetError, VettedGrammar,
+};
+use thiserror::Error;
+use tokio::sync::{OnceCell, Semaphore, oneshot};
+
+/// Compiled grammars of a model that are kept.
+const MAX_CACHED: usize = 256;
+/// Bytes of the compiled grammars that are kept, as far as they can be estimated.
+const MAX_CACHED_BYTES: usize = 256 << 20;
+/// Grammars of a model that are compiled in this process at once, after they were vetted.
+const COMPILERS: usize = 2;
+/// Grammars of a model that may be vetted, compiled or wait for it.
+const MAX_PENDING: usize = 64;
+
+/// Why a text cannot be constrained to a grammar.
+#[derive(Clone, Debug, Error)]
+pub enum GrammarError {
+    /// The grammar cannot be read, or exceeds a limit.
+    #[error(transparent)]
+    Refused(#[from] SettingError),
+    /// Too many grammars wait to be compiled.
+    #[error("too many grammars wait to be compiled; try again later")]
+    Busy,
+    /// The grammar could not be vetted or compiled, through no fault of its own.
+    #[error("the grammar could not be compiled: {0}")]
+    Failed(String),
+}
+
+impl From<VetError> for GrammarError {
+    fn from(error: VetError) -> Self {
+        match error {
+            VetError::Refused(error) => Self::Refused(error),
+            VetError::Busy => Self::Busy,
+            VetError::Unavailable(error) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The grammars of one model. Requests for the same grammar vet and compile it once.
+pub(crate) struct Grammars {
+    /// Without one, grammars are compiled in this process unvetted: for tests of the server's other parts.
+    sandbox: Option<GrammarSandbox>,
+    cache: Mutex<Cache>,
+    pending: Semaphore,
+    compilers: Arc<Semaphore>,
+}
+
+type Compiled = Arc<OnceCell<Constraint>>;
+
+/// Compiled grammars, and those that are being compiled.
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<Grammar, Entry>,
+    /// Counts uses.
+    clock: u64,
+}
+
+struct Entry {
+    compiled: Compiled,
+    /// The cache's clock at the last use.
+    used: u64,
+}
+
+impl Grammars {
+    pub fn new(sandbox: Option<GrammarSandbox>) -> Self {
+        Self {
+            sandbox,
+            cache: Mutex::default(),
+            pending: Semaphore::new(MAX_PENDING),
+            compilers: Arc::new(Semaphore::new(COMPILERS)),
+        }
+    }
+
+    /// The compiled grammar, from the cache where it is there. `compile` runs on a thread of its own.
+    ///
+    /// # Errors
+    /// The grammar exceeds a limit, or too many others wait.
+    pub async fn get(
+        &self,
+        grammar: Grammar,
+        compile: impl FnOnce(ToCompile) -> Result<Constraint, SettingError> + Send + 'static,
+    ) -> Result<Constraint, GrammarError> {
+        let lookup = Lookup {
+            cache: &self.cache,
+            compiled: lock(&self.cache).entry(&grammar),
+            grammar: &grammar,
+        };
+        let compile = || self.compile(grammar.clone(), compile);
+        lookup.compiled.get_or_try_init(compile).await.cloned()
+    }
+
+    async fn compile(
+        &self,
+        grammar: Grammar,
+        compile: impl FnOnce(ToCompile) -> Result<Constraint, SettingError> + Send + 'static,
+    ) -> Result<Constraint, GrammarError> {
+        let _pending = self.pending.try_acquire().map_err(|_| GrammarError::Busy)?;
+        let grammar = match &self.sandbox {
+            Some(sandbox) => {
+                let (sender, vetted) = oneshot::channel();
+                sandbox.submit(grammar, move |result| {
+                    // Whoever asked may be gone.
+                    let _ = sender.send(result);
+                });
+                ToCompile::Vetted(vetted.await.map_err(|_| GrammarError::Busy)??)
+            }
+            None => ToCompile::Unvetted(grammar),
+        };
+        let compiler = Arc::clone(&self.compilers).acquire_owned().await;
+        let compiler = compiler.map_err(|_| GrammarError::Busy)?;
+        let (sender, compiled) = oneshot::channel();
+        let thread = thread::Builder::new().name("grammar".to_owned());
+        let failed = |reason: &dyn fmt::Display| GrammarError::Failed(reason.to_string());
+        thread
+            .spawn(move || {
+                let _ = sender.send(compile(grammar));
+                drop(compiler);
+            })
+            .map_err(|error| failed(&error))?;
+        Ok(compiled.await.map_err(|error| failed(&error))??)
+    }
+}
+
+fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One request's use of the cache. When it ends, in whatever way, the cache is brought within its limits.
+struct Lookup<'a> {
+    cache: &'a Mutex<Cache>,
+    grammar: &'a Grammar,
+    compiled: Compiled,
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        let mut cache = lock(self.cache);
+        match self.compiled.initialized() {
+            true => cache.shrink(),
+            false => cache.forget(self.grammar, &self.compiled),
+        }
+    }
+}
+
+impl fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cached = lock(&self.cache).entries.len();
+        write!(f, "Grammars({cached} cached)")
+    }
+}
+
+/// A grammar that is to be compiled for a model's vocabulary.
+#[derive(Debug)]
+pub(crate) enum ToCompile {
+    Vetted(VettedGrammar),
+    Unvetted(Grammar),
+}
+
+impl Cache {
+    fn entry(&mut self, grammar: &Grammar) -> Compiled {
+        self.clock += 1;
+        let used = self.clock;
+        let entry = self
+            .entries
+            .entry(grammar.clone())
+            .or_insert_with(|| Entry {
+                compiled: Arc::default(),
+                used,
+            });
+        entry.used = used;
+        Arc::clone(&entry.compiled)
+    }
+
+    /// Removes what was not compiled, unless another request has begun anew.
+    fn forget(&mut self, grammar: &Grammar, failed: &Compiled) {
+        let same = |entry: &Entry| Arc::ptr_eq(&entry.compiled, failed);
+        if self.entries.get(grammar).is_some_and(same) {
+            self.entries.remove(grammar);
+        }
+    }
+
+    /// Removes those that were not used for the longest time, until the rest are few and small enough.
+    fn shrink(&mut self) {
+        let bytes = |entry: &Entry| entry.compiled.get().map(Constraint::bytes);
+        loop {
+            let compiled = || {
+                self.entries
+                    .iter()
+                    .filter_map(|(key, it)| Some((key, it, bytes(it)?)))
+            };
+            let total: usize = compiled().map(|(_, _, bytes)| bytes).sum();
+            if total <= MAX_CACHED_BYTES && compiled().count() <= MAX_CACHED {
+                return;
+            }
+            let oldest = compiled()
+                .min_by_key(|(_, it, _)| it.used)
+                .map(|(key, ..)| key.clone());
+            let Some(oldest) = oldest else { return };
+            self.entries.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use emberlm_generate::Vocabulary;
+
+    use super::*;
+
+    fn regex(pattern: &str) -> Grammar {
+        Grammar::Regex(pattern.to_owned())
+    }
+
+    fn vocabulary() -> Vocabulary {
+        Vocabulary::new((0..=255).map(|byte| vec![byte]).collect(), &[]).unwrap()
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_grammar_is_compiled_once_and_a_failure_is_not_kept() {
+        let grammars = Grammars::new(None);
+        let vocabulary = vocabulary();
+        let times = Arc::new(AtomicUsize::new(0));
+        let get = |grammar: Grammar| {
+            let (times, vocabulary) = (Arc::clone(&times), vocabulary.clone());
+            grammars.get(grammar, move |grammar| {
+                times.fetch_add(1, Ordering::Relaxed);
+                let ToCompile::Unvetted(grammar) = grammar else {
+                    unreachable!()
+                };
+                Constraint::new(&vocabulary, grammar)
+            })
+        };
+        wait(async {
+            let all = futures_util::future::join_all((0..4).map(|_| get(regex("a+b")))).await;
+            assert!(all.iter().all(Result::is_ok));
+            assert_eq!(times.load(Ordering::Relaxed), 1);
+            for _ in 0..2 {
+                let error = get(regex("a(?=b)")).await.unwrap_err();
+                assert!(matches!(error, GrammarError::Refused(_)), "{error}");
+            }
+            assert_eq!(times.load(Ordering::Relaxed), 3);
+            assert_eq!(lock(&grammars.cache).entries.len(), 1);
+            for number in 0..MAX_CACHED + 10 {
+                get(regex(&format!("{number}"))).await.unwrap();
+                // It was used last, so it stays.
+                get(regex("a+b")).await.unwrap();
+            }
+            assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
+            assert_eq!(times.load(Ordering::Relaxed), 3 + MAX_CACHED + 10);
+            // A client that leaves leaves nothing behind.
+            let left = futures_util::future::poll_immediate(get(regex("left"))).await;
+            assert!(left.is_none());
+            assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
+        });
+    }
+}
