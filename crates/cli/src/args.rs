@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
@@ -31,6 +32,7 @@ use crate::commands::sweep::SweepArgs;
 use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
+use crate::error::CliError;
 use crate::values;
 
 /// Train, evaluate and sample GPT-class language models
@@ -40,6 +42,40 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The command line of this process; none where it asked for help or the version, which is printed.
+///
+/// # Errors
+/// The command line is wrong, or what it asked for cannot be written to stdout.
+pub fn parse() -> Result<Option<Cli>, CliError> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(error) => error,
+    };
+    let error = without_control_characters(error);
+    match error.use_stderr() {
+        // Nobody is left to read it.
+        true => drop(error.print()),
+        false => error.print().map_err(CliError::stdout)?,
+    }
+    match error.exit_code() {
+        0 => Ok(None),
+        _ => Err(CliError::reported_usage()),
+    }
+}
+
+/// The parser repeats arguments in its messages: where one holds control characters, the error of the same command line
+/// with their escapes.
+fn without_control_characters(error: clap::Error) -> clap::Error {
+    let args: Vec<String> = std::env::args_os()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    if args.iter().all(|arg| arg.chars().all(is_harmless)) {
+        return error;
+    }
+    let escaped = args.iter().map(|arg| escaped(arg).into_owned());
+    Cli::try_parse_from(escaped).err().unwrap_or(error)
 }
 
 /// The commands.

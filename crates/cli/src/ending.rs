@@ -3,9 +3,10 @@
 //! At an ordinary exit what libraries have registered for it is run. A GPU's driver takes itself apart there beside its
 //! own threads, and where those compute, a process that was to end with a code ends in a segmentation fault.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::console;
 
 static BESIDE_A_GPU: AtomicBool = AtomicBool::new(false);
 
@@ -23,8 +24,7 @@ pub fn at_once(code: i32) -> ! {
 /// What `main` returns; beside a GPU it does not get that far.
 pub fn of(code: u8) -> ExitCode {
     if BESIDE_A_GPU.load(Ordering::Relaxed) {
-        // Whoever reads it may be gone.
-        let _ = io::stdout().flush();
+        console::flush();
         at_once(code.into());
     }
     ExitCode::from(code)

@@ -2,10 +2,13 @@
 
 mod hints;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::Path;
 
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::AnsiColor;
+
+use crate::console;
+pub use crate::console::warn;
 
 /// Why a command ended early, ready to be shown.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ enum Kind {
     Failed,
     /// The command line asks for what cannot be.
     Usage,
+    /// As before, and its parser has said so.
+    ReportedUsage,
     /// Whoever read the output has stopped reading, as `head` does: nothing is wrong.
     OutputClosed,
 }
@@ -40,6 +45,14 @@ impl CliError {
         Self {
             kind: Kind::Usage,
             ..Self::new(message)
+        }
+    }
+
+    /// The command line is wrong, and its parser has reported why.
+    pub fn reported_usage() -> Self {
+        Self {
+            kind: Kind::ReportedUsage,
+            ..Self::new(String::new())
         }
     }
 
@@ -72,59 +85,46 @@ impl CliError {
 
     /// For `map_err`: writing to stdout failed.
     pub fn stdout(error: io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::BrokenPipe => Kind::OutputClosed,
-            _ => Kind::Failed,
-        };
-        Self {
-            kind,
-            ..Self::new(format!("cannot write to stdout: {error}"))
+        // A terminal that was closed fails with EIO.
+        let gone = error.kind() == io::ErrorKind::BrokenPipe || console::stdout_is_terminal();
+        if gone {
+            return Self {
+                kind: Kind::OutputClosed,
+                ..Self::new(String::new())
+            };
         }
+        let hint = hints::io(&error);
+        let this = Self::new(format!("cannot write to stdout: {error}"));
+        hint.into_iter().fold(this, Self::hint)
     }
 
     /// Shows it on stderr and gives the process's exit code.
     pub fn report(&self) -> u8 {
-        if self.kind == Kind::OutputClosed {
-            return 0;
+        match self.kind {
+            Kind::OutputClosed => return 0,
+            Kind::ReportedUsage => return 2,
+            Kind::Failed | Kind::Usage => {}
         }
-        let stderr = io::stderr();
-        let coloured = coloured(&stderr);
-        // Where stderr itself cannot be written to there is nobody left to tell.
-        let _ = self.write(&mut stderr.lock(), coloured);
+        console::labelled("error", AnsiColor::Red, &self.message);
+        for hint in &self.hints {
+            console::labelled("hint", AnsiColor::Cyan, hint);
+        }
         match self.kind {
             Kind::Usage => 2,
-            Kind::Failed | Kind::OutputClosed => 1,
+            _ => 1,
         }
     }
 
-    /// Writes it as [`CliError::report`] does.
-    pub fn write(&self, out: &mut impl Write, coloured: bool) -> io::Result<()> {
-        let style = |colour: AnsiColor| match coloured {
-            true => colour.on_default().bold(),
-            false => Style::new(),
-        };
-        let (error, hint) = (style(AnsiColor::Red), style(AnsiColor::Cyan));
-        writeln!(out, "{error}error{error:#}: {}", self.message)?;
-        for line in &self.hints {
-            writeln!(out, "{hint}hint{hint:#}: {line}")?;
-        }
-        Ok(())
+    /// The lines that [`CliError::report`] writes.
+    #[cfg(test)]
+    pub fn lines(&self, coloured: bool) -> String {
+        let error = console::labelled_line("error", AnsiColor::Red, &self.message, coloured);
+        let hints = self.hints.iter();
+        let hints =
+            hints.map(|hint| console::labelled_line("hint", AnsiColor::Cyan, hint, coloured));
+        let lines = std::iter::once(error).chain(hints);
+        lines.map(|line| line + "\n").collect()
     }
-}
-
-/// Whether what is written to stderr may be in colour.
-fn coloured(stderr: &io::Stderr) -> bool {
-    stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
-}
-
-/// Tells on stderr of something that did not keep the command from going on.
-pub fn warn(message: &str) {
-    let stderr = io::stderr();
-    let warning = match coloured(&stderr) {
-        true => AnsiColor::Yellow.on_default().bold(),
-        false => Style::new(),
-    };
-    let _ = writeln!(stderr.lock(), "{warning}warning{warning:#}: {message}");
 }
 
 #[cfg(test)]
@@ -132,9 +132,7 @@ mod tests {
     use super::*;
 
     fn written(error: &CliError, coloured: bool) -> String {
-        let mut out = Vec::new();
-        error.write(&mut out, coloured).unwrap();
-        String::from_utf8(out).unwrap()
+        error.lines(coloured)
     }
 
     #[test]
@@ -144,6 +142,15 @@ mod tests {
             written(&error, false),
             "error: it failed\nhint: do this\nhint: or that\n"
         );
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_shortened_in_its_middle() {
+        let message = format!("begins {} ends", "é".repeat(1_000_000));
+        let text = written(&CliError::new(message).hint("do this"), false);
+        assert!(text.len() < console::SHOWN_BYTES + 100, "{}", text.len());
+        assert!(text.starts_with("error: begins é") && text.ends_with("é ends\nhint: do this\n"));
+        assert!(text.contains(" bytes left out) … "));
     }
 
     #[test]

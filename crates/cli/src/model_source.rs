@@ -11,6 +11,7 @@ use emberlm_kernels::{Backend, memory};
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, DecoderConfig, InferenceDecoder, WeightFormat, families};
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind, TokenizerSpec};
 use emberlm_trainer::checkpoint::Checkpoint;
@@ -358,7 +359,7 @@ fn token_ids(value: Option<&Value>) -> Vec<u32> {
 
 /// A field of the `generation_config.json` beside the model, where there is one that can be read.
 fn generation_field(folder: &Path, field: &str) -> Option<Value> {
-    let text = fs::read_to_string(folder.join("generation_config.json")).ok()?;
+    let text = read_text(&folder.join("generation_config.json"), DESCRIPTION_LIMIT).ok()?;
     let mut fields: Value = serde_json::from_str(&text).ok()?;
     fields.get_mut(field).map(Value::take)
 }

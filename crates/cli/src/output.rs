@@ -1,26 +1,9 @@
-//! What is written to stdout.
-
-use std::io::{self, Write};
+//! Formats results: tables, sizes, numbers of operations.
 
 use bytesize::ByteSize;
-use serde::Serialize;
+use emberlm_system::text::escaped;
 
-use crate::error::CliError;
-
-/// Writes `text` to stdout at once, without waiting for a line's end.
-pub fn print(text: &str) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(CliError::stdout)
-}
-
-/// Writes `value` to stdout as a line of JSON.
-pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| CliError::new(format!("cannot write the result as JSON: {error}")))?;
-    print(&(text + "\n"))
-}
+pub use crate::console::{print, print_json};
 
 /// Rows of cells, each column as wide as its widest cell.
 #[derive(Debug)]
@@ -47,9 +30,10 @@ impl Table {
         }
     }
 
-    /// Adds a row; cells beyond the columns are left out.
+    /// Adds a row; cells beyond the columns are left out. A cell is on one line, whatever a name in it holds.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        let cells = cells.into_iter().map(|cell| escaped(&cell.into()).into());
+        self.rows.push(cells.collect());
     }
 
     /// The table's lines, indented by two spaces.

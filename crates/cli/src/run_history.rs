@@ -1,11 +1,11 @@
 //! A run's events as curves and figures, for whatever shows or compares runs.
 
-use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use emberlm_system::read;
 use emberlm_trainer::RunFolder;
-use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event};
+use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event, Events};
 use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
 
@@ -30,6 +30,8 @@ pub struct History {
     pub ended: Option<Ending>,
     /// When the last event with a time was, in seconds since 1970.
     pub time: Option<f64>,
+    /// A sentence for each line of the file that is damaged or missing.
+    pub damage: Vec<String>,
 }
 
 /// A logged step.
@@ -134,7 +136,13 @@ impl History {
             };
             return Err(CliError::new(message).hint(list));
         }
-        Ok(Self::of(events::read(run)?))
+        let Events { events, damage } = events::read(run)?;
+        let log = run.join(EVENTS_FILE);
+        let named = |sentence| format!("{}: {sentence}", log.display());
+        Ok(Self {
+            damage: damage.sentences().map(named).collect(),
+            ..Self::of(events)
+        })
     }
 
     /// The history of events.
@@ -244,82 +252,19 @@ impl History {
     }
 }
 
-/// The last line that was written whole, of a file whose lines are no longer than 64 KiB.
+/// The last line that was written whole, of a regular file whose lines are no longer than 64 KiB.
 fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+    const LIMIT: u64 = 1 << 16;
+    let mut file = read::open(path).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))
+    file.seek(SeekFrom::Start(length.saturating_sub(LIMIT)))
         .ok()?;
     let mut end = Vec::new();
-    file.read_to_end(&mut end).ok()?;
+    // Twice as much: it may have grown since.
+    file.take(2 * LIMIT).read_to_end(&mut end).ok()?;
     let whole = end.iter().rposition(|&byte| byte == b'\n')?;
     let line = end[..whole].rsplit(|&byte| byte == b'\n').next()?;
     String::from_utf8(line.to_vec()).ok()
-}
-
-/// Whether a folder is a run's.
-pub fn is_run(folder: &Path) -> bool {
-    folder.join(EVENTS_FILE).exists() || folder.join(CONFIG_FILE).exists()
-}
-
-/// The runs in a folder, by their names.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut runs = subfolders(folder)?;
-    runs.retain(|path| is_run(path));
-    Ok(runs)
-}
-
-/// The runs within a folder, and within the folders in it, as a sweep's are.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn runs_below(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut found = Vec::new();
-    for folder in subfolders(dir)? {
-        if is_run(&folder) {
-            found.push(folder);
-        } else {
-            // What may not be read is not ours.
-            found.extend(runs_in(&folder).unwrap_or_default());
-        }
-    }
-    Ok(found)
-}
-
-/// What runs are called: their folders' names, or the whole paths where those would be the same.
-pub fn names(runs: &[PathBuf]) -> Vec<String> {
-    let name = |run: &PathBuf| {
-        let whole = run.canonicalize().ok();
-        let name = whole.as_deref().and_then(Path::file_name);
-        name.map(|name| name.to_string_lossy().into_owned())
-    };
-    let short: Vec<_> = runs.iter().map(name).collect();
-    let shown = runs.iter().zip(&short).map(|(run, name)| {
-        let unique = name.is_some() && short.iter().filter(|other| *other == name).count() == 1;
-        name.clone()
-            .filter(|_| unique)
-            .unwrap_or_else(|| run.display().to_string())
-    });
-    shown.collect()
-}
-
-/// The folders in a folder, by their names.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(folder).map_err(CliError::io("read", folder))? {
-        let path = entry.map_err(CliError::io("read", folder))?.path();
-        if path.is_dir() {
-            folders.push(path);
-        }
-    }
-    folders.sort();
-    Ok(folders)
 }
 
 /// What grows with the steps, evenly between those at which it is known, and not after the last.
@@ -337,6 +282,8 @@ fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f6
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use emberlm_trainer::folder::LOCK_FILE;
 
     use super::*;

@@ -139,10 +139,12 @@ mod tests {
     /// The message, and the first hint.
     fn said(reason: &str) -> String {
         let error = failed(Placement::of(BackendName::Vulkan), reason);
-        let mut text = Vec::new();
-        error.write(&mut text, false).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        text.lines().take(2).collect::<Vec<_>>().join("\n")
+        error
+            .lines(false)
+            .lines()
+            .take(2)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     #[test]

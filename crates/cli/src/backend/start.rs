@@ -63,9 +63,7 @@ mod tests {
     use super::*;
 
     fn said(name: BackendName, reason: &str) -> String {
-        let mut text = Vec::new();
-        unavailable(name, reason).write(&mut text, false).unwrap();
-        String::from_utf8(text).unwrap()
+        unavailable(name, reason).lines(false)
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! `emberlm attention`: where each head looks, as a picture or as numbers.
 
-use std::fs;
 use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::TrainingBackend;
+use emberlm_system::write::write_whole;
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
@@ -135,7 +135,7 @@ fn draw(
     let file = picture
         .png()
         .map_err(|error| CliError::new(format!("cannot make a PNG file: {error}")))?;
-    fs::write(path, file).map_err(CliError::io("write", path))
+    write_whole(path, &file).map_err(CliError::io("write", path))
 }
 
 /// `--json`'s output.

@@ -265,6 +265,7 @@ impl Bench {
             slots: sequences,
             capacity,
             prefill_tokens: sequences.saturating_mul(self.prompt).max(1),
+            deterministic: false,
         };
         let mut engine = Engine::new(Arc::clone(decoder), config)?;
         for sequence in 0..sequences {

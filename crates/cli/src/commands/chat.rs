@@ -24,6 +24,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 
 use crate::backend::{BackendArg, Job};
 use crate::commands::generate::choice::ChoiceArgs;
+use crate::console;
 use crate::error::{CliError, warn};
 use crate::model_source::Model;
 use crate::values;
@@ -87,7 +88,11 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
     let context = model.context(args.context)?;
     if args.chat_template.is_some() && !encoder.missing().is_empty() {
-        let names = encoder.missing().join(", ");
+        let missing = encoder.missing();
+        let mut names = missing[..missing.len().min(12)].join(", ");
+        if missing.len() > 12 {
+            names += &format!(" and {} more", missing.len() - 12);
+        }
         warn(&format!(
             "the model's tokenizer has no {names}: they are written as plain text"
         ));
@@ -95,8 +100,10 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let input = Input::new(!args.no_history)?;
     if input.is_terminal() {
         let (about, template) = (model.about()?, encoder.template());
-        eprintln!("{about}, {context} tokens of context, template {template}");
-        eprintln!("/help says what there is, Ctrl-C ends an answer, Ctrl-D the conversation");
+        console::note(format_args!(
+            "{about}, {context} tokens of context, template {template}"
+        ));
+        console::note("/help says what there is, Ctrl-C ends an answer, Ctrl-D the conversation");
     }
     backend.run(Chat {
         model: &model,

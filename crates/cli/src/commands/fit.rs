@@ -1,6 +1,6 @@
 //! `emberlm fit`: how much memory training takes, predicted and measured, and how a step fits into less.
 
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json, shell_word, size};
-use crate::{presets, run_config, values};
+use crate::{console, presets, run_config, values};
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
@@ -233,7 +233,8 @@ impl Fitter<'_> {
             .output()
             .map_err(io)?;
         if !output.status.success() {
-            let _ = stderr().write_all(&output.stderr);
+            let said = String::from_utf8_lossy(&output.stderr);
+            said.lines().for_each(console::note);
             return Err(failed(&format!("its process ended with {}", output.status))
                 .hint("it may have run out of memory: give --memory less, or --no-measure"));
         }

@@ -1,15 +1,16 @@
 //! `emberlm plot`: the curves of runs, in one picture.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use emberlm_system::write::write_whole;
 use indicatif::HumanDuration;
 
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
-use crate::run_history::{History, is_run, names, runs_in};
+use crate::run_folders::{is_run, names, runs_in};
+use crate::run_history::History;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
@@ -73,11 +74,12 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         Some("svg") => svg(&figure)?.into_bytes(),
         _ => page(&figure, &runs)?.into_bytes(),
     };
-    fs::write(&args.out, file).map_err(CliError::io("write", &args.out))
+    write_whole(&args.out, &file).map_err(CliError::io("write", &args.out))
 }
 
 fn read(run: &Path, name: String) -> Result<Named, CliError> {
     let history = History::read(run)?;
+    history.damage.iter().for_each(|damage| warn(damage));
     if history.steps.is_empty() {
         let message = format!("{} has no logged step yet", run.display());
         return Err(CliError::new(message)

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use crate::ending;
 use crate::error::CliError;
 use crate::output::{print, shell_word};
-use crate::progress;
+use crate::{progress, signals};
 
 pub use args::PrepareArgs;
 
@@ -81,8 +81,7 @@ fn listen(bar: ProgressBar) -> Result<(), CliError> {
             .report();
         ending::at_once(INTERRUPTED);
     };
-    ctrlc::set_handler(stop)
-        .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))
+    signals::listen(stop)
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

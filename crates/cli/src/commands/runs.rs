@@ -1,19 +1,21 @@
 //! `emberlm runs`: where the runs in a folder stand.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::RunFolder;
 use emberlm_trainer::events::{self, EVENTS_FILE};
 use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::console;
+use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
-use crate::run_history::{History, Status, runs_below};
+use crate::run_folders::runs_below;
+use crate::run_history::{History, Status};
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
@@ -67,7 +69,7 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         return print_json(&runs);
     }
     if runs.is_empty() {
-        eprintln!("There is no run in {}", dir.display());
+        console::note(format_args!("There is no run in {}", dir.display()));
         return Ok(());
     }
     print(&table(&runs, events::now(), columns()))
@@ -80,13 +82,14 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
         .display()
         .to_string();
     let read = match path.join(EVENTS_FILE).exists() {
-        true => events::read(&path).map(History::of),
+        true => History::read(&path),
         false => Ok(History::default()),
     };
     let (history, error) = match read {
         Ok(history) => (history, None),
-        Err(error) => (History::default(), Some(error.to_string())),
+        Err(error) => (History::default(), Some(error.message().to_owned())),
     };
+    history.damage.iter().for_each(|damage| warn(damage));
     let last = history.steps.last();
     let best = history.best();
     let status = match &error {
@@ -111,7 +114,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
 
 /// Steps in all, of the run's configuration.
 fn planned(run: &Path) -> Option<usize> {
-    let text = fs::read_to_string(run.join(CONFIG_FILE)).ok()?;
+    let text = read_text(&run.join(CONFIG_FILE), DESCRIPTION_LIMIT).ok()?;
     let config: toml::Table = toml::from_str(&text).ok()?;
     let steps = config.get("train")?.get("steps")?.as_integer()?;
     usize::try_from(steps).ok()
@@ -129,19 +132,8 @@ const COLUMNS: usize = 80;
 
 /// How wide lines may be.
 fn columns() -> usize {
-    let terminal = terminal_columns().map_or(0, usize::from);
+    let terminal = console::columns().map_or(0, usize::from);
     terminal.max(COLUMNS)
-}
-
-#[cfg(unix)]
-fn terminal_columns() -> Option<u16> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(size.ws_col)
-}
-
-#[cfg(not(unix))]
-fn terminal_columns() -> Option<u16> {
-    None
 }
 
 fn table(runs: &[Listed], now: f64, columns: usize) -> String {

@@ -14,16 +14,17 @@ use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_serve::api::{self, Service};
-use emberlm_serve::{Limits, Server};
+use emberlm_serve::{Hosts, Limits, Server};
 use tokio::sync::oneshot;
 
 use crate::backend::{BackendArg, Job};
-use crate::commands::watch::cannot_listen;
+use crate::commands::watch::{AllowedHosts, cannot_listen};
+use crate::console;
 use crate::ending;
 use crate::error::{CliError, warn};
 use crate::output::print;
-use crate::run_history::names;
-use crate::values;
+use crate::run_folders::names;
+use crate::{signals, values};
 use load::{Loaded, Sizes};
 
 /// Arguments of `serve`.
@@ -41,6 +42,9 @@ pub struct ServeArgs {
     /// The address to listen on: by default only this machine can ask
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub allowed: AllowedHosts,
     /// A file with the key that clients must show
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
@@ -62,9 +66,21 @@ pub struct ServeArgs {
     /// A request's body at most
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub max_body: ByteSize,
+    /// Memory that one request may keep until it is answered: its prompts and, unless it streams, its answers
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub max_request_memory: ByteSize,
+    /// Memory that all requests together may keep; more are refused
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub max_memory: ByteSize,
+    /// Compute each answer in passes of its own, so that its tokens do not depend on what runs beside it; slower under load
+    #[arg(long)]
+    pub deterministic: bool,
     /// How long a request may take; also how long those under way may go on when the server is told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one)]
     pub timeout: usize,
+    /// Time a client may read nothing while there is something to send; then its connection is closed
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one)]
+    pub write_timeout: usize,
     /// What the weights are held in: f32, or int8 for a quarter of the memory
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
@@ -105,6 +121,7 @@ impl Job for Serve {
             context: args.context,
             queue: args.max_queue,
             weights: args.weights,
+            deterministic: args.deterministic,
         };
         let mut models = Vec::new();
         for (at, (path, name)) in paths.iter().zip(names).enumerate() {
@@ -114,28 +131,33 @@ impl Job for Serve {
             }
             let template = args.chat_template.as_deref();
             let Loaded { served, replacer } =
-                load::load::<B::InnerBackend>(path, name, template, &sizes, &device)?;
+                load::load::<B::InnerBackend>(path, follows, name, template, &sizes, &device)?;
             if follows {
                 follow::start(path.clone(), args.weights, device.clone(), replacer)?;
             }
             models.push(served);
         }
+        let hosts = Hosts::new(args.host, &args.allowed.names);
+        let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
         let service = Service {
             models,
             limits: Limits {
-                body: usize::try_from(args.max_body.as_u64()).unwrap_or(usize::MAX),
+                body: bytes(args.max_body),
                 tokens: args.max_tokens,
                 time: drain,
+                request_memory: bytes(args.max_request_memory),
+                memory: bytes(args.max_memory),
                 ..Limits::default()
             },
             key,
         };
         let stop = stopped()?;
         print(&format!("http://{}\n", server.address()))?;
-        eprintln!("Ctrl-C ends it");
+        console::note("Ctrl-C ends it");
         server
-            .run(api::router(service), stop, drain)
+            .with_write_time(Duration::from_secs(args.write_timeout as u64))
+            .run(api::router(service), hosts, stop, drain)
             .map_err(|error| CliError::new(error.to_string()))
     }
 }
@@ -144,15 +166,14 @@ impl Job for Serve {
 fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
     let (sender, stop) = oneshot::channel::<()>();
     let mut sender = Some(sender);
-    ctrlc::set_handler(move || match sender.take() {
+    signals::listen(move || match sender.take() {
         Some(sender) => {
-            eprintln!("finishing what is under way; Ctrl-C again ends it at once");
+            console::note("finishing what is under way; Ctrl-C again ends it at once");
             // The server may be gone.
             let _ = sender.send(());
         }
         None => ending::at_once(130),
-    })
-    .map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))?;
+    })?;
     Ok(stop)
 }
 

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use emberlm_system::write::write_whole;
 use emberlm_trainer::RunFolder;
 
 use crate::backend::BackendArg;
-use crate::built_in_tales;
 use crate::error::CliError;
 use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
+use crate::signals;
 use crate::sweep::{
     Ended, Plan, Planned, Progress, Record, Summary, SweepFile, is_finished, run_all,
 };
 use crate::values::at_least_one;
+use crate::{built_in_tales, console};
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
@@ -98,10 +100,9 @@ fn commands(runs: &[&Planned], backend: &[String]) -> String {
 fn listen() -> Result<Arc<AtomicUsize>, CliError> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    ctrlc::set_handler(move || {
+    signals::listen(move || {
         count.fetch_add(1, Ordering::SeqCst);
-    })
-    .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))?;
+    })?;
     Ok(asked)
 }
 
@@ -120,9 +121,12 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
     };
     for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html())] {
         let path = out.join(name);
-        fs::write(&path, text).map_err(CliError::io("write", &path))?;
+        write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
     }
-    eprintln!("Drawn in {}", out.join("sweep.html").display());
+    console::note(format_args!(
+        "Drawn in {}",
+        out.join("sweep.html").display()
+    ));
     Ok(())
 }
 
@@ -133,7 +137,12 @@ fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
         if let Ended::Failed(lines) = how {
             failed += 1;
             let log = run.folder.join("log.txt");
-            eprintln!("{} failed; {} ends in\n{lines}", run.name, log.display());
+            console::note(format_args!(
+                "{} failed; {} ends in",
+                run.name,
+                log.display()
+            ));
+            lines.iter().for_each(console::note);
         }
     }
     let all = plan.runs.len();

@@ -9,7 +9,6 @@ mod memory;
 mod report;
 mod resume;
 
-use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
@@ -25,7 +24,8 @@ pub use args::TrainArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model_source::Model;
-use crate::{built_in_tales, ending, presets, run_config};
+use crate::output::print;
+use crate::{built_in_tales, console, ending, presets, run_config, signals};
 
 /// Runs the command.
 ///
@@ -51,7 +51,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
     }
     let renderer = args.renderer.choose();
-    if renderer == Renderer::Dashboard && !stdout().is_terminal() {
+    if renderer == Renderer::Dashboard && !console::stdout_is_terminal() {
         return Err(
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
@@ -71,6 +71,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         render: |config: &RunConfig| run_config::to_toml(config).unwrap_or_default(),
         renderer,
         tensorboard: args.tensorboard,
+        say: |line| console::note(line),
         interrupter,
     };
     let outcome = backend.run(Training {
@@ -114,9 +115,7 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
         run::resolve_model(&mut config, data.first())?;
     }
     let text = run_config::to_toml(&config)?;
-    stdout()
-        .write_all(text.as_bytes())
-        .map_err(CliError::stdout)
+    print(&text)
 }
 
 /// The model that the run goes on from, if there is one; its tokens must be the dataset's. Opening one reads all its
@@ -154,7 +153,7 @@ fn free_run_folder(preset: &str) -> PathBuf {
 fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
-    ctrlc::set_handler(move || {
+    signals::listen(move || {
         if asked {
             dashboard::restore_terminal();
             ending::at_once(130);
@@ -162,7 +161,6 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
         asked = true;
         interrupter.stop(Some("interrupted"));
     })
-    .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))
 }
 
 struct Training<F> {
@@ -207,6 +205,6 @@ fn report_memory<B: TrainingBackend>(
             memory::predicted(&predict(&model, &config.train, program)?)
         }
     };
-    let _ = stderr().write_all(text.as_bytes());
+    text.lines().for_each(console::note);
     Ok(())
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use clap::Args;
 use emberlm_serve::watch::{Runs, WatchedRun, router};
-use emberlm_serve::{Server, ServerError};
+use emberlm_serve::{Hosts, Server, ServerError};
 use emberlm_trainer::events::EVENTS_FILE;
 use tokio::sync::oneshot;
 
+use crate::console;
 use crate::error::CliError;
 use crate::output::print;
-use crate::run_history::{Status, is_run, names, runs_below};
+use crate::run_folders::{is_run, names, runs_below};
+use crate::run_history::Status;
+use crate::signals;
 
 /// Arguments of `watch`.
 #[derive(Debug, Args)]
@@ -26,6 +29,17 @@ pub struct WatchArgs {
     /// The address to listen on: by default only this machine can see the page
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub allowed: AllowedHosts,
+}
+
+/// The names that a server is reached by.
+#[derive(Debug, Args)]
+pub struct AllowedHosts {
+    /// A host name that requests may name and whose pages may ask, such as a reverse proxy's; * for any
+    #[arg(long = "allowed-host", value_name = "HOST")]
+    pub names: Vec<String>,
 }
 
 /// How long what is being answered may go on when the program is told to stop.
@@ -42,13 +56,13 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
             );
         }
     }
+    let hosts = Hosts::new(args.host, &args.allowed.names);
     let server = Server::bind(args.host, args.port).map_err(|error| cannot_listen(&error))?;
     let (sender, stop) = oneshot::channel::<()>();
     let mut sender = Some(sender);
-    ctrlc::set_handler(move || drop(sender.take()))
-        .map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))?;
+    signals::listen(move || drop(sender.take()))?;
     print(&format!("http://{}\n", server.address()))?;
-    eprintln!("Ctrl-C ends it");
+    console::note("Ctrl-C ends it");
     let folders = args.runs;
     let router = router(Runs {
         find: Box::new(move || watched(&folders)),
@@ -56,7 +70,7 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
         events: EVENTS_FILE,
     });
     server
-        .run(router, stop, DRAIN)
+        .run(router, hosts, stop, DRAIN)
         .map_err(|error| CliError::new(error.to_string()))
 }
 

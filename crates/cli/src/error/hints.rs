@@ -3,7 +3,7 @@
 use std::io;
 
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
-use emberlm_generate::{GenerateError, LogitsError, SettingError};
+use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
@@ -38,9 +38,27 @@ impl From<ChatError> for CliError {
     fn from(error: ChatError) -> Self {
         match error {
             ChatError::Tokenizer(error) => error.into(),
+            error => {
+                let hint = chat(&error);
+                with(&error, hint)
+            }
+        }
+    }
+}
+
+impl From<VetError> for CliError {
+    fn from(error: VetError) -> Self {
+        match error {
+            VetError::Refused(error) => error.into(),
             error => with(&error, None),
         }
     }
+}
+
+/// The hint for a template that cannot be used.
+fn chat(error: &ChatError) -> Option<String> {
+    let hint = "usual templates stay far below the limits: read this one before you trust it, or choose another with --chat-template";
+    matches!(error, ChatError::Limit { .. }).then(|| hint.to_owned())
 }
 
 impl From<InputError> for CliError {
@@ -66,7 +84,7 @@ impl From<ConfigError> for CliError {
 impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
-            WeightsError::Io { .. } => None,
+            WeightsError::Io { source, .. } => return with(&error, io(source)),
             WeightsError::Index { .. } => {
                 Some("copy the model's directory again, with all its shards")
             }
@@ -89,6 +107,7 @@ impl From<HuggingFaceError> for CliError {
         let hint = match &error {
             HuggingFaceError::Weights { source, .. } => {
                 let hint = match source {
+                    WeightsError::Io { source, .. } => return with(&error, io(source)),
                     WeightsError::Index { .. } | WeightsError::Format { .. } => {
                         "copy the model's directory again, with all its files"
                     }
@@ -96,6 +115,7 @@ impl From<HuggingFaceError> for CliError {
                 };
                 Some(hint.to_owned())
             }
+            HuggingFaceError::Io { source, .. } => io(source),
             HuggingFaceError::Pickle { .. } => Some(
                 "save it as safetensors where you trust it: in Python, \
                  AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"
@@ -143,6 +163,10 @@ impl From<TrainError> for CliError {
         let hint = match error {
             TrainError::Model(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
+            TrainError::DamagedData { ref source, .. } => {
+                let hint = data(source);
+                return with(&error, hint);
+            }
             TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
@@ -153,6 +177,11 @@ impl From<TrainError> for CliError {
                 );
                 return with(&error, Some(hint));
             }
+            TrainError::File { ref source, .. } => return with(&error, io(source)),
+            TrainError::RunReplaced { .. } => {
+                Some("begin another run, or resume the one that was moved")
+            }
+            TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
             TrainError::NoRun { .. } => Some("name a folder that `emberlm train` has made"),
             TrainError::RunLocked { .. } => Some("stop that process first, or wait for its end"),
             TrainError::Resume { .. } => {
@@ -199,6 +228,9 @@ pub(super) fn io(error: &io::Error) -> Option<String> {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "make room on the disk, then run the command again"
         }
+        io::ErrorKind::FileTooLarge => {
+            "a file may not become that large: see `ulimit -f` and the file system's own limit"
+        }
         io::ErrorKind::PermissionDenied => "check who may read and write there",
         _ => return None,
     };
@@ -218,6 +250,7 @@ fn data(error: &DataError) -> Option<String> {
         DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
             return tokenizer(source);
         }
+        DataError::Chat(source) => return chat(source),
         DataError::NoInputs
         | DataError::MissingInput { .. }
         | DataError::NotAFile { .. }
@@ -228,7 +261,6 @@ fn data(error: &DataError) -> Option<String> {
         | DataError::UnknownSplit { .. }
         | DataError::UnknownSplitRule { .. }
         | DataError::Contradiction { .. }
-        | DataError::Chat(_)
         | DataError::UnknownPacking { .. }
         | DataError::NotATale { .. } => return None,
         DataError::NoMatch { .. } => {
@@ -271,6 +303,12 @@ fn data(error: &DataError) -> Option<String> {
         }
         DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
             "it is damaged: take it again from where it came from, or make the dataset again"
+        }
+        DataError::DamagedBlock { .. } => {
+            "`emberlm data verify` lists all that is damaged; take the file again from where it came from, or make the dataset again with `emberlm prepare`"
+        }
+        DataError::BlockHashes { .. } | DataError::OtherBlockHashes { .. } => {
+            "where `emberlm data verify` finds nothing else wrong, remove dataset.blocks.json: files are then verified as a whole"
         }
         DataError::Damaged { .. } => {
             "take the files again from where they came from, or make the dataset again"

@@ -1,10 +1,14 @@
 //! Runs as processes of their own, some at a time.
 
 use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{env, fs, thread};
+
+use emberlm_system::read;
 
 use super::plan::Planned;
 use super::progress::Progress;
@@ -26,7 +30,7 @@ pub enum Ended {
     /// Before it, as it was told to.
     Stopped,
     /// By an error; the last lines of its log.
-    Failed(String),
+    Failed(Vec<String>),
 }
 
 /// A run in progress.
@@ -92,7 +96,7 @@ pub fn run_all<'a>(
                     ended.push((one.run, how));
                 }
                 Err(error) => {
-                    let how = Ended::Failed(format!("cannot wait for it: {error}"));
+                    let how = Ended::Failed(vec![format!("  cannot wait for it: {error}")]);
                     ended.push((one.run, how));
                 }
             }
@@ -130,11 +134,12 @@ fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, Cl
 impl Running<'_> {
     /// Asks it to stop with a checkpoint; asked again, it stops at once.
     fn stop(&mut self) {
-        // One that has just ended cannot be told, and need not be.
+        // One that has just ended cannot be told, and need not be. A shell's background jobs, and what they start,
+        // ignore SIGINT.
         #[cfg(unix)]
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
-            rustix::process::Signal::INT,
+            rustix::process::Signal::TERM,
         );
         // Elsewhere a console's Ctrl-C comes by all of its programs.
     }
@@ -150,10 +155,21 @@ fn how(run: &Planned, succeeded: bool) -> Ended {
     }
 }
 
-fn last_lines(run: &Planned) -> String {
-    let bytes = fs::read(run.folder.join(LOG)).unwrap_or_default();
+/// The last bytes of a file.
+fn read_end(path: &Path) -> io::Result<Vec<u8>> {
+    const END: u64 = 1 << 14;
+    let mut file = read::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(END)))?;
+    let mut bytes = Vec::new();
+    file.take(END).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn last_lines(run: &Planned) -> Vec<String> {
+    let bytes = read_end(&run.folder.join(LOG)).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
-    last.iter().map(|line| format!("  {line}\n")).collect()
+    last.iter().map(|line| format!("  {line}")).collect()
 }

@@ -1,15 +1,16 @@
 //! How the runs of a sweep go, on stderr: a bar each in a terminal, a line for each beginning and end elsewhere.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{IsTerminal, Read, Seek, SeekFrom, stderr};
 use std::time::Instant;
 
+use emberlm_serve::tail::{self, Place};
+use emberlm_system::text::escaped;
 use emberlm_trainer::events::{EVENTS_FILE, Event};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::children::Ended;
 use super::plan::Planned;
+use crate::console;
 use crate::plot::middle_cut;
 
 /// The runs in progress, as they are shown.
@@ -24,7 +25,8 @@ pub struct Progress {
 struct Shown {
     bar: ProgressBar,
     started: Instant,
-    events: Tail,
+    /// The position up to which its events were read.
+    place: Place,
     loss: Option<f64>,
     validation: Option<f64>,
     step: usize,
@@ -37,7 +39,7 @@ impl Progress {
     /// Nothing in progress, of so many runs of which some are done.
     pub fn new(runs: usize, done: usize) -> Self {
         Self {
-            bars: stderr().is_terminal().then(MultiProgress::new),
+            bars: console::stderr_is_terminal().then(MultiProgress::new),
             runs,
             done,
             shown: HashMap::new(),
@@ -50,18 +52,18 @@ impl Progress {
         let bar = match &self.bars {
             Some(bars) => bars.add(ProgressBar::new(steps as u64)),
             None => {
-                eprintln!("{}: started", run.name);
+                console::note(format_args!("{}: started", run.name));
                 ProgressBar::hidden()
             }
         };
         if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len} {msg}") {
             bar.set_style(style);
         }
-        bar.set_prefix(middle_cut(&run.name, NAME));
+        bar.set_prefix(middle_cut(&escaped(&run.name), NAME));
         let shown = Shown {
             bar,
             started: Instant::now(),
-            events: Tail::default(),
+            place: Place::default(),
             loss: None,
             validation: None,
             step: 0,
@@ -100,15 +102,22 @@ impl Progress {
         shown.bar.finish_and_clear();
         match &self.bars {
             // A terminal that is gone cannot be written to.
-            Some(bars) => drop(bars.println(line)),
-            None => eprintln!("{line}"),
+            Some(bars) => drop(bars.println(escaped(&line))),
+            None => console::note(line),
         }
     }
 }
 
 impl Shown {
     fn look(&mut self, run: &Planned) {
-        for event in self.events.read(run) {
+        let path = run.folder.join(EVENTS_FILE);
+        // It has only been begun, or cannot be read: it is looked at again.
+        let Ok(tail) = tail::read_after(&path, &self.place) else {
+            return;
+        };
+        self.place = tail.place;
+        let events = tail.lines.into_iter();
+        for event in events.filter_map(|line| serde_json::from_value::<Event>(line).ok()) {
             self.step = self.step.max(event.step());
             match event {
                 Event::Step { loss, .. } => self.loss = Some(loss),
@@ -125,40 +134,5 @@ impl Shown {
         let validation = self.validation.map(|loss| format!("validation {loss:.4}"));
         let known: Vec<String> = loss.into_iter().chain(validation).collect();
         known.join(", ")
-    }
-}
-
-/// Reads a growing file of events.
-#[derive(Default)]
-struct Tail {
-    read: u64,
-    /// The beginning of a line whose end is not there yet.
-    rest: Vec<u8>,
-}
-
-impl Tail {
-    /// The events since the last time; what is no event is left out.
-    fn read(&mut self, run: &Planned) -> Vec<Event> {
-        let mut new = Vec::new();
-        let opened = File::open(run.folder.join(EVENTS_FILE));
-        let Ok(mut file) = opened else {
-            return Vec::new();
-        };
-        // A resumed run cuts off what it will do again.
-        if file.metadata().is_ok_and(|found| found.len() < self.read) {
-            *self = Self::default();
-        }
-        let sought = file.seek(SeekFrom::Start(self.read));
-        if sought.and_then(|_| file.read_to_end(&mut new)).is_err() {
-            return Vec::new();
-        }
-        self.read += new.len() as u64;
-        self.rest.append(&mut new);
-        let whole = self.rest.iter().rposition(|&byte| byte == b'\n');
-        let lines: Vec<u8> = self.rest.drain(..whole.map_or(0, |end| end + 1)).collect();
-        let lines = lines.split(|&byte| byte == b'\n');
-        lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect()
     }
 }

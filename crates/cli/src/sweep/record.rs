@@ -1,9 +1,9 @@
 //! What a sweep's folder is of: a file that was changed since must not mix its runs with others.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::folder::write_whole;
 use emberlm_trainer::{RunConfig, resume};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl Record {
         if !path.exists() {
             return Ok(());
         }
-        let text = fs::read_to_string(&path).map_err(CliError::io("read", &path))?;
+        let text = read_text(&path, DESCRIPTION_LIMIT).map_err(CliError::io("read", &path))?;
         let before: Self = serde_json::from_str(&text).map_err(|error| {
             CliError::new(format!(
                 "{} is no record of a sweep: {error}",
@@ -115,7 +115,7 @@ mod tests {
             let error = format!("{:?}", other.check(folder.path()).expect_err("another"));
             assert!(error.contains(expected), "{error}");
         }
-        fs::write(folder.path().join(FILE), "{").expect("written");
+        std::fs::write(folder.path().join(FILE), "{").expect("written");
         assert!(first.check(folder.path()).is_err());
     }
 }

@@ -112,7 +112,7 @@ mod vulkan {
     /// Dropout is drawn from the step: a run that was stopped has the lines and weights of one that was not, to the bit.
     #[test]
     fn a_resumed_run_is_the_one_left_alone() {
-        let sandbox = Sandbox::with_data();
+        let sandbox = Sandbox::with_data().with_own_cache();
         let how = "--set model.dropout=0.1 --set train.decay_steps=8 --backend vulkan";
         let expected = sandbox.curve("alone", 8, how);
         sandbox.curve("stopped", 5, how);

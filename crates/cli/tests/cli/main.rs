@@ -1,16 +1,22 @@
 //! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
 
+#![allow(clippy::print_stdout)]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod anywhere;
 mod attention;
 mod backends;
+#[cfg(target_os = "linux")]
+mod bounded_memory;
 mod chat;
 #[cfg(unix)]
 mod chat_terminal;
 mod choosing;
+#[cfg(unix)]
+mod control_characters;
 mod crash;
+mod damaged_data;
 #[cfg(unix)]
 mod dashboard;
 mod data;
@@ -18,13 +24,23 @@ mod draft;
 mod eval_split;
 mod eval_tasks;
 mod feeding;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod help;
+#[cfg(target_os = "linux")]
+mod hostile_grammars;
+#[cfg(target_os = "linux")]
+mod hostile_templates;
+#[cfg(target_os = "linux")]
+mod hostile_tokenizers;
 mod hugging_face;
 mod info;
 mod int8;
 mod memory;
 mod model;
 mod model_errors;
+#[cfg(target_os = "linux")]
+mod nobody_reads;
 mod optimizers;
 mod own_tokenizer;
 mod precision;
@@ -32,9 +48,16 @@ mod prepare;
 mod prepare_errors;
 mod readme;
 mod resume;
+#[cfg(unix)]
+mod run_folder;
 mod seeing;
 mod serve;
+#[cfg(target_os = "linux")]
+mod serve_attacks;
+mod serve_hosts;
 mod serve_refusals;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod sweep;
 mod tokenizer;

@@ -237,7 +237,11 @@ fn a_key_is_asked_for() {
         ("", 401),
         ("authorization: Bearer sesam\r\n", 401),
         ("authorization: sesame\r\n", 401),
+        ("authorization: Basic sesame\r\n", 401),
+        ("authorization: bearersesame\r\n", 401),
         ("authorization: Bearer sesame\r\n", 200),
+        ("authorization: bearer sesame\r\n", 200),
+        ("authorization: BEARER  sesame\r\n", 200),
     ] {
         let headers = format!("{JSON}{headers}");
         for path in ["/v1/completions", "/api/play"] {
@@ -250,6 +254,11 @@ fn a_key_is_asked_for() {
             assert_eq!(answer.status, status, "{headers}: {}", answer.body);
         }
     }
-    assert_eq!(server.get("/v1/models").status, 401);
+    for path in ["/v1/models", "/metrics", "/api/models"] {
+        assert_eq!(server.get(path).status, 401, "{path}");
+        let shown = server.ask("GET", path, "authorization: Bearer sesame\r\n", "");
+        assert_eq!(shown.status, 200, "{path}");
+    }
+    assert_eq!(server.get("/openapi.json").status, 200);
     assert_eq!(server.get("/health").status, 200);
 }

@@ -110,7 +110,7 @@ fn what_cannot_be_answered_is_told() {
         (
             r##"{"model": "run", "prompt": "a", "structured_outputs": {"json": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}}"##,
             400,
-            "",
+            "response_format",
         ),
         (
             r#"{"model": "run", "prompt": "a", "structured_outputs": {"regex": "("}}"#,
@@ -224,6 +224,9 @@ fn what_cannot_be_answered_is_told() {
     );
     assert_eq!(kind.status, 415);
     assert_eq!(server.get("/v1/completions").status, 405);
+    let undecodable = server.get("/v1/models/%ff%fe");
+    assert_eq!(undecodable.status, 400);
+    assert_eq!(undecodable.json()["error"]["param"], "model");
     for path in [
         "/v1/engines",
         "/../run/config.toml",

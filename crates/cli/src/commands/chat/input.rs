@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 
 use rustyline::completion::Completer;
@@ -14,10 +14,13 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Config, Context, Editor, Helper};
 
 use super::command;
+use crate::console;
 use crate::error::{CliError, warn};
 
 /// Stands before what is typed.
 const PROMPT: &str = "> ";
+/// The most bytes of a message. A context of 8192 tokens takes some 40,000.
+pub const MOST_MESSAGE: usize = 1 << 20;
 /// How many entries of the history are kept.
 const MOST_ENTRIES: usize = 1000;
 
@@ -34,6 +37,8 @@ pub enum Input {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     Text(String),
+    /// A message of more than [`MOST_MESSAGE`] bytes, of which nothing is kept.
+    TooLong,
     /// A line that was given up.
     Nothing,
     End,
@@ -49,7 +54,7 @@ pub struct Typed {
 impl Input {
     /// Of stdin: a terminal's if stdout is one too.
     pub fn new(history: bool) -> Result<Self, CliError> {
-        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        if !(io::stdin().is_terminal() && console::stdout_is_terminal()) {
             return Ok(Self::Lines { count: 0 });
         }
         let config = Config::builder().max_history_size(MOST_ENTRIES);
@@ -75,21 +80,41 @@ impl Input {
     pub fn hear(&mut self) -> Result<Heard, CliError> {
         match self {
             Self::Terminal(typed) => typed.hear(),
-            Self::Lines { count } => {
-                let mut text = String::new();
-                loop {
-                    let Some(line) = next_line(&mut io::stdin().lock(), count)? else {
-                        return Ok(match text.is_empty() {
-                            true => Heard::End,
-                            false => Heard::Text(text),
-                        });
-                    };
-                    match line.strip_suffix('\\') {
-                        Some(line) => text = text + line + "\n",
-                        None => return Ok(Heard::Text(text + &line)),
-                    }
-                }
-            }
+            Self::Lines { count } => hear_lines(&mut io::stdin().lock(), count),
+        }
+    }
+}
+
+/// The next message of lines: one line, or those up to the first that does not end with a backslash.
+fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<Heard, CliError> {
+    let mut text = String::new();
+    let mut too_long = false;
+    let heard = |text: String, too_long: bool| match too_long {
+        true => Heard::TooLong,
+        false => Heard::Text(text),
+    };
+    loop {
+        let Some((line, ended)) = next_line(input, count)? else {
+            return Ok(match text.is_empty() && !too_long {
+                true => Heard::End,
+                false => heard(text, too_long),
+            });
+        };
+        too_long |= !ended || text.len() + line.len() > MOST_MESSAGE;
+        let (line, more) = match line.strip_suffix('\\') {
+            Some(line) => (line, true),
+            None => (&*line, false),
+        };
+        if too_long {
+            text.clear();
+        } else {
+            text.push_str(line);
+        }
+        if !more {
+            return Ok(heard(text, too_long));
+        }
+        if !too_long {
+            text.push('\n');
         }
     }
 }
@@ -109,6 +134,9 @@ impl Typed {
             .editor
             .helper()
             .is_some_and(|rules| rules.went_on.get());
+        if text.len() > MOST_MESSAGE {
+            return Ok(Heard::TooLong);
+        }
         self.remember(&text);
         // A text that was pasted has its own backslashes.
         Ok(Heard::Text(match went_on {
@@ -153,19 +181,47 @@ fn unreadable(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("cannot read from the terminal: {error}"))
 }
 
-/// The next line without its end; `count` goes up.
-fn next_line(input: &mut impl BufRead, count: &mut usize) -> Result<Option<String>, CliError> {
+/// The next line without its end, and whether it is whole; `count` goes up. Of a line of more than [`MOST_MESSAGE`] bytes only
+/// its last byte is kept.
+fn next_line(
+    input: &mut impl BufRead,
+    count: &mut usize,
+) -> Result<Option<(String, bool)>, CliError> {
+    let unreadable = |error| CliError::new(format!("cannot read stdin: {error}"));
     let mut bytes = Vec::new();
-    let read = input.read_until(b'\n', &mut bytes);
-    read.map_err(|error| CliError::new(format!("cannot read stdin: {error}")))?;
+    let mut limited = input.by_ref().take(MOST_MESSAGE as u64 + 2);
+    limited.read_until(b'\n', &mut bytes).map_err(unreadable)?;
     if bytes.is_empty() {
         return Ok(None);
     }
     *count += 1;
+    let whole = bytes.len() < MOST_MESSAGE + 2 || bytes.ends_with(b"\n");
+    if !whole {
+        bytes = skip_line(input, bytes.last().copied()).map_err(unreadable)?;
+    }
     let line = String::from_utf8(bytes)
         .map_err(|_| CliError::new(format!("line {count} of stdin is not UTF-8")))?;
     let line = line.strip_suffix('\n').unwrap_or(&line);
-    Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    Ok(Some((line.to_owned(), whole)))
+}
+
+/// Reads to the end of a line and keeps a backslash that ends it; `last` is the byte read last.
+fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u8>> {
+    loop {
+        let bytes = input.fill_buf()?;
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let line = &bytes[..end.unwrap_or(bytes.len())];
+        last = line.last().copied().or(last);
+        let (done, read) = (
+            end.is_some() || bytes.is_empty(),
+            end.map_or(bytes.len(), |at| at + 1),
+        );
+        input.consume(read);
+        if done {
+            return Ok(last.filter(|byte| *byte == b'\\').into_iter().collect());
+        }
+    }
 }
 
 /// How lines are edited.
@@ -222,12 +278,31 @@ mod tests {
     fn lines_lose_their_ends_and_bad_ones_are_named() {
         let mut input = &b"a\r\nb\n\n\xFF\n"[..];
         let mut count = 0;
-        let mut next = || next_line(&mut input, &mut count);
+        let mut next =
+            || Ok::<_, CliError>(next_line(&mut input, &mut count)?.map(|(line, _)| line));
         assert_eq!(next().unwrap().as_deref(), Some("a"));
         assert_eq!(next().unwrap().as_deref(), Some("b"));
         assert_eq!(next().unwrap().as_deref(), Some(""));
         let error = next().unwrap_err();
         assert!(format!("{error:?}").contains("line 4 of stdin is not UTF-8"));
         assert_eq!(next().unwrap(), None);
+    }
+
+    #[test]
+    fn messages_that_are_too_long_are_left_out_whole() {
+        let long = "x".repeat(MOST_MESSAGE);
+        let text = format!("{long}\n{long}y\na\n{long}yyy\\\nb\n{long}\\\nb\nc\\\nd\n{long}yyy");
+        let mut input = text.as_bytes();
+        let mut count = 0;
+        let mut next = || hear_lines(&mut input, &mut count).unwrap();
+        assert_eq!(next(), Heard::Text(long.clone()));
+        assert_eq!(next(), Heard::TooLong);
+        assert_eq!(next(), Heard::Text("a".to_owned()));
+        // With the line that it goes on in.
+        assert_eq!(next(), Heard::TooLong);
+        assert_eq!(next(), Heard::TooLong);
+        assert_eq!(next(), Heard::Text("c\nd".to_owned()));
+        assert_eq!(next(), Heard::TooLong);
+        assert_eq!(next(), Heard::End);
     }
 }

@@ -7,6 +7,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use crate::error::CliError;
+use crate::signals;
 
 /// The exit code of a program that Ctrl-C has ended, as shells have it.
 const EXIT_CODE: i32 = 130;
@@ -32,10 +33,12 @@ impl Interrupt {
             ends: Arc::new(AtomicBool::new(!in_terminal)),
             ends_at_rest: !in_terminal,
         };
-        let refuse = |error| CliError::new(format!("cannot listen for signals: {error}"));
+        if signals::is_ignored(SIGINT) {
+            return Ok(this);
+        }
         flag::register_conditional_shutdown(SIGINT, EXIT_CODE, Arc::clone(&this.ends))
-            .map_err(refuse)?;
-        flag::register(SIGINT, Arc::clone(&this.came)).map_err(refuse)?;
+            .map_err(signals::refused)?;
+        flag::register(SIGINT, Arc::clone(&this.came)).map_err(signals::refused)?;
         Ok(this)
     }
 

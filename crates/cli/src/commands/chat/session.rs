@@ -1,18 +1,19 @@
 //! A conversation: what is said is answered or done, until the input ends.
 
-use std::fs;
 use std::path::PathBuf;
 
 use emberlm_kernels::Backend;
+use emberlm_system::write::write_whole;
 use emberlm_tokenizer::chat::ChatEncoder;
 use indicatif::HumanCount;
 
 use super::command::{Command, Said, help};
-use super::input::{Heard, Input};
+use super::input::{Heard, Input, MOST_MESSAGE};
 use super::interrupt::Interrupt;
 use super::settings::Settings;
 use super::speaker::{Answer, End, Speaker};
 use super::talk::Talk;
+use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print};
 
@@ -71,6 +72,12 @@ impl<'a, B: Backend> Session<'a, B> {
             let text = match self.input.hear()? {
                 Heard::Text(text) => text,
                 Heard::Nothing => continue,
+                Heard::TooLong => {
+                    warn(&format!(
+                        "a message may have at most {MOST_MESSAGE} bytes: this one is ignored"
+                    ));
+                    continue;
+                }
                 Heard::End => return Ok(()),
             };
             match Said::read(&text) {
@@ -149,9 +156,8 @@ impl<'a, B: Backend> Session<'a, B> {
             ));
         }
         let chooser = self.settings.next();
-        let in_terminal = self.input.is_terminal();
         let mut refused = None;
-        let mut show = |text: &str| match print(&shown(text, in_terminal)) {
+        let mut show = |text: &str| match print(text) {
             Ok(()) => true,
             Err(error) => {
                 refused = Some(error);
@@ -220,7 +226,8 @@ impl<'a, B: Backend> Session<'a, B> {
         if self.talk.is_empty() {
             return Err(CliError::new("there is nothing to save"));
         }
-        fs::write(&path, self.talk.json()? + "\n").map_err(CliError::io("write", &path))?;
+        let text = self.talk.json()? + "\n";
+        write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
         self.saved.push(path);
         Ok(())
     }
@@ -228,7 +235,7 @@ impl<'a, B: Backend> Session<'a, B> {
     /// Tells someone who types that something was done.
     fn note(&self, what: &str) {
         if self.input.is_terminal() {
-            eprintln!("({what})");
+            console::note(format_args!("({what})"));
         }
     }
 }
@@ -237,29 +244,4 @@ impl<'a, B: Backend> Session<'a, B> {
 fn tell(error: &CliError) {
     // The exit code is that of the whole program.
     let _ = error.report();
-}
-
-/// A text as it may be written: what it is made of could tell a terminal to do something.
-fn shown(text: &str, in_terminal: bool) -> String {
-    let visible = |c: char| match c {
-        '\n' | '\t' => c,
-        c if c.is_control() => '\u{FFFD}',
-        c => c,
-    };
-    match in_terminal {
-        true => text.chars().map(visible).collect(),
-        false => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_terminal_gets_no_orders_from_a_model() {
-        let text = "a\u{1b}[2J\tb\r\nc\u{9b}31m";
-        assert_eq!(shown(text, true), "a\u{fffd}[2J\tb\u{fffd}\nc\u{fffd}31m");
-        assert_eq!(shown(text, false), text);
-    }
 }

@@ -97,6 +97,8 @@ impl<B: Backend> Speaker<'_, B> {
                         };
                     }
                     EventKind::Failed(error) => return Err(error.into()),
+                    // Nothing is embedded here.
+                    EventKind::Embedded(_) => {}
                 }
             }
         };

@@ -126,13 +126,23 @@ impl Talk {
         };
         let before = self.left_out;
         let mut ids = encode(self)?;
-        let mut most = context;
-        while ids.len().saturating_add(room) > most
-            && let Some(next) = self.second_question()
-        {
-            most = context / 4 * 3;
-            self.left_out = next;
-            ids = encode(self)?;
+        if ids.len().saturating_add(room) > context {
+            // The fewest turns that make enough room, searched by halves: each try encodes all that is left.
+            let most = context / 4 * 3;
+            let starts = self.later_questions();
+            let (mut low, mut high) = (0, starts.len().saturating_sub(1));
+            while low < high {
+                let middle = (low + high) / 2;
+                self.left_out = starts[middle];
+                match encode(self)?.len().saturating_add(room) > most {
+                    true => low = middle + 1,
+                    false => high = middle,
+                }
+            }
+            if let Some(start) = starts.get(low) {
+                self.left_out = *start;
+                ids = encode(self)?;
+            }
         }
         if ids.len() >= context {
             self.left_out = before;
@@ -158,11 +168,11 @@ impl Talk {
         }
     }
 
-    /// Where the question after the first one in sight stands.
-    fn second_question(&self) -> Option<usize> {
-        let mut questions = self.messages.iter().enumerate().skip(self.left_out + 1);
-        let found = questions.find(|(_, message)| message.role == "user");
-        found.map(|(at, _)| at)
+    /// The positions of the questions after the first visible one.
+    fn later_questions(&self) -> Vec<usize> {
+        let questions = self.messages.iter().enumerate().skip(self.left_out + 1);
+        let questions = questions.filter(|(_, message)| message.role == "user");
+        questions.map(|(at, _)| at).collect()
     }
 }
 
@@ -230,9 +240,7 @@ mod tests {
         talk.answer("1");
         talk.ask("b".repeat(20));
         let error = talk.prompt(&encoder, 20, 4).unwrap_err();
-        let mut message = Vec::new();
-        error.write(&mut message, false).unwrap();
-        let message = String::from_utf8(message).unwrap();
+        let message = error.lines(false);
         assert!(
             message.contains("20 tokens, more than the context of 20"),
             "{message}"

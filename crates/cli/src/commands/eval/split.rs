@@ -8,13 +8,15 @@ use emberlm_data::{
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_trainer::{Evaluation, PositionLosses, evaluate_observed, evaluate_positions};
+use emberlm_trainer::{
+    Evaluation, FileCheck, PositionLosses, evaluate_observed, evaluate_positions,
+};
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use super::{EvalArgs, window};
 use crate::backend::Job;
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 use crate::model_source::Model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
@@ -47,14 +49,23 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     if packing == Packing::Isolated {
         model.config().check_documents()?;
     }
+    let windows = dataset.windows(args.split, seq_len, packing)?;
+    let mut file_check = FileCheck::start([windows.split()]);
     let found = backend.run(Evaluate {
         model: &model,
         weights: args.weights,
-        windows: dataset.windows(args.split, seq_len, packing)?,
+        windows,
         batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
         per_position: args.per_position,
         bytes: dataset.tokenizer().token_bytes(),
     })??;
+    let left = file_check.left();
+    if left > 0 {
+        warn(&format!(
+            "the dataset has no block hashes: waiting until its last {left} bytes are verified"
+        ));
+    }
+    file_check.wait(|| false)?;
     if found.evaluation.tokens == 0 {
         let (data, split) = (data.display(), args.split);
         let message = format!("the {split} split of {data} has no token to predict");

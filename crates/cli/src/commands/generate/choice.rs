@@ -10,6 +10,7 @@ use emberlm_tokenizer::Tokenizer;
 
 use crate::error::CliError;
 use crate::model_source::Model;
+use crate::sandbox;
 use crate::values;
 
 /// The options.
@@ -68,7 +69,8 @@ impl ChoiceArgs {
                     "leave --json-schema and --regex out, or use a model of another tokenizer",
                 )
             })?;
-            Ok(Constraint::new(&vocabulary, grammar)?)
+            let grammar = sandbox::grammars().vet(grammar)?;
+            Ok(Constraint::from_vetted(&vocabulary, grammar)?)
         };
         let constraint = self.grammar()?.map(compile);
         Ok(ChooserConfig {

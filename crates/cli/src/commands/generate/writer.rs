@@ -5,6 +5,7 @@ use emberlm_serve::Readable;
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
+use crate::console;
 use crate::error::CliError;
 use crate::output::{print, print_json};
 
@@ -150,10 +151,10 @@ impl Writer {
                     passes,
                 } = guesses;
                 let percent = (100.0 * rate).round();
-                eprintln!(
+                console::note(format_args!(
                     "{taken} of the draft's {made} guesses were taken ({percent}%): {} tokens in {passes} passes",
                     self.tokens.len()
-                );
+                ));
             }
             return Ok(());
         }

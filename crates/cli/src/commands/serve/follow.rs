@@ -11,9 +11,10 @@ use emberlm_model::{InferenceDecoder, WeightFormat};
 use emberlm_serve::Replacer;
 use emberlm_trainer::checkpoint::Checkpoint;
 
+use crate::console;
 use crate::error::{CliError, warn};
 use crate::model_source::Model;
-use crate::run_history::is_run;
+use crate::run_folders::is_run;
 
 /// How often a run is looked at.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,7 +26,10 @@ pub fn wait(run: &Path) -> Result<(), CliError> {
             .hint("--follow is for the folder of a run of `emberlm train`"));
     }
     if newest(run).is_none() {
-        eprintln!("waiting for the first checkpoint of {}", run.display());
+        console::note(format_args!(
+            "waiting for the first checkpoint of {}",
+            run.display()
+        ));
     }
     while newest(run).is_none() {
         thread::sleep(PAUSE);
@@ -54,7 +58,7 @@ pub fn start<B: Backend>(
                     if !replacer.replace(decoder) {
                         return;
                     }
-                    eprintln!("{}: now {about}", run.display());
+                    console::note(format_args!("{}: now {about}", run.display()));
                     served = found;
                 }
                 // What is served stays, and another look is taken.

@@ -1,8 +1,8 @@
 //! A model, from its folder to what is served.
 
 use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use burn::tensor::Device;
@@ -12,11 +12,15 @@ use emberlm_kernels::Backend;
 use emberlm_model::{KvCache, WeightFormat, count};
 use emberlm_serve::model::{Tables, Talk};
 use emberlm_serve::{Card, Replacer, ServedModel, Worker};
+use emberlm_trainer::checkpoint::Checkpoint;
 use indicatif::HumanCount;
 
+use crate::console;
 use crate::error::CliError;
 use crate::model_source::Model;
-use crate::run_history::{History, is_run};
+use crate::run_folders::is_run;
+use crate::run_history::History;
+use crate::sandbox;
 
 /// How much a model may do at once.
 pub struct Sizes {
@@ -24,6 +28,7 @@ pub struct Sizes {
     pub context: Option<usize>,
     pub queue: usize,
     pub weights: WeightFormat,
+    pub deterministic: bool,
 }
 
 /// A model that runs.
@@ -37,9 +42,10 @@ const CACHES: usize = 1 << 30;
 /// The most slots where nobody says how many.
 const MOST_SLOTS: usize = 64;
 
-/// Reads a model and starts its thread.
+/// Reads a model and starts its thread. Of a run that `follows`, the newest checkpoint is described.
 pub fn load<B: Backend>(
     path: &Path,
+    follows: bool,
     name: String,
     template: Option<&str>,
     sizes: &Sizes,
@@ -60,32 +66,33 @@ pub fn load<B: Backend>(
             .slots
             .unwrap_or((CACHES / one.max(1)).clamp(1, MOST_SLOTS)),
         capacity: context,
+        deterministic: sizes.deterministic,
         ..EngineConfig::for_model(config)
     };
     let engine = Engine::new(Arc::new(decoder), engine)?;
-    eprintln!(
+    console::note(format_args!(
         "{name}: {}, {} parameters; slots: {} of {} tokens ({}){}",
         model.about()?,
         HumanCount(count::parameters(config).total as u64),
         engine.config().slots,
         HumanCount(context as u64),
         ByteSize(engine.cache_bytes() as u64),
-        if chat.is_some() { "; it chats" } else { "" },
-    );
+        if chat.is_some() { "; it chats" } else { "" }
+    ));
     let limit = engine.config().slots.saturating_add(sizes.queue);
     let (worker, replacer) = Worker::start(engine, limit)
         .map_err(|error| CliError::new(format!("cannot start the model's thread: {error}")))?;
-    let place = path.to_owned();
+    let card = CardSource::new(path, follows, &model)?;
     let served = ServedModel {
         name,
         created: made(model.path()),
         chat,
         stop_tokens: model.stop_tokens(Some(&tokenizer)),
         beginning: model.beginning(&tokenizer),
-        card: Box::new(move || card(&place).unwrap_or_default()),
+        card: Box::new(move || card.card()),
         tokenizer,
         worker,
-        tables: Tables::default(),
+        tables: Tables::new(Some(sandbox::grammars())),
     };
     Ok(Loaded { served, replacer })
 }
@@ -99,24 +106,72 @@ fn made(path: &Path) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// What is told of the model in a folder, as it is now.
-fn card(path: &Path) -> Result<Card, CliError> {
-    let model = Model::open(path)?;
+/// Describes the model in a folder. Opening a model hashes its weights: it is described once, and again only when a
+/// followed run has another checkpoint.
+struct CardSource {
+    path: PathBuf,
+    follows: bool,
+    /// The checkpoint's step and its description without losses.
+    described: Mutex<(Option<usize>, Card)>,
+}
+
+impl CardSource {
+    fn new(path: &Path, follows: bool, model: &Model) -> Result<Self, CliError> {
+        let source = Self {
+            path: path.to_owned(),
+            follows,
+            described: Mutex::default(),
+        };
+        let described = (source.step(), describe(model)?);
+        Ok(Self {
+            described: Mutex::new(described),
+            ..source
+        })
+    }
+
+    fn step(&self) -> Option<usize> {
+        let newest = || Checkpoint::newest_step(&self.path).ok().flatten();
+        self.follows.then(newest).flatten()
+    }
+
+    /// The description, with the losses of its run as they are now.
+    fn card(&self) -> Card {
+        let mut card = self.described();
+        if is_run(&self.path) {
+            let history = History::read(&self.path).unwrap_or_default();
+            let losses = history.steps.iter().map(|step| (step.step, step.loss));
+            let evaluations = history.evaluations.iter().map(|e| (e.step, e.loss));
+            card.loss = thinned(losses.collect());
+            card.validation = thinned(evaluations.collect());
+        }
+        card
+    }
+
+    fn described(&self) -> Card {
+        let step = self.step();
+        let mut described = self
+            .described
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if described.0 != step
+            && let Ok(card) = Model::open(&self.path).and_then(|model| describe(&model))
+        {
+            *described = (step, card);
+        }
+        described.1.clone()
+    }
+}
+
+/// The description of a model, without losses.
+fn describe(model: &Model) -> Result<Card, CliError> {
     let config = model.config();
     let spec = model.tokenizer_spec()?;
-    let history = match is_run(path) {
-        true => History::read(path).unwrap_or_default(),
-        false => History::default(),
-    };
-    let losses = history.steps.iter().map(|step| (step.step, step.loss));
-    let evaluations = history.evaluations.iter().map(|e| (e.step, e.loss));
     Ok(Card {
         family: config.family.name().to_owned(),
         parameters: count::parameters(config).total as u64,
         tokenizer: spec.map_or_else(String::new, |spec| spec.kind.to_string()),
         about: model.about()?,
-        loss: thinned(losses.collect()),
-        validation: thinned(evaluations.collect()),
+        ..Card::default()
     })
 }
 

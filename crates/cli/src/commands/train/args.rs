@@ -1,6 +1,6 @@
 //! The command line of `train`.
 
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -9,8 +9,8 @@ use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
-use crate::presets;
 use crate::values;
+use crate::{console, presets};
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ pub enum RendererArg {
 impl RendererArg {
     /// What it comes to here.
     pub fn choose(self) -> Renderer {
-        let terminal = stdout().is_terminal() && stdin().is_terminal();
+        let terminal = console::stdout_is_terminal() && stdin().is_terminal();
         match self {
             Self::Auto if terminal => Renderer::Dashboard,
             Self::Auto | Self::Plain => Renderer::Plain,

@@ -1,10 +1,10 @@
 //! What is said when a run has ended.
 
-use std::io::{Write, stderr, stdout};
-
 use emberlm_trainer::Outcome;
 
+use crate::console;
 use crate::error::CliError;
+use crate::output::print;
 
 /// What came of it, and what to do next.
 pub fn report(outcome: &Outcome) -> Result<(), CliError> {
@@ -13,10 +13,10 @@ pub fn report(outcome: &Outcome) -> Result<(), CliError> {
     let run = outcome.run.display();
     let state = &progressed.state;
     if progressed.interrupted {
-        eprintln!("Stopped after step {}.", state.step);
+        console::note(format_args!("Stopped after step {}.", state.step));
     }
     if state.watch.total() > 0 {
-        eprintln!("{} steps were skipped.", state.watch.total());
+        console::note(format_args!("{} steps were skipped.", state.watch.total()));
     }
     if let Some(loss) = state.validation_loss {
         text += &format!("Validation loss  {loss:.4} nats per token\n");
@@ -36,10 +36,7 @@ pub fn report(outcome: &Outcome) -> Result<(), CliError> {
             text += &format!("To go on         {program} train --resume {run}\n");
         }
     }
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes()).map_err(CliError::stdout)?;
-    let _ = stderr().flush();
-    out.flush().map_err(CliError::stdout)
+    print(&text)
 }
 
 /// Columns of the sample's text: it is read, not copied.

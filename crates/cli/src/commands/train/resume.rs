@@ -1,19 +1,20 @@
 //! Opening a run that was stopped.
 
-use std::fs;
 use std::path::Path;
 
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{Beginning, RunConfig, RunFolder, folder, resume};
 
 use super::TrainArgs;
+use crate::console;
 use crate::error::{CliError, warn};
 
 /// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
 pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, Beginning), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
-    let text = fs::read_to_string(&file).map_err(CliError::io("read", &file))?;
+    let text = read_text(&file, DESCRIPTION_LIMIT).map_err(CliError::io("read", &file))?;
     let then: RunConfig = toml::from_str(&text).map_err(|error| {
         let reason = error.to_string().trim_end().replace('\n', " ");
         CliError::new(format!("{}: {reason}", file.display()))
@@ -24,13 +25,20 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, Beginning), CliE
         warn(&format!("{damaged}; going on from the one before"));
     })?;
     match checkpoint.as_ref().and_then(|found| found.state.as_ref()) {
-        Some(state) if state.step >= now.train.steps => eprintln!(
+        Some(state) if state.step >= now.train.steps => console::note(format_args!(
             "{} has made all of its {} steps: --steps gives it more",
             run.display(),
             now.train.steps
-        ),
-        Some(state) => eprintln!("Resuming {} after step {}", run.display(), state.step),
-        None => eprintln!("{} has no checkpoint yet: beginning again", run.display()),
+        )),
+        Some(state) => console::note(format_args!(
+            "Resuming {} after step {}",
+            run.display(),
+            state.step
+        )),
+        None => console::note(format_args!(
+            "{} has no checkpoint yet: beginning again",
+            run.display()
+        )),
     }
     Ok((now, Beginning::Resumed(held, checkpoint.map(Box::new))))
 }

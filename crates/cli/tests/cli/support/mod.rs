@@ -16,6 +16,8 @@ use serde::de::DeserializeOwned;
 /// A folder that is removed with the test. The binary runs in it, so that paths in its messages are relative.
 pub struct Sandbox {
     folder: tempfile::TempDir,
+    /// Shared by the tests: what one run finds out about a GPU serves the others, and nothing of the user's is touched.
+    cache: PathBuf,
 }
 
 /// How a run of the binary went.
@@ -27,8 +29,20 @@ pub struct Ran {
 
 impl Sandbox {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { folder }
+        #[cfg(unix)]
+        start_children_without_ignored_signals();
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            cache: env!("CARGO_TARGET_TMPDIR").into(),
+        }
+    }
+
+    /// Gives the runs here a cache of their own. Two processes that tune the same product at once can choose different kernels, and the
+    /// shared cache keeps the choice of one of them.
+    #[must_use]
+    pub fn with_own_cache(mut self) -> Self {
+        self.cache = self.path("cache");
+        self
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -46,9 +60,31 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_emberlm"));
         command.current_dir(self.folder.path()).args(args);
         command.stdin(Stdio::null()).env_remove("NO_COLOR");
-        // What one run finds out about a GPU serves the others, and nothing of the user's is touched.
-        command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+        command.env("XDG_CACHE_HOME", &self.cache);
         command
+    }
+
+    /// A command line of a shell in the folder, in which `$EMBERLM` is the binary.
+    #[cfg(unix)]
+    pub fn shell(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.current_dir(self.folder.path()).args(["-c", line]);
+        command.stdin(Stdio::null()).env_remove("NO_COLOR");
+        command.env("EMBERLM", env!("CARGO_BIN_EXE_emberlm"));
+        command.env("XDG_CACHE_HOME", &self.cache);
+        command
+    }
+
+    /// Runs a command line of a shell.
+    #[cfg(unix)]
+    pub fn sh(&self, line: &str) -> Ran {
+        let output = self.shell(line).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 
     /// Runs the binary; `[FOLDER]` stands for this folder where its path is in what it says.
@@ -81,6 +117,24 @@ impl Sandbox {
         names.sort();
         names
     }
+}
+
+/// The binary leaves ignored signals ignored, and a shell starts background jobs with SIGINT ignored, the tests too. A signal that has a
+/// handler in this process is not ignored in its children.
+#[cfg(unix)]
+fn start_children_without_ignored_signals() {
+    use std::sync::Once;
+    use std::sync::atomic::AtomicBool;
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            let always = AtomicBool::new(true).into();
+            signal_hook::flag::register_conditional_shutdown(signal, 1, always).unwrap();
+        }
+    });
 }
 
 impl Ran {

@@ -110,13 +110,27 @@ impl Server {
             false => format!("content-length: {}\r\n", body.len()),
         };
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{length}{headers}\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{length}{headers}\r\n{body}",
         );
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let wait = Some(Duration::from_secs(60));
-        stream.set_read_timeout(wait).unwrap();
+        let mut stream = self.connect();
         // One whose body is too large is answered before it has been sent.
         let _ = stream.write_all(request.as_bytes());
+        stream
+    }
+
+    /// Sends these bytes, and hears the whole answer.
+    pub fn raw(&self, request: &str) -> Answer {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        Answer::new(&text)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        let wait = Some(Duration::from_secs(60));
+        stream.set_read_timeout(wait).unwrap();
         stream
     }
 

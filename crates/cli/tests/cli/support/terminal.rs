@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,20 +16,32 @@ pub struct Terminal {
     keys: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     screen: Arc<Mutex<vt100::Parser>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// True if nothing is read from it any more.
+    closed: Arc<AtomicBool>,
     /// Its modes before the binary was started.
     before: String,
 }
 
 impl Terminal {
     pub fn start(sandbox: &Sandbox, line: &str, rows: u16, cols: u16) -> Self {
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_emberlm"));
+        command.args(line.split_whitespace());
+        Self::start_command(sandbox, command, rows, cols)
+    }
+
+    pub fn start_command(
+        sandbox: &Sandbox,
+        mut command: CommandBuilder,
+        rows: u16,
+        cols: u16,
+    ) -> Self {
         let size = PtySize {
             rows,
             cols,
             ..PtySize::default()
         };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_emberlm"));
-        command.args(line.split_whitespace());
         command.cwd(sandbox.path(""));
         command.env("TERM", "xterm-256color");
         // Where a history is written.
@@ -43,10 +56,17 @@ impl Terminal {
             0,
         )));
         let parser = Arc::clone(&screen);
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let closed = Arc::new(AtomicBool::new(false));
+        let (all, stop) = (Arc::clone(&bytes), Arc::clone(&closed));
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
                 parser.lock().unwrap().process(&bytes[..count]);
+                all.lock().unwrap().extend_from_slice(&bytes[..count]);
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
             }
         });
         Self {
@@ -54,12 +74,32 @@ impl Terminal {
             keys,
             child,
             screen,
+            bytes,
+            closed,
             before,
         }
     }
 
     pub fn text(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    /// Waits for the program's end, and gives every byte that it has written.
+    pub fn bytes_at_the_end(mut self) -> Vec<u8> {
+        assert!(self.child.wait().unwrap().success());
+        // What was written last is still on its way through the terminal.
+        std::thread::sleep(Duration::from_millis(200));
+        self.bytes()
+    }
+
+    /// Closes it as soon as the program writes something, and gives the program's process.
+    pub fn close(self) -> Box<dyn Child + Send + Sync> {
+        self.closed.store(true, Ordering::SeqCst);
+        self.child
     }
 
     #[track_caller]

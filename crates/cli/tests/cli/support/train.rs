@@ -37,6 +37,14 @@ impl Sandbox {
             .collect()
     }
 
+    /// The number of lines of one kind in the log of a run that is still written.
+    #[cfg(unix)]
+    pub fn events_so_far(&self, run: &str, kind: &str) -> usize {
+        let text = fs::read_to_string(self.path(run).join("events.jsonl")).unwrap_or_default();
+        let kind = format!("{{\"event\":\"{kind}\",");
+        text.lines().filter(|line| line.starts_with(&kind)).count()
+    }
+
     pub fn losses(&self, run: &str) -> Vec<f64> {
         let steps = self.events(run, "step");
         steps.iter().map(|e| e["loss"].as_f64().unwrap()).collect()

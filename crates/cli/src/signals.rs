@@ -1,0 +1,57 @@
+//! The signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP).
+//!
+//! A signal that was ignored when the program started stays ignored, as `nohup` and a shell's background jobs rely on.
+
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::CliError;
+
+/// Calls `handler` on a thread of its own, each time that a signal asks the program to stop.
+///
+/// # Errors
+/// The signals cannot be listened for.
+pub fn listen(mut handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    let wanted = wanted.filter(|&signal| !is_ignored(signal));
+    let mut signals = Signals::new(wanted).map_err(refused)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().for_each(|_| handler()))
+        .map_err(refused)?;
+    Ok(())
+}
+
+/// The error of a signal that cannot be listened for.
+pub fn refused(error: std::io::Error) -> CliError {
+    CliError::new(format!("cannot listen for signals: {error}"))
+}
+
+/// Returns true if a signal is ignored, before this program has set a handler for it. Only Linux says so without unsafe code:
+/// elsewhere no signal counts as ignored.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bit = u32::try_from(signal - 1)
+        .ok()
+        .and_then(|at| 1_u64.checked_shl(at));
+    matches!((mask, bit), (Some(mask), Some(bit)) if mask & bit != 0)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_ignored_signals_is_read() {
+        // Rust's runtime ignores SIGPIPE, and no test ignores SIGTERM.
+        assert!(is_ignored(signal_hook::consts::SIGPIPE));
+        assert!(!is_ignored(SIGTERM));
+        assert!(!is_ignored(0));
+    }
+}

@@ -1,0 +1,117 @@
+//! `prepare` under a limit of its memory, on texts that have no place to cut them at.
+
+use std::process::Command;
+
+use super::support::{Ran, Sandbox};
+
+/// Bytes of each text: with merges of 30 and ids of 4 bytes for each at once, several times what is allowed.
+const TEXT: usize = 16 << 20;
+
+/// Prepares `file` with two threads, which may allocate so many KiB.
+fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
+    let shell = format!("ulimit -d {kib}; exec \"$0\" \"$@\"");
+    let line = format!(
+        "prepare {file} --out data --force --val-fraction 0 --threads 2 --tokenizer {tokenizer}"
+    );
+    let mut command = Command::new("sh");
+    command.current_dir(sandbox.path("")).args(["-c", &shell]);
+    command
+        .arg(env!("CARGO_BIN_EXE_emberlm"))
+        .args(line.split_whitespace());
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Ran {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    }
+}
+
+/// The number of tokens, and of places at which the text was cut inexactly.
+#[track_caller]
+fn prepared(ran: &Ran) -> (u64, u64) {
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let number = |text: &str| text.replace(',', "").parse().unwrap();
+    let mut words = ran
+        .stdout
+        .split_whitespace()
+        .skip_while(|word| *word != "train");
+    let tokens = number(words.nth(1).unwrap());
+    let cuts = ran
+        .stdout
+        .split_once("texts were cut at ")
+        .or(ran.stderr.split_once("texts were cut at "));
+    let cuts = cuts.map_or(0, |(_, rest)| {
+        number(rest.split_whitespace().next().unwrap())
+    });
+    (tokens, cuts)
+}
+
+#[test]
+fn runs_without_an_end_take_bounded_memory() {
+    let sandbox = Sandbox::new();
+    let marks = "e".to_owned() + &"\u{301}".repeat(TEXT / 2);
+    let texts = [
+        ("nul", "\0".repeat(TEXT), TEXT),
+        ("blanks", " ".repeat(TEXT), TEXT),
+        ("letters", "a".repeat(TEXT), TEXT / 4),
+        ("marks", marks, TEXT + 1),
+    ];
+    let pieces = TEXT / (256 << 10);
+    for (name, text, expected) in texts {
+        sandbox.write(name, text);
+        let (tokens, cuts) = prepared(&prepare(&sandbox, name, "gpt2", 350_000));
+        if name != "marks" {
+            // As many as tiktoken makes of the whole, and one that begins the document.
+            assert_eq!(tokens, expected as u64 + 1, "{name}");
+        }
+        assert!(
+            cuts >= pieces as u64 - 1 && cuts <= pieces as u64,
+            "{name}: {cuts}"
+        );
+    }
+    // Tokenizers that need not merge are exact.
+    assert_eq!(
+        prepared(&prepare(&sandbox, "nul", "byte", 350_000)),
+        (TEXT as u64 + 1, 0)
+    );
+    assert_eq!(
+        prepared(&prepare(&sandbox, "blanks", "char", 350_000)),
+        (TEXT as u64, 0)
+    );
+}
+
+#[test]
+fn a_long_record_takes_bounded_memory() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "line.jsonl",
+        format!("{{\"text\": \"{}\"}}\n", " ".repeat(TEXT)),
+    );
+    let (tokens, cuts) = prepared(&prepare(&sandbox, "line.jsonl", "cl100k", 450_000));
+    assert!(tokens > 1 && cuts > 0, "{tokens} {cuts}");
+    // One that is longer than a record may be is refused by its line, without being held.
+    sandbox.write(
+        "long.jsonl",
+        format!("{{\"text\": \"{}\"}}\n", " ".repeat(65 << 20)),
+    );
+    let ran = prepare(&sandbox, "long.jsonl", "gpt2", 450_000);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("long.jsonl: line 1: the line is longer than 64 MiB"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn a_tokenizer_without_known_cuts_takes_bounded_memory() {
+    let sandbox = Sandbox::new();
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tokenizer/tests/fixtures/files/llama.json"
+    );
+    sandbox.write("text", "some words\n".repeat(TEXT / 2 / 11));
+    let (_, cuts) = prepared(&prepare(&sandbox, "text", file, 1_100_000));
+    assert_eq!(cuts, 3);
+}

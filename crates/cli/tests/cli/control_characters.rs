@@ -1,0 +1,105 @@
+//! Control characters in names, models and templates: a terminal gets none of them.
+
+use emberlm_data::Manifest;
+
+use super::support::Sandbox;
+use super::support::model::{tiny, write_run};
+use super::support::terminal::Terminal;
+
+/// A title for the window, something for the clipboard, and a message that looks like the program's own.
+const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{9b}2J\u{202e}\nerror:x";
+
+#[track_caller]
+fn harmless(text: &str) {
+    let harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!text.contains(harmful), "{text:?}");
+}
+
+#[test]
+fn errors_show_names_on_one_line() {
+    let sandbox = Sandbox::with_char_model();
+    std::fs::create_dir(sandbox.path(HOSTILE)).unwrap();
+    let lines: [&[&str]; 7] = [
+        &["info", HOSTILE],
+        &["generate", HOSTILE],
+        &["plot", HOSTILE, "--out", "a.svg"],
+        &["train", "--resume", HOSTILE],
+        &["prepare", HOSTILE, "--out", "b"],
+        &["data", "inspect", HOSTILE],
+        &["generate", "run", HOSTILE],
+    ];
+    for line in lines {
+        let ran = sandbox.run(line);
+        assert!(
+            ran.code == Some(1) || ran.code == Some(2),
+            "{line:?}: {ran}"
+        );
+        assert!(ran.stderr.starts_with("error: "), "{ran}");
+        harmless(&ran.stderr);
+        let forged = ran.stderr.lines().any(|line| line.starts_with("error:x"));
+        assert!(!forged, "{ran}");
+    }
+    // The parser of the command line repeats what it does not know.
+    let ran = sandbox.run([HOSTILE]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("owned"), "{ran}");
+    harmless(&ran.stderr);
+    let ran = sandbox.run(["info", HOSTILE]);
+    assert!(ran.stderr.contains(r"a\u{1b}]0;owned\u{7}"), "{ran}");
+    // A list of runs has a line each.
+    let name = HOSTILE.replace('\n', "");
+    sandbox.write(&format!("runs/{HOSTILE}/config.toml"), "");
+    sandbox.write(&format!("runs/{name}/config.toml"), "");
+    let listed = sandbox.words("runs").ok();
+    harmless(&listed);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+}
+
+#[test]
+fn a_templates_error_is_harmless() {
+    let sandbox = Sandbox::with_char_model();
+    let text = HOSTILE.replace('\n', "");
+    sandbox.write("t.jinja", format!("{{{{ raise_exception('{text}') }}}}"));
+    let ran = sandbox.sh("echo hello | \"$EMBERLM\" chat run --chat-template t.jinja --no-history");
+    assert!(ran.stderr.contains("owned"), "{ran}");
+    harmless(&ran.stderr);
+}
+
+#[test]
+fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "\u{1b}\u{7}\u{9b}\u{202e}\n".repeat(100));
+    sandbox
+        .words("prepare text.txt --out data --tokenizer char")
+        .ok();
+    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    write_run(
+        &sandbox.path("run"),
+        &tiny(spec.vocab_size),
+        Some(&spec),
+        &[1],
+    );
+    let line = "generate run --max-new-tokens 40 --seed 1";
+    let piped = sandbox.words(line).ok();
+    assert!(
+        piped.contains('\u{1b}') && piped.contains('\u{9b}'),
+        "{piped:?}"
+    );
+    let terminal = Terminal::start(&sandbox, line, 24, 80);
+    let bytes = Terminal::bytes_at_the_end(terminal);
+    let shown = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+    harmless(&shown);
+    assert!(shown.contains('\u{fffd}'), "{shown:?}");
+    let expected = piped.replace(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'], "\u{fffd}");
+    assert_eq!(shown, expected);
+    // JSON says the same by its own escapes.
+    let line = format!("{line} --json");
+    let piped: serde_json::Value = sandbox.words(&line).json();
+    let terminal = Terminal::start(&sandbox, &line, 24, 80);
+    let bytes = Terminal::bytes_at_the_end(terminal);
+    let shown = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+    harmless(&shown);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+        piped
+    );
+}

@@ -1,0 +1,92 @@
+//! Disks that are full, and files that may not grow: the limit on a file's size stands in for a disk.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use emberlm_model::{ModelConfig, families};
+
+use super::support::Sandbox;
+use super::support::model::write_run;
+use super::support::train::trained;
+
+/// Lets no file become longer than a few KiB. Its signal is ignored, so that writing fails instead.
+const LIMITED: &str = "trap '' XFSZ; ulimit -f 8;";
+
+#[test]
+fn a_full_disk_is_what_an_export_reports() {
+    let sandbox = Sandbox::with_char_model();
+    fs::remove_dir_all(sandbox.path("run")).unwrap();
+    let config = ModelConfig {
+        seq_len: 8,
+        d_model: 16,
+        n_layers: 2,
+        heads: 2,
+        kv_heads: 2,
+        head_dim: 8,
+        vocab_size: 100,
+        ..families::preset("gpt2").unwrap().config
+    };
+    write_run(&sandbox.path("run"), &config, None, &[1]);
+    let ran = sandbox.sh(&format!("{LIMITED} exec \"$EMBERLM\" export run --out out"));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("File too large"), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("hint: a file may not become that large"),
+        "{ran}"
+    );
+    assert!(!ran.stderr.contains("weights are not"), "{ran}");
+    assert!(!sandbox.path("out").exists());
+    assert_eq!(sandbox.names(), ["data", "run", "text.txt"]);
+}
+
+#[test]
+fn a_picture_is_whole_or_as_it_was() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --steps 4"));
+    sandbox.write("a.svg", "before");
+    let names = sandbox.names();
+    let ran = sandbox.sh(&format!("{LIMITED} exec \"$EMBERLM\" plot run --out a.svg"));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("error: cannot write a.svg: File too large"),
+        "{ran}"
+    );
+    assert_eq!(fs::read_to_string(sandbox.path("a.svg")).unwrap(), "before");
+    assert_eq!(sandbox.names(), names);
+    symlink("/dev/full", sandbox.path("full.svg")).unwrap();
+    let ran = sandbox.words("plot run --out full.svg");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("hint: make room on the disk"), "{ran}");
+}
+
+#[test]
+fn a_run_says_why_it_has_no_checkpoint() {
+    let sandbox = Sandbox::with_data();
+    let line = format!(
+        "train {} --data data --out run --steps 2",
+        super::support::train::TINY
+    );
+    let ran = sandbox.sh(&format!(
+        "trap '' XFSZ; ulimit -f 40; exec \"$EMBERLM\" {line}"
+    ));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("without a checkpoint: "), "{ran}");
+    assert!(ran.stderr.contains("File too large"), "{ran}");
+}
+
+#[test]
+fn prepare_says_that_the_disk_is_full() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "hello small world\n".repeat(2000));
+    let ran = sandbox.sh(&format!(
+        "{LIMITED} exec \"$EMBERLM\" prepare text.txt --out data --tokenizer char"
+    ));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("hint: a file may not become that large"),
+        "{ran}"
+    );
+}

@@ -1,0 +1,218 @@
+//! Run folders that somebody else has changed: damaged events, other things in the place of files, removed folders.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::signals::send;
+use super::support::train::trained;
+use super::support::{Ran, Sandbox};
+
+impl Sandbox {
+    /// A run `run` of 6 steps with checkpoints at 3 and 6.
+    fn with_a_run() -> Self {
+        let sandbox = Self::with_data();
+        trained(sandbox.train("--data data --out run --steps 6 --set train.checkpoint_interval=3"));
+        sandbox
+    }
+
+    /// Changes the lines of the run's events.
+    fn change_events(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+        let path = self.path("run/events.jsonl");
+        let bytes = fs::read(&path).unwrap();
+        let mut lines: Vec<Vec<u8>> = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+        change(&mut lines);
+        fs::write(&path, lines.join(&b'\n')).unwrap();
+    }
+
+    /// Puts something else in the place of a file of the run.
+    fn put(&self, name: &str, put: Instead) {
+        let path = self.path("run").join(name);
+        fs::remove_file(&path).unwrap();
+        match put {
+            Instead::Fifo => {
+                assert!(
+                    Command::new("mkfifo")
+                        .arg(&path)
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            }
+            Instead::Zeros => symlink("/dev/zero", &path).unwrap(),
+        }
+    }
+
+    /// Runs a command that must end soon, and in little memory.
+    fn bounded(&self, line: &str) -> Ran {
+        let started = Instant::now();
+        let ran = self.sh(&format!(
+            "ulimit -v 16777216; timeout 60 \"$EMBERLM\" {line}"
+        ));
+        assert_ne!(
+            ran.code,
+            Some(124),
+            "{line}: no end after {:?}",
+            started.elapsed()
+        );
+        ran
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    Fifo,
+    Zeros,
+}
+
+fn index_of(lines: &[Vec<u8>], kind: &str, step: usize) -> usize {
+    let wanted = format!("{{\"event\":\"{kind}\",\"step\":{step},");
+    lines
+        .iter()
+        .position(|line| line.starts_with(wanted.as_bytes()))
+        .unwrap()
+}
+
+#[test]
+fn a_byte_that_is_not_utf_8_costs_one_line() {
+    let sandbox = Sandbox::with_a_run();
+    let mut line = 0;
+    sandbox.change_events(|lines| {
+        let at = index_of(lines, "step", 2);
+        lines[at][20] = 0xff;
+        line = at + 1;
+    });
+    let expected = format!(
+        "warning: run/events.jsonl: line {line} is not an event and was skipped: it is not UTF-8\n"
+    );
+    let ran = sandbox.words("plot run --out a.svg");
+    assert_eq!((ran.code, &ran.stderr), (Some(0), &expected), "{ran}");
+    let ran = sandbox.words("runs .");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert_eq!(ran.stderr.replace("./run", "run"), expected);
+    let ran = sandbox.words("train --resume run --renderer plain --steps 8");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stderr.contains(&expected), "{ran}");
+    // The line is gone, which is still known.
+    let ran = sandbox.words("plot run --out a.svg");
+    assert!(
+        ran.stderr.contains("1 line is missing before line"),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("between steps 2 and 3"), "{ran}");
+}
+
+#[test]
+fn lost_and_repeated_lines_are_noticed() {
+    let sandbox = Sandbox::with_a_run();
+    sandbox.words("plot run --out a.svg").ok();
+    sandbox.change_events(|lines| {
+        let lost = index_of(lines, "step", 4);
+        lines.remove(lost);
+        let twice = index_of(lines, "step", 2);
+        let line = lines[twice].clone();
+        lines.insert(twice + 1, line);
+    });
+    let ran = sandbox.words("plot run --out a.svg");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stderr.contains("of step 2, is there twice"), "{ran}");
+    assert!(
+        ran.stderr.contains("1 line is missing before line"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn a_fifo_or_a_device_in_the_place_of_a_file_is_refused() {
+    for put in [Instead::Fifo, Instead::Zeros] {
+        let kind = match put {
+            Instead::Fifo => "it is a FIFO, not a regular file",
+            Instead::Zeros => "it is a device, not a regular file",
+        };
+        let sandbox = Sandbox::with_a_run();
+        sandbox.put("events.jsonl", put);
+        for line in [
+            "plot run --out a.svg",
+            "train --resume run --renderer plain --steps 8",
+        ] {
+            let ran = sandbox.bounded(line);
+            assert_eq!(ran.code, Some(1), "{put:?}, {line}: {ran}");
+            assert!(ran.stderr.contains(kind), "{put:?}, {line}: {ran}");
+        }
+        let ran = sandbox.bounded("runs . --json");
+        assert!(
+            ran.code == Some(0) && ran.stdout.contains(kind),
+            "{put:?}: {ran}"
+        );
+        let server = sandbox.serve("watch .");
+        assert_eq!(server.json("/api/runs")["runs"][0]["status"], "stopped");
+        let answer = server.get("/api/events?run=run");
+        assert!(
+            answer.status == 500 && answer.body.contains(kind),
+            "{}",
+            answer.body
+        );
+        drop(server);
+
+        let sandbox = Sandbox::with_a_run();
+        let checkpoint = "checkpoints/step-00000006";
+        for (name, line) in [
+            (
+                "config.toml",
+                "train --resume run --renderer plain --steps 8",
+            ),
+            (
+                &format!("{checkpoint}/manifest.json"),
+                "info run/checkpoints/step-00000006",
+            ),
+            (
+                &format!("{checkpoint}/../step-00000003/model.json"),
+                "info run/checkpoints/step-00000003",
+            ),
+        ] {
+            sandbox.put(name, put);
+            let ran = sandbox.bounded(line);
+            assert_eq!(ran.code, Some(1), "{put:?}, {name}: {ran}");
+            assert!(ran.stderr.contains(kind), "{put:?}, {name}: {ran}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_folder_is_removed_fails_and_says_so() {
+    let sandbox = Sandbox::with_data();
+    let child = sandbox.start_training("", "--steps 1000000");
+    fs::rename(sandbox.path("run"), sandbox.path("gone")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("error: run was removed, renamed or replaced while it was being trained"),
+        "{said}"
+    );
+    assert!(!sandbox.path("run").exists(), "it was made again");
+    fs::remove_dir_all(sandbox.path("gone")).unwrap();
+}
+
+#[test]
+fn a_removed_lock_file_lets_no_second_trainer_in() {
+    let sandbox = Sandbox::with_data();
+    let child = sandbox.start_training("", "--steps 1000000");
+    fs::remove_file(sandbox.path("run/lock")).unwrap();
+    let ran = sandbox.words("train --resume run --renderer plain");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("run is being trained by another process"),
+        "{ran}"
+    );
+    let listed = sandbox.words("runs .").ok();
+    assert!(listed.contains("running"), "{listed}");
+    std::thread::sleep(Duration::from_millis(100));
+    send(&child, Signal::TERM);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

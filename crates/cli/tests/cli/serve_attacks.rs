@@ -1,0 +1,277 @@
+//! Clients of `emberlm serve` that do not read, send slowly, or ask for too much: what they keep is bounded, and others are
+//! answered.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use serde_json::{Value, json};
+
+use super::serve::{greedy, ids, with_model};
+use super::support::server::{Answer, Server};
+
+const JSON: &str = "content-type: application/json\r\n";
+
+/// A number of `/proc/PID/status`, in bytes.
+fn memory(server: &Server, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
+    let kib: u64 = line
+        .trim_matches([':', ' ', '\t', 'k', 'B'])
+        .parse()
+        .unwrap();
+    kib << 10
+}
+
+/// Lets the server take so much more address space than it has.
+fn limit_memory(server: &Server, more: u64) {
+    let limit = Some(memory(server, "VmSize") + more);
+    let pid = Pid::from_raw(server.id().cast_signed());
+    let limit = Rlimit {
+        current: limit,
+        maximum: limit,
+    };
+    prlimit(pid, Resource::As, limit).unwrap();
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let metrics = server.get("/metrics").body;
+    let name = format!("{name}{{model=\"run\"}} ");
+    let found = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    found.unwrap().parse().unwrap()
+}
+
+/// A conversation whose answers have as much to say of each token as there can be.
+fn chat(samples: usize, tokens: usize, stream: bool) -> Value {
+    json!({ "model": "run", "messages": [{ "role": "user", "content": "a" }], "n": samples, "max_tokens": tokens,
+        "seed": 5, "logprobs": true, "top_logprobs": 20, "logit_bias": { "256": -100 }, "stream": stream })
+}
+
+/// The texts of a stream of chat completions, by their indices.
+fn texts(answer: &Answer, samples: usize) -> Vec<String> {
+    let mut texts = vec![String::new(); samples];
+    for event in answer.events() {
+        for choice in event["choices"].as_array().unwrap() {
+            let index = choice["index"].as_u64().unwrap() as usize;
+            texts[index] += choice["delta"]["content"].as_str().unwrap_or_default();
+        }
+    }
+    texts
+}
+
+#[test]
+fn stalled_streams_keep_little_memory_and_lose_no_token() {
+    let sandbox = with_model(1 << 13, &[1]);
+    let server = sandbox.serve(
+        "serve run --slots 9 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
+    );
+    let path = "/v1/chat/completions";
+    let begin = |body: &Value| server.begin("POST", path, JSON, &body.to_string());
+    let expected = server.post(path, &chat(4, 2500, true));
+    let expected = texts(&expected, 4);
+    limit_memory(&server, 256 << 20);
+    let before = memory(&server, "VmRSS");
+    let mut read_later = begin(&chat(4, 2500, true));
+    let never_read = begin(&chat(4, 7900, true));
+    // Until the system's buffers are full too, tokens go on from time to time.
+    let start = Instant::now();
+    let mut made = -1.0;
+    loop {
+        let now = metric(&server, "emberlm_generated_tokens_total");
+        if now == made && metric(&server, "emberlm_paused_sequences") == 8.0 {
+            break;
+        }
+        made = now;
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "they are not paused"
+        );
+        thread::sleep(Duration::from_millis(500));
+    }
+    // Others are answered beside them.
+    let answer = server.post("/v1/completions", &greedy(&[1, 2], 20));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    thread::sleep(Duration::from_millis(300));
+    let more = metric(&server, "emberlm_generated_tokens_total") - made;
+    assert!(
+        more <= 20.0,
+        "{more} tokens were made for clients that do not read"
+    );
+    let grown = memory(&server, "VmRSS").saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes are kept for two clients");
+    let mut text = String::new();
+    read_later.read_to_string(&mut text).unwrap();
+    let answer = Answer::new(&text);
+    assert!(answer.body.ends_with("data: [DONE]\n\n"));
+    assert_eq!(texts(&answer, 4), expected);
+    drop(never_read);
+    server.wait_for("emberlm_free_slots", "9");
+}
+
+#[test]
+fn the_time_limit_frees_the_places_of_clients_that_do_not_read() {
+    let sandbox = with_model(1 << 13, &[1]);
+    let server = sandbox.serve(
+        "serve run --slots 2 --max-queue 2 --timeout 4 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
+    );
+    let body = chat(1, 8000, true).to_string();
+    let begin = || server.begin("POST", "/v1/chat/completions", JSON, &body);
+    let stalled: Vec<TcpStream> = (0..4).map(|_| begin()).collect();
+    server.wait_for("emberlm_waiting_requests", "2");
+    server.wait_for("emberlm_free_slots", "2");
+    let answer = server.post("/v1/completions", &greedy(&[1, 2], 2));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    drop(stalled);
+}
+
+#[test]
+fn connections_that_do_nothing_give_way() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run");
+    let begun = [
+        "",
+        "GET /health HTTP/1.1\r\nhost: local",
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+        "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ];
+    let idle = (0..1100).map(|n| {
+        let mut stream = server.connect();
+        // One that has given way cannot be written to.
+        let _ = stream.write_all(begun[n % begun.len()].as_bytes());
+        stream
+    });
+    let idle: Vec<TcpStream> = idle.collect();
+    let start = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(server.get("/health").status, 200);
+    }
+    let waited = start.elapsed();
+    assert!(
+        waited < Duration::from_secs(20),
+        "answered after {waited:?}"
+    );
+    drop(idle);
+}
+
+#[test]
+fn pipelining_clients_that_never_read_are_cut_off() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --write-timeout 1");
+    let asked = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
+    let clients: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+    thread::scope(|scope| {
+        for mut client in &clients {
+            let asked = &asked;
+            scope.spawn(move || {
+                client
+                    .set_write_timeout(Some(Duration::from_secs(20)))
+                    .unwrap();
+                let error = loop {
+                    if let Err(error) = client.write_all(asked.as_bytes()) {
+                        break error;
+                    }
+                };
+                let stuck = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+                assert!(!stuck, "the connection was left open: {error}");
+            });
+        }
+    });
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn embeddings_leave_room_for_streams_and_end_with_their_clients() {
+    let sandbox = with_model(2048, &[1]);
+    let server = sandbox.serve("serve run --slots 4");
+    let texts = json!({ "model": "run", "input": vec![vec![7; 2000]; 60] }).to_string();
+    let begin = || server.begin("POST", "/v1/embeddings", JSON, &texts);
+    let embedding = [begin(), begin()];
+    server.wait_for("emberlm_waiting_requests", "2");
+    let made = metric(&server, "emberlm_prompt_tokens_total");
+    let answer = server.post("/v1/completions", &greedy(&[1, 2], 20));
+    assert_eq!(ids(&answer.json()["choices"][0]).len(), 20);
+    let read = metric(&server, "emberlm_prompt_tokens_total") - made;
+    assert!(
+        read < 60_000.0,
+        "{read} tokens of texts were read before 20 tokens were made"
+    );
+    assert_eq!(metric(&server, "emberlm_waiting_requests"), 2.0);
+    drop(embedding);
+    server.wait_for("emberlm_waiting_requests", "0");
+    server.wait_for("emberlm_free_slots", "4");
+
+    let limited = sandbox.serve("serve run --slots 2 --timeout 1");
+    let texts = json!({ "model": "run", "input": vec![vec![7; 2000]; 64] });
+    let answers: Vec<u16> = thread::scope(|scope| {
+        let ask = || limited.post("/v1/embeddings", &texts).status;
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
+    });
+    assert!(answers.contains(&504), "{answers:?}");
+    limited.wait_for("emberlm_free_slots", "2");
+    limited.wait_for("emberlm_waiting_requests", "0");
+}
+
+#[test]
+fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
+    let sandbox = with_model(1 << 13, &[1]);
+    let server = sandbox.serve(
+        "serve run --slots 64 --max-tokens 8000 --context 8192 --chat-template chatml --max-memory 300MiB",
+    );
+    let path = "/v1/chat/completions";
+    let greedy_one = server.post(path, &chat(64, 4096, false));
+    assert_eq!(greedy_one.status, 400, "{}", greedy_one.body);
+    assert_eq!(greedy_one.json()["error"]["code"], "request_too_large");
+    // Streamed, it keeps little.
+    let streamed = server.begin("POST", path, JSON, &chat(64, 4096, true).to_string());
+    server.wait_for("emberlm_running_sequences", "64");
+    drop(streamed);
+    server.wait_for("emberlm_free_slots", "64");
+    let large = chat(5, 8000, false).to_string();
+    let first = server.begin("POST", path, JSON, &large);
+    server.wait_for("emberlm_running_sequences", "5");
+    let second = server.post_text(path, &large);
+    assert_eq!(second.status, 429, "{}", second.body);
+    assert_eq!(server.post(path, &chat(1, 10, false)).status, 200);
+    drop(first);
+    server.wait_for("emberlm_free_slots", "64");
+}
+
+#[test]
+fn deterministic_answers_are_the_same_under_load_as_alone() {
+    let sandbox = with_model(256, &[1]);
+    let server = sandbox.serve("serve run --slots 4 --deterministic");
+    let ask = |n: u64| {
+        let prompt: Vec<u64> = (0..n * 5 % 90 + 1).map(|i| (i * 7 + n % 3) % 256).collect();
+        let body = json!({ "model": "run", "prompt": prompt, "max_tokens": 40, "seed": n, "n": n % 2 + 1, "logprobs": 1,
+            "temperature": 1.5 });
+        let answer = server.post("/v1/completions", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()["choices"].clone()
+    };
+    let together: Vec<Value> = thread::scope(|scope| {
+        let asked: Vec<_> = (0..24).map(|n| scope.spawn(move || ask(n))).collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
+    });
+    for (n, together) in (0..).zip(together) {
+        assert_eq!(together, ask(n), "request {n}");
+    }
+}

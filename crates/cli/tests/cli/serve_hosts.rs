@@ -1,0 +1,101 @@
+//! The hosts that `emberlm serve` and `emberlm watch` answer for: a page that rebinds its name gets nothing.
+
+use super::serve::with_model;
+use super::support::Sandbox;
+use super::support::server::Server;
+
+const PAGE: &str = "GET / HTTP/1.1\r\nhost: ";
+
+/// The status of a request for the page with this host and these headers.
+fn status(server: &Server, host: &str, headers: &str) -> u16 {
+    server
+        .raw(&format!(
+            "{PAGE}{host}\r\nconnection: close\r\n{headers}\r\n"
+        ))
+        .status
+}
+
+fn assert_own_hosts_only(server: &Server) {
+    let port = server.port();
+    for (host, headers, expected) in [
+        (format!("localhost:{port}"), String::new(), 200),
+        (format!("127.0.0.1:{port}"), String::new(), 200),
+        (format!("[::1]:{port}"), String::new(), 200),
+        ("llm.example".to_owned(), String::new(), 200),
+        (format!("evil.example:{port}"), String::new(), 403),
+        (format!("127.0.0.1.evil.example:{port}"), String::new(), 403),
+        ("192.168.1.5".to_owned(), String::new(), 403),
+        (
+            format!("localhost:{port}"),
+            format!("origin: http://localhost:{port}\r\n"),
+            200,
+        ),
+        (
+            format!("localhost:{port}"),
+            "origin: https://llm.example\r\n".to_owned(),
+            200,
+        ),
+        (
+            format!("localhost:{port}"),
+            "origin: http://evil.example\r\n".to_owned(),
+            403,
+        ),
+        (
+            format!("localhost:{port}"),
+            "origin: null\r\n".to_owned(),
+            403,
+        ),
+        (
+            "localhost\r\nhost: evil.example".to_owned(),
+            String::new(),
+            400,
+        ),
+    ] {
+        assert_eq!(
+            status(server, &host, &headers),
+            expected,
+            "{host} {headers}"
+        );
+    }
+    for (head, expected) in [
+        ("GET / HTTP/1.0\r\n\r\n", 200),
+        ("GET / HTTP/1.0\r\nhost: evil.example\r\n\r\n", 403),
+        ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", 400),
+        (
+            "GET http://evil.example/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+            403,
+        ),
+        (
+            "GET http://localhost/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+            200,
+        ),
+    ] {
+        assert_eq!(server.raw(head).status, expected, "{head}");
+    }
+    let refused = server.raw(&format!("{PAGE}evil.example\r\nconnection: close\r\n\r\n"));
+    assert_eq!(refused.json()["error"]["code"], "host_not_allowed");
+}
+
+#[test]
+fn serve_answers_for_its_own_hosts_only() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --allowed-host llm.example");
+    assert_own_hosts_only(&server);
+    let body = r#"{"model":"run","prompt":"a","max_tokens":1}"#;
+    for (headers, expected) in [("origin: http://evil.example\r\n", 403), ("", 200)] {
+        let headers = format!("content-type: application/json\r\n{headers}");
+        assert_eq!(
+            server.ask("POST", "/api/play", &headers, body).status,
+            expected
+        );
+    }
+}
+
+#[test]
+fn watch_answers_for_its_own_hosts_only() {
+    let sandbox = Sandbox::new();
+    sandbox.write("runs/a/config.toml", "");
+    assert_own_hosts_only(&sandbox.serve("watch --allowed-host llm.example"));
+    let any = sandbox.serve("watch --allowed-host *");
+    assert_eq!(status(&any, "evil.example", "origin: null\r\n"), 200);
+}
