@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
+static FOLDER: LazyLock<TempDir> =
+    LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
 
 fuzz_target!(|bytes: &[u8]| {
     datasets::manifest(bytes, FOLDER.path());

@@ -19,7 +19,9 @@ mod scaling;
 mod serve;
 mod train;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use cargo_metadata::Metadata;
 
 use crate::error::Error;
 
@@ -56,6 +58,12 @@ enum Subject {
     Loader(loader::LoaderArgs),
     /// The server: tokens/s and latencies of one client and of many at once; or a storm that it must stand.
     Serve(serve::ServeArgs),
+}
+
+/// Builds the release binary with the default backend, for the tasks that need its speed.
+pub fn release(metadata: &Metadata) -> Result<PathBuf, Error> {
+    train::build("flex")?;
+    Ok(train::binary(metadata).into())
 }
 
 /// Runs the benchmark.

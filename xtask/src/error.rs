@@ -75,6 +75,9 @@ pub enum Error {
     /// A server did not stand a storm; what went wrong is told.
     #[error("the server failed {failed} time(s)")]
     Storm { failed: usize },
+    /// No fuzzer has this name.
+    #[error("there is no fuzzer `{name}`; there are {known}")]
+    NoTarget { name: String, known: String },
     /// There is no browser.
     #[error(
         "no chromium is installed: Debian has it in the package chromium, or name one with --chromium"

@@ -1,13 +1,18 @@
-//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask sanitize`,
-//! `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`.
+//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask audit`, `cargo xtask sanitize`,
+//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`.
 //!
-//! Map: one file per task; `workspace` is what they all know of the workspace, `python` what runs scripts,
-//! `served` the real server as a process, `storm` many clients of it at once, `error` what can go wrong.
+//! Map: one file per task; `workspace` has what all of them need of the workspace, `python` runs scripts, `served` is the real server
+//! as a process, `storm` many clients of it at once, `error` the failures.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod attack;
+mod audit;
 mod bench;
 mod clients;
 mod error;
 mod fixtures;
+mod fuzz;
 mod python;
 mod sanitize;
 mod served;
@@ -36,10 +41,16 @@ enum Task {
     Sanitize(sanitize::SanitizeArgs),
     /// Check the rules of docs/architecture.md that the compiler does not.
     Tidy,
+    /// Attack a real server on this machine, with well-behaved clients beside the attackers.
+    Attack(attack::AttackArgs),
+    /// Check the dependencies' licences, sources and versions, and advisories where a copy of the database is given.
+    Audit(audit::AuditArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
     /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
+    /// Run the fuzzers, and print their executions, coverage and findings.
+    Fuzz(fuzz::FuzzArgs),
     /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
     TestClients(clients::ClientsArgs),
 }
@@ -49,8 +60,11 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Tidy => tidy::run(),
+        Task::Attack(args) => attack::run(&args),
+        Task::Audit(args) => audit::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::TestClients(args) => clients::run(&args),
     };
     result.unwrap_or_else(|error| {

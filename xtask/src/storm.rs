@@ -4,10 +4,10 @@
 //! Map: `cases` are the requests with the answers of a client alone, `malformed` the nonsense, `client` what each client
 //! does, `footprint` the server's memory over the run, `report` what is told and what counts as failed.
 
-mod cases;
+pub mod cases;
 mod client;
 mod footprint;
-mod malformed;
+pub mod malformed;
 mod report;
 
 use std::{

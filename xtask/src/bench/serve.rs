@@ -61,6 +61,9 @@ pub struct ServeArgs {
     /// What the weights are held in, as `emberlm serve` has it.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
+    /// Run the server with `--deterministic`.
+    #[arg(long)]
+    deterministic: bool,
     /// In place of the measurement many clients, half of which leave in the middle and a tenth of which send nonsense:
     /// every other answer must be that of a client alone.
     #[arg(long)]
@@ -100,11 +103,16 @@ fn model(args: &ServeArgs, metadata: &Metadata, binary: &Path) -> Result<PathBuf
     }
 }
 
-/// What the server is told besides.
+/// Further options of the server.
 fn options(args: &ServeArgs) -> Vec<String> {
     let (backend, weights) = (&args.ours.backend, &args.weights);
     let words = ["--backend", backend, "--weights", weights];
-    words.map(str::to_owned).into()
+    let deterministic = args.deterministic.then_some("--deterministic");
+    words
+        .into_iter()
+        .chain(deterministic)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn run_storm(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {

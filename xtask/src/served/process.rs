@@ -44,7 +44,26 @@ impl Server {
         model: &Path,
         options: impl IntoIterator<Item = S>,
     ) -> Result<Self, Error> {
-        let mut command = Command::new(binary);
+        Self::spawn(Command::new(binary), model, options)
+    }
+
+    /// As [`Server::start`], with a limit of the memory, in bytes, that each of its processes may allocate (Linux).
+    pub fn start_within<S: AsRef<OsStr>>(
+        limit: u64,
+        binary: &Path,
+        model: &Path,
+        options: impl IntoIterator<Item = S>,
+    ) -> Result<Self, Error> {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--data={limit}")).arg("--").arg(binary);
+        Self::spawn(command, model, options)
+    }
+
+    fn spawn<S: AsRef<OsStr>>(
+        mut command: Command,
+        model: &Path,
+        options: impl IntoIterator<Item = S>,
+    ) -> Result<Self, Error> {
         command.arg("serve").arg(model).args(["--port", "0"]);
         command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -125,12 +144,13 @@ impl Server {
 
     /// Its resident memory in bytes, where the system tells (Linux).
     pub fn resident(&self) -> Option<u64> {
-        let status = fs::read_to_string(self.proc("status")).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-        Some(kib << 10)
+        resident(self.child.id())
+    }
+
+    /// As [`Server::resident`], with its child processes.
+    pub fn resident_of_all(&self) -> Option<u64> {
+        let children = children(self.child.id()).into_iter().filter_map(resident);
+        Some(self.resident()? + children.sum::<u64>())
     }
 
     /// How many files and connections it holds open, where the system tells (Linux).
@@ -173,6 +193,29 @@ impl Server {
             found: found.to_owned(),
         }
     }
+}
+
+/// A process's resident memory in bytes.
+fn resident(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The processes that a process has started and that still run.
+fn children(process: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    let numbers = lists.iter().flat_map(|list| list.split_whitespace());
+    numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
 impl Drop for Server {

@@ -10,12 +10,17 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. A new crate takes its place here.
-const ALLOWED: [(&str, &[&str]); 10] = [
-    ("emberlm-tokenizer", &[]),
-    ("emberlm-data", &["emberlm-tokenizer"]),
+const ALLOWED: [(&str, &[&str]); 13] = [
+    ("emberlm-system", &[]),
+    ("emberlm-sandbox", &[]),
+    ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
+    ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
     ("emberlm-kernels", &[]),
-    ("emberlm-model", &["emberlm-kernels"]),
-    ("emberlm-generate", &["emberlm-model", "emberlm-kernels"]),
+    ("emberlm-model", &["emberlm-kernels", "emberlm-system"]),
+    (
+        "emberlm-generate",
+        &["emberlm-model", "emberlm-kernels", "emberlm-sandbox"],
+    ),
     (
         "emberlm-trainer",
         &[
@@ -23,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "emberlm-model",
             "emberlm-generate",
             "emberlm-kernels",
+            "emberlm-system",
         ],
     ),
     (
@@ -32,14 +38,19 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "emberlm-tokenizer",
             "emberlm-model",
             "emberlm-kernels",
+            "emberlm-sandbox",
+            "emberlm-system",
         ],
     ),
     ("emberlm", &EVERY_LIBRARY),
     ("emberlm-examples", &EVERY_LIBRARY),
+    ("emberlm-fuzz", &EVERY_LIBRARY),
     ("xtask", &[]),
 ];
 
-const EVERY_LIBRARY: [&str; 7] = [
+const EVERY_LIBRARY: [&str; 9] = [
+    "emberlm-sandbox",
+    "emberlm-system",
     "emberlm-tokenizer",
     "emberlm-data",
     "emberlm-kernels",
@@ -50,7 +61,13 @@ const EVERY_LIBRARY: [&str; 7] = [
 ];
 
 /// `emberlm-kernels` is here because it implements its trait for each backend, behind that backend's feature.
-const MAY_NAME_BACKENDS: [&str; 4] = ["emberlm", "emberlm-examples", "xtask", "emberlm-kernels"];
+const MAY_NAME_BACKENDS: [&str; 5] = [
+    "emberlm",
+    "emberlm-examples",
+    "emberlm-fuzz",
+    "emberlm-kernels",
+    "xtask",
+];
 
 /// What a backend is called, as a feature of `burn` or of our crates, and as the end of a `burn-…` crate's name.
 const BACKEND_NAMES: [&str; 12] = [
@@ -180,7 +197,7 @@ mod tests {
         assert_eq!(
             findings.first().map(ToString::to_string).as_deref(),
             Some(
-                "crates/data/Cargo.toml:4: [layers] `emberlm-data` may depend on emberlm-tokenizer; \
+                "crates/data/Cargo.toml:4: [layers] `emberlm-data` may depend on emberlm-tokenizer, emberlm-system; \
                  it depends on `emberlm-model`"
             )
         );

@@ -1,0 +1,195 @@
+//! `cargo xtask attack`: hostile clients against a real server on this machine, with well-behaved clients beside them.
+//!
+//! Map: `kinds` lists the attacks, `hostile` runs one client of an attack, `polite` is the well-behaved client, `report` has the
+//! table and the verdict. The requests of the well-behaved client and the malformed requests are those of `storm`.
+//!
+//! The attacks run one after the other. In each, the well-behaved clients must get the answers that a client alone gets, within a time
+//! limit; the server's memory must stay below a limit that is also set by `prlimit`; and after the attack all slots must be free again.
+
+mod hostile;
+mod kinds;
+mod polite;
+mod report;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::{kinds::Attack, report::Round};
+use crate::{
+    bench,
+    error::Error,
+    python::absolute,
+    served::{process::Server, small_model},
+    storm::{cases, cases::Case},
+    workspace,
+};
+
+/// Slots of the server, few enough that attackers can take all of them.
+const SLOTS: usize = 8;
+/// Requests that may wait.
+const QUEUE: usize = 64;
+/// Well-behaved clients at once.
+const POLITE: usize = 2;
+/// Between two looks at the server's memory.
+const SAMPLED: Duration = Duration::from_millis(100);
+
+/// Arguments of `cargo xtask attack`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AttackArgs {
+    /// Attack this binary in place of building the release binary.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Seconds of all attacks together.
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    /// Memory that the server with its child processes may take, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    memory: u64,
+    /// The server's time limit for a request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    timeout: u64,
+    /// Seconds that a well-behaved client may wait for its answer [default: twice --timeout]
+    #[arg(long, value_name = "SECONDS")]
+    patience: Option<u64>,
+    /// Further arguments of `emberlm serve`.
+    #[arg(last = true, value_name = "SERVE ARGS")]
+    options: Vec<String>,
+    /// Run only the attacks whose names contain this (may be repeated).
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+}
+
+/// State shared by the clients of one attack.
+struct Field<'a> {
+    server: &'a Server,
+    cases: &'a [Case],
+    attack: &'a Attack,
+    patience: Duration,
+    over: AtomicBool,
+    round: Mutex<Round>,
+}
+
+/// Makes a model, runs all attacks and prints the table; fails if the server or a well-behaved client was harmed.
+pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
+    let metadata = workspace::metadata()?;
+    let binary = match &args.binary {
+        Some(binary) => absolute(binary)?,
+        None => bench::release(&metadata)?,
+    };
+    let folder = metadata.target_directory.join("attack");
+    let model = small_model::make(&binary, folder.as_std_path())?;
+    let mut attacks = kinds::all();
+    if !args.only.is_empty() {
+        attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
+    }
+    let rounds = attacked(args, &binary, &model, &attacks)?;
+    print!("{}", report::table(&rounds));
+    Ok(match rounds.iter().all(Round::is_good) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Runs the attacks on one server, and on a new one where an attack ended it.
+fn attacked(
+    args: &AttackArgs,
+    binary: &Path,
+    model: &Path,
+    attacks: &[Attack],
+) -> Result<Vec<Round>, Error> {
+    let numbers = [SLOTS as u64, QUEUE as u64, args.timeout].map(|number| number.to_string());
+    let [slots, queue, timeout] = &numbers;
+    let mut options = vec!["--slots", slots, "--max-queue", queue, "--timeout", timeout];
+    // The small model has no template of its own.
+    options.extend(["--chat-template", "chatml"]);
+    options.extend(args.options.iter().map(String::as_str));
+    let limit = args.memory << 20;
+    let start = || Server::start_within(limit, binary, model, options.iter().copied());
+    let mut server = start()?;
+    let cases = cases::of_one_client(&server)?;
+    let lasting =
+        Duration::from_secs(args.seconds) / u32::try_from(attacks.len()).unwrap_or(1).max(1);
+    let patience = args.patience.unwrap_or(2 * args.timeout);
+    let mut rounds = Vec::new();
+    for attack in attacks {
+        let field = Field {
+            server: &server,
+            cases: &cases,
+            attack,
+            patience: Duration::from_secs(patience),
+            over: AtomicBool::new(false),
+            round: Mutex::new(Round::new(attack.name)),
+        };
+        let mut round = field.run(lasting, limit);
+        if let Err(gone) = field.afterwards(&mut round, Duration::from_secs(args.timeout + 5)) {
+            round.failed(format!("the server is gone: {gone}"));
+        }
+        eprintln!("{}", round.row());
+        if round.is_gone() {
+            server = start()?;
+        }
+        rounds.push(round);
+    }
+    if let Err(error) = server.stop()
+        && let Some(round) = rounds.last_mut()
+    {
+        round.failed(error.to_string());
+    }
+    Ok(rounds)
+}
+
+impl Field<'_> {
+    /// Lets the clients loose, and watches the server's memory.
+    fn run(&self, lasting: Duration, limit: u64) -> Round {
+        let before = self.server.resident_of_all();
+        let start = Instant::now();
+        let mut most = before;
+        thread::scope(|scope| {
+            for number in 0..self.attack.clients {
+                scope.spawn(move || hostile::run(self, number));
+            }
+            for number in 0..POLITE {
+                scope.spawn(move || polite::run(self, number));
+            }
+            while start.elapsed() < lasting {
+                most = most.max(self.server.resident_of_all());
+                thread::sleep(SAMPLED);
+            }
+            self.over.store(true, Ordering::Relaxed);
+        });
+        let mut round =
+            std::mem::take(&mut *self.round.lock().unwrap_or_else(PoisonError::into_inner));
+        round.memory(before, most, limit);
+        round
+    }
+
+    /// Checks that the server is again as it was; an error where it does not even answer.
+    fn afterwards(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
+        if let Err(stuck) = self.server.quiet(SLOTS, within)? {
+            round.failed(stuck);
+        }
+        if let Some(case) = self.cases.first()
+            && let Err(wrong) = case.check(self.server)
+        {
+            round.failed(format!("after the attack: {wrong}"));
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Notes something in the round.
+    fn note(&self, note: impl FnOnce(&mut Round)) {
+        note(&mut self.round.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

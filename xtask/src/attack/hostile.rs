@@ -1,0 +1,237 @@
+//! One client of an attack.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    Field,
+    kinds::{CHAT, COMPLETIONS, Means, Sent},
+};
+use crate::{
+    served::{chance::Chance, http, process::PATIENCE},
+    storm::cases,
+};
+
+/// Between two requests of one client, so that what is measured is not the machine's limit of connections.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Between two bytes of a slow client.
+const BYTE: Duration = Duration::from_millis(100);
+/// Codes by which a server refuses or gives up a request; 500 is none of them.
+const REFUSALS: [u16; 13] = [
+    400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503, 504,
+];
+
+/// The outcome of a request.
+pub enum End {
+    /// With what it asked for.
+    Answered,
+    /// With a code and a reason.
+    Refused,
+    /// The connection was closed.
+    Closed,
+    /// Nothing was read, by the attack's design.
+    Unread,
+}
+
+/// Attacks until the round is over.
+pub fn run(field: &Field<'_>, number: usize) {
+    let mut chance = Chance::new(11, number as u64);
+    let mut turn = number;
+    while !field.is_over() {
+        match &field.attack.means {
+            Means::Bodies(bodies) => {
+                let (path, body) = &bodies[turn % bodies.len()];
+                field.note_end(asked(field, path, body));
+            }
+            Means::Refused(requests, codes) => {
+                let request = &requests[turn % requests.len()];
+                field.note_end(refused(field, request, codes));
+            }
+            Means::Malformed(kinds) => {
+                let kind = &kinds[turn % kinds.len()];
+                let sent = kind
+                    .send(field.server)
+                    .map_err(|wrong| format!("{}: {wrong}", kind.name));
+                field.note_end(sent.map(|()| End::Refused));
+            }
+            Means::Leaves(body) => {
+                let after = Duration::from_millis(chance.below(200) as u64);
+                let left = cases::ask_and_leave(field.server, body, after);
+                field.note_end(left.map(|()| End::Unread).or_else(closed));
+            }
+            Means::Unread {
+                connections,
+                request,
+            } => unread(field, *connections, request),
+            Means::Slow => field.note_end(slow(field)),
+            Means::Endless => field.note_end(endless(field)),
+        }
+        turn += 1;
+        thread::sleep(PAUSE);
+    }
+}
+
+impl Field<'_> {
+    fn note_end(&self, end: Result<End, String>) {
+        self.note(|round| match end {
+            Ok(end) => round.ended(&end),
+            Err(wrong) => round.failed(wrong),
+        });
+    }
+}
+
+/// Sends a body and reads the whole answer.
+fn asked(field: &Field<'_>, path: &str, body: &Value) -> Result<End, String> {
+    let mut body = body.clone();
+    body["model"] = json!(field.server.model);
+    let connected = http::connect(field.server.address, PATIENCE);
+    let reply =
+        connected.and_then(|stream| http::ask(stream, "POST", path, body.to_string().as_bytes()));
+    let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+    match told {
+        Ok((200, _)) => Ok(End::Answered),
+        Ok((status, text)) if REFUSALS.contains(&status) => reasoned(path, status, &text),
+        Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
+        Err(error) => closed(error),
+    }
+}
+
+fn reasoned(path: &str, status: u16, text: &str) -> Result<End, String> {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    match value["error"]["message"].as_str() {
+        Some(reason) if !reason.is_empty() => Ok(End::Refused),
+        _ => Err(format!(
+            "{path}: {status} without a reason: {}",
+            shortened(text)
+        )),
+    }
+}
+
+fn refused(field: &Field<'_>, request: &str, codes: &[u16]) -> Result<End, String> {
+    let head = || request.lines().take(3).collect::<Vec<_>>().join(" ");
+    match answer(field, request.as_bytes()) {
+        Ok(status) if codes.contains(&status) => Ok(End::Refused),
+        Ok(status) => Err(format!("{status} for {}", head())),
+        Err(error) => closed(error),
+    }
+}
+
+fn answer(field: &Field<'_>, request: &[u8]) -> io::Result<u16> {
+    let mut stream = http::connect(field.server.address, PATIENCE)?;
+    stream.write_all(request)?;
+    Ok(http::reply(stream)?.status)
+}
+
+/// Holds connections, without reading, until the round is over.
+fn unread(field: &Field<'_>, connections: usize, request: &Sent) {
+    let mut held = Vec::new();
+    for _ in 0..connections {
+        let sent = open(field, request);
+        field.note_end(match sent {
+            Ok(stream) => {
+                held.push(stream);
+                Ok(End::Unread)
+            }
+            Err(error) => closed(error),
+        });
+    }
+    while !field.is_over() {
+        thread::sleep(BYTE);
+    }
+}
+
+fn open(field: &Field<'_>, request: &Sent) -> io::Result<TcpStream> {
+    let mut stream = http::connect(field.server.address, PATIENCE)?;
+    // A server that reads no more keeps a writer waiting.
+    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+    match request {
+        Sent::Nothing => {}
+        Sent::Chat(body) => {
+            let mut body = body.clone();
+            body["model"] = json!(field.server.model);
+            let body = body.to_string();
+            let head = http::head("POST", CHAT, body.len() as u64);
+            stream.write_all((head + &body).as_bytes())?;
+        }
+        Sent::Pages(count) => {
+            let request =
+                http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
+            // As many as the server takes.
+            let _ = stream.write_all(request.repeat(*count).as_bytes());
+        }
+    }
+    Ok(stream)
+}
+
+/// Sends a byte at a time, until the server answers or closes the connection.
+fn slow(field: &Field<'_>) -> Result<End, String> {
+    let body = json!({"model": field.server.model, "prompt": "a".repeat(1000)}).to_string();
+    let request = http::head("POST", COMPLETIONS, body.len() as u64) + &body;
+    let trickled = || -> io::Result<End> {
+        let mut stream = http::connect(field.server.address, PATIENCE)?;
+        stream.set_read_timeout(Some(BYTE))?;
+        for byte in request.as_bytes() {
+            if field.is_over() {
+                return Ok(End::Unread);
+            }
+            stream.write_all(&[*byte])?;
+            match stream.read(&mut [0; 64]) {
+                Ok(0) => return Ok(End::Closed),
+                Ok(_) => return Ok(End::Refused),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(End::Answered)
+    };
+    trickled().or_else(closed)
+}
+
+/// Sends chunks until the server refuses them.
+fn endless(field: &Field<'_>) -> Result<End, String> {
+    let head = http::head("POST", COMPLETIONS, 0)
+        .replace("content-length: 0", "transfer-encoding: chunked");
+    let chunk = format!("10000\r\n{}\r\n", "[".repeat(1 << 16));
+    let start = Instant::now();
+    let sent = || -> io::Result<End> {
+        let mut stream = http::connect(field.server.address, PATIENCE)?;
+        stream.write_all(head.as_bytes())?;
+        // Far above any limit of a body's size.
+        for _ in 0..4096 {
+            if start.elapsed() > PATIENCE || stream.write_all(chunk.as_bytes()).is_err() {
+                break;
+            }
+        }
+        let status = http::reply(stream)?.status;
+        match REFUSALS.contains(&status) {
+            true => Ok(End::Refused),
+            false => Ok(End::Answered),
+        }
+    };
+    sent().or_else(closed)
+}
+
+/// A connection that the server closed is one way to refuse; a server that is gone or stuck is not.
+fn closed(error: io::Error) -> Result<End, String> {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => Ok(End::Closed),
+        _ => Err(error.to_string()),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}

@@ -1,0 +1,295 @@
+//! The attacks.
+
+use serde_json::{Value, json};
+
+use crate::{
+    served::http,
+    storm::malformed::{self, Malformed},
+};
+
+pub const COMPLETIONS: &str = "/v1/completions";
+pub const CHAT: &str = "/v1/chat/completions";
+pub const EMBEDDINGS: &str = "/v1/embeddings";
+pub const PLAY: &str = "/api/play";
+
+/// An attack.
+#[derive(Debug)]
+pub struct Attack {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// The number of clients that attack at once.
+    pub clients: usize,
+    /// The action of each of them.
+    pub means: Means,
+}
+
+/// The action of an attacking client.
+#[derive(Debug)]
+pub enum Means {
+    /// Sends these bodies in turn and reads the answers.
+    Bodies(Vec<(&'static str, Value)>),
+    /// Sends these whole requests, each of which must be refused by one of the codes.
+    Refused(Vec<String>, &'static [u16]),
+    /// Sends requests that no client library would.
+    Malformed(Vec<Malformed>),
+    /// Asks for this, leaves after a moment, and asks again.
+    Leaves(Value),
+    /// Opens connections, sends this on each, and never reads.
+    Unread { connections: usize, request: Sent },
+    /// Sends a request byte by byte, for as long as the server takes it.
+    Slow,
+    /// Sends a body that does not end.
+    Endless,
+}
+
+/// The bytes sent on a connection that nobody reads.
+#[derive(Debug)]
+pub enum Sent {
+    /// Nothing.
+    Nothing,
+    /// The body of a chat completion.
+    Chat(Value),
+    /// So many requests for a page.
+    Pages(usize),
+}
+
+/// All attacks, in the order in which they run.
+pub fn all() -> Vec<Attack> {
+    let attack = |name, clients, means| Attack {
+        name,
+        clients,
+        means,
+    };
+    vec![
+        attack("hostile JSON schemas", 4, Means::Bodies(schemas())),
+        attack(
+            "hostile regular expressions",
+            12,
+            Means::Bodies(expressions()),
+        ),
+        attack(
+            "foreign `Host` and `Origin`",
+            2,
+            Means::Refused(foreign(), &[400, 403, 421]),
+        ),
+        attack("malformed requests", 4, Means::Malformed(malformed::all())),
+        attack("bodies without end", 4, Means::Endless),
+        attack("requests byte by byte", 16, Means::Slow),
+        attack(
+            "idle connections",
+            4,
+            Means::Unread {
+                connections: 64,
+                request: Sent::Nothing,
+            },
+        ),
+        attack(
+            "pipelining without reading",
+            8,
+            Means::Unread {
+                connections: 16,
+                request: Sent::Pages(2000),
+            },
+        ),
+        attack(
+            "streams that nobody reads",
+            4,
+            Means::Unread {
+                connections: 4,
+                // Some megabytes, which no socket's buffers hold.
+                request: Sent::Chat(json!({
+                    "messages": [{"role": "user", "content": "1 and 2 make"}], "max_tokens": 400, "n": 8,
+                    "temperature": 1.0, "logprobs": true, "top_logprobs": 20, "stream": true,
+                })),
+            },
+        ),
+        attack("embeddings of long texts", 4, Means::Bodies(embeddings())),
+        attack(
+            "many samples with alternatives",
+            4,
+            Means::Bodies(alternatives()),
+        ),
+        attack(
+            "clients that leave",
+            16,
+            Means::Leaves(json!({
+                "prompt": "1 and 2 make", "max_tokens": 400, "n": 4, "temperature": 1.0, "stream": true,
+            })),
+        ),
+    ]
+}
+
+/// Schemas whose compilation took the stack or the memory, through every way in.
+fn schemas() -> Vec<(&'static str, Value)> {
+    let chain = {
+        let mut definitions = serde_json::Map::new();
+        for link in 0..2000 {
+            definitions.insert(
+                format!("d{link}"),
+                json!({"$ref": format!("#/$defs/d{}", link + 1)}),
+            );
+        }
+        definitions.insert("d2000".to_owned(), json!({"type": "null"}));
+        json!({"$ref": "#/$defs/d0", "$defs": definitions})
+    };
+    let flat = |count: usize, required: bool| {
+        let names: Vec<String> = (0..count).map(|name| format!("p{name}")).collect();
+        let properties: serde_json::Map<String, Value> =
+            names.iter().map(|name| (name.clone(), json!({}))).collect();
+        json!({"type": "object", "properties": properties, "required": if required { names } else { Vec::new() }})
+    };
+    let deep = (0..100).fold(
+        json!({"type": "null"}),
+        |inner, _| json!({"type": "array", "items": inner}),
+    );
+    let wide = json!({"type": "array", "minItems": 100_000, "maxItems": 1_000_000, "items": {"type": "string", "minLength": 100_000}});
+    let itself = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
+    let mut bodies = Vec::new();
+    for schema in [
+        chain,
+        flat(7000, false),
+        flat(30_000, true),
+        deep,
+        wide,
+        itself,
+    ] {
+        bodies.extend(of_schema(&schema));
+    }
+    bodies
+}
+
+fn of_schema(schema: &Value) -> [(&'static str, Value); 3] {
+    let messages = json!([{"role": "user", "content": "a"}]);
+    let structured = json!({"json": schema});
+    [
+        (
+            COMPLETIONS,
+            json!({"prompt": "a", "max_tokens": 4, "structured_outputs": structured}),
+        ),
+        (
+            CHAT,
+            json!({"messages": messages, "max_tokens": 4, "response_format": {
+                "type": "json_schema", "json_schema": {"name": "x", "schema": schema},
+            }}),
+        ),
+        (
+            PLAY,
+            json!({"prompt": "a", "max_tokens": 4, "structured_outputs": structured}),
+        ),
+    ]
+}
+
+/// Regular expressions whose compilation took gigabytes.
+fn expressions() -> Vec<(&'static str, Value)> {
+    let body = |regex: String| {
+        (
+            COMPLETIONS,
+            json!({"prompt": "a", "max_tokens": 4, "structured_outputs": {"regex": regex}}),
+        )
+    };
+    let repeated = ["a?", "a*", ".?", "(?:a|)"].map(|part| body(part.repeat(20_000)));
+    let nested = body("(((a{1,1000}){1,1000}){1,1000}){1,1000}".to_owned());
+    let choice: Vec<String> = (0..20_000)
+        .map(|choice| format!("choice {choice}"))
+        .collect();
+    let choices = (
+        COMPLETIONS,
+        json!({"prompt": "a", "max_tokens": 4, "structured_outputs": {"choice": choice}}),
+    );
+    let mut bodies = repeated.to_vec();
+    bodies.extend([
+        nested,
+        body("(".repeat(10_000)),
+        body(r"\p{L}{0,5000}x".to_owned()),
+        choices,
+    ]);
+    bodies
+}
+
+fn embeddings() -> Vec<(&'static str, Value)> {
+    let text = "1 and 2 make 3. ".repeat(31);
+    let texts = vec![text; 64];
+    vec![(EMBEDDINGS, json!({"input": texts}))]
+}
+
+fn alternatives() -> Vec<(&'static str, Value)> {
+    let messages = json!([{"role": "user", "content": "a"}]);
+    vec![
+        (
+            COMPLETIONS,
+            json!({"prompt": "1 and 2 make", "max_tokens": 400, "n": 8, "logprobs": 5}),
+        ),
+        (
+            CHAT,
+            json!({"messages": messages, "max_tokens": 400, "n": 8, "logprobs": true, "top_logprobs": 20}),
+        ),
+        (
+            COMPLETIONS,
+            json!({"prompt": vec!["1 and 2 make"; 64], "max_tokens": 400, "n": 64, "logprobs": 5}),
+        ),
+    ]
+}
+
+/// Requests as a page of another site would make them after DNS rebinding, or by a form.
+fn foreign() -> Vec<String> {
+    let body = r#"{"model":"m","prompt":"a","max_tokens":1}"#;
+    let post = http::head("POST", COMPLETIONS, body.len() as u64) + body;
+    let get = http::head("GET", "/v1/models", 0);
+    let mut requests = Vec::new();
+    for request in [post, get] {
+        for host in [
+            "attacker.example",
+            "attacker.example:80",
+            "127.0.0.1.attacker.example",
+            "localhost.attacker.example",
+        ] {
+            requests.push(request.replace("host: localhost", &format!("host: {host}")));
+        }
+        requests.push(request.replace("host: localhost\r\n", ""));
+        for origin in ["http://attacker.example", "null"] {
+            requests.push(request.replace(
+                "host: localhost",
+                &format!("host: localhost\r\norigin: {origin}"),
+            ));
+        }
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn attacks_have_names_of_their_own_and_bodies_below_the_limit() {
+        let all = all();
+        let names: HashSet<_> = all.iter().map(|attack| attack.name).collect();
+        assert_eq!(names.len(), all.len());
+        for attack in &all {
+            if let Means::Bodies(bodies) = &attack.means {
+                // Above it they would be refused for their size only.
+                assert!(
+                    bodies
+                        .iter()
+                        .all(|(_, body)| body.to_string().len() < 1 << 20),
+                    "{}",
+                    attack.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_foreign_request_differs_from_a_local_one() {
+        for request in foreign() {
+            assert!(
+                request.contains("attacker.example")
+                    || request.contains("origin: null")
+                    || !request.contains("host:"),
+                "{request}"
+            );
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The well-behaved client: asks, reads to the end, compares, and tries again when the server says that it is busy.
+
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::Field;
+use crate::{
+    served::{chance::Chance, http},
+    storm::cases::{Answer, Case},
+};
+
+/// Before another try.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Between two requests.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The status codes of a busy server.
+const BUSY: [u16; 2] = [429, 503];
+
+/// Asks until the attack is over.
+pub fn run(field: &Field<'_>, number: usize) {
+    let mut chance = Chance::new(7, number as u64);
+    while !field.is_over() {
+        let case = chance.pick(field.cases);
+        let stream = chance.below(2) == 0;
+        let start = Instant::now();
+        let answer = answered(field, case, stream, start);
+        let took = start.elapsed();
+        field.note(|round| match answer {
+            Ok(()) => round.answered(took),
+            Err(wrong) => round.failed(format!("after {:.1} s: {wrong}", took.as_secs_f64())),
+        });
+        thread::sleep(PAUSE);
+    }
+}
+
+fn answered(field: &Field<'_>, case: &Case, stream: bool, start: Instant) -> Result<(), String> {
+    let mut body = case.body(stream);
+    body["model"] = json!(field.server.model);
+    let body = body.to_string();
+    loop {
+        let left = field.patience.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(format!("the server was busy for {:?}", field.patience));
+        }
+        let told = |error: io::Error| error.to_string();
+        let connection = http::connect(field.server.address, left).map_err(told)?;
+        let reply =
+            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(told)?;
+        if BUSY.contains(&reply.status) {
+            thread::sleep(AGAIN);
+            continue;
+        }
+        let status = reply.status;
+        if status != 200 {
+            return Err(format!("{status} {}", reply.text().map_err(told)?));
+        }
+        let answer = match stream {
+            true => Answer::streamed(reply.body),
+            false => reply.text().and_then(|text| Answer::whole(&text)),
+        };
+        return case.compare(&answer.map_err(told)?, "beside the attack");
+    }
+}

@@ -1,0 +1,173 @@
+//! The table of an attack, and the verdict.
+
+use std::time::Duration;
+
+use super::hostile::End;
+
+/// Failures that are printed; more are alike.
+const PRINTED: usize = 5;
+const MIB: f64 = (1 << 20) as f64;
+
+/// One attack's counts.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    name: &'static str,
+    answered: usize,
+    refused: usize,
+    closed: usize,
+    unread: usize,
+    /// Answers of the well-behaved clients, each as alone.
+    polite: usize,
+    worst: Duration,
+    /// MiB of the server with its child processes, before the attack and at most.
+    memory: Option<(f64, f64)>,
+    failures: Vec<String>,
+    failed: usize,
+    gone: bool,
+}
+
+impl Round {
+    /// Nothing has happened yet.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Counts an attacker's request.
+    pub fn ended(&mut self, end: &End) {
+        *match end {
+            End::Answered => &mut self.answered,
+            End::Refused => &mut self.refused,
+            End::Closed => &mut self.closed,
+            End::Unread => &mut self.unread,
+        } += 1;
+    }
+
+    /// Counts a well-behaved client's answer.
+    pub fn answered(&mut self, took: Duration) {
+        self.polite += 1;
+        self.worst = self.worst.max(took);
+    }
+
+    /// Notes a failure.
+    pub fn failed(&mut self, failure: String) {
+        self.failed += 1;
+        self.gone |= failure.starts_with("the server is gone");
+        if self.failures.len() < PRINTED {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Judges the memory in bytes, where the system shows it.
+    pub fn memory(&mut self, before: Option<u64>, most: Option<u64>, limit: u64) {
+        let (Some(before), Some(most)) = (before, most) else {
+            return;
+        };
+        self.memory = Some((before as f64 / MIB, most as f64 / MIB));
+        if most > limit {
+            self.failed(format!(
+                "the server took {:.0} MiB; the limit is {:.0} MiB",
+                most as f64 / MIB,
+                limit as f64 / MIB
+            ));
+        }
+    }
+
+    /// Returns true if the server no longer answers.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Returns true if neither the server nor a well-behaved client was harmed.
+    pub fn is_good(&self) -> bool {
+        self.failed == 0 && self.polite > 0
+    }
+
+    /// A row of the table.
+    pub fn row(&self) -> String {
+        let requests = self.answered + self.refused + self.closed + self.unread;
+        let memory = match self.memory {
+            Some((before, most)) => format!("{before:.0} → {most:.0} MiB"),
+            None => "unknown".to_owned(),
+        };
+        format!(
+            "| {} | {requests} | {} / {} / {} / {} | {} | {:.2} s | {memory} | {} |",
+            self.name,
+            self.answered,
+            self.refused,
+            self.closed,
+            self.unread,
+            self.polite,
+            self.worst.as_secs_f64(),
+            self.failed
+        )
+    }
+}
+
+/// The table, with the failures under it.
+pub fn table(rounds: &[Round]) -> String {
+    let mut text = "| attack | requests | answered / refused / closed / unread | well-behaved answers | slowest of them | \
+        memory, before → peak | failures |\n|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for round in rounds {
+        text.push_str(&round.row());
+        text.push('\n');
+    }
+    for round in rounds {
+        if round.polite == 0 {
+            text.push_str(&format!(
+                "FAILED  {}: no well-behaved client was answered\n",
+                round.name
+            ));
+        }
+        for failure in &round.failures {
+            text.push_str(&format!("FAILED  {}: {failure}\n", round.name));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Round {
+        let mut round = Round::new("a");
+        round.ended(&End::Refused);
+        round.answered(Duration::from_millis(1500));
+        round.memory(Some(100 << 20), Some(150 << 20), 200 << 20);
+        round
+    }
+
+    #[test]
+    fn an_attack_beside_which_nobody_was_answered_is_a_failure() {
+        assert!(good().is_good());
+        assert!(!Round::new("a").is_good());
+        assert!(table(&[Round::new("a")]).contains("no well-behaved client was answered"));
+        assert_eq!(
+            good().row(),
+            "| a | 1 | 0 / 1 / 0 / 0 | 1 | 1.50 s | 100 → 150 MiB | 0 |"
+        );
+    }
+
+    #[test]
+    fn memory_above_the_limit_is_a_failure() {
+        let mut round = good();
+        round.memory(Some(100 << 20), Some(201 << 20), 200 << 20);
+        assert!(!round.is_good());
+        assert!(
+            table(&[round]).contains("FAILED  a: the server took 201 MiB; the limit is 200 MiB")
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_gone_ends_the_attacks() {
+        let mut round = good();
+        round.failed("wrong".to_owned());
+        assert!(!round.is_gone());
+        round.failed("the server is gone: refused".to_owned());
+        assert!(round.is_gone() && !round.is_good());
+    }
+}

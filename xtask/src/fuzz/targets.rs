@@ -1,0 +1,135 @@
+//! The fuzzers of `fuzz/fuzz_targets`.
+
+use crate::error::Error;
+
+/// A fuzzer.
+#[derive(Debug, PartialEq)]
+pub struct Target {
+    /// The program's name.
+    pub name: &'static str,
+    /// Folders of the repository whose files it begins with.
+    pub seeds: &'static [&'static str],
+    /// The longest input in bytes.
+    pub longest: u32,
+    /// Seconds for an input, above which it is a finding; far above what any takes on a busy machine.
+    pub timeout: u32,
+}
+
+/// All of them.
+const TARGETS: [Target; 9] = [
+    Target {
+        name: "template",
+        seeds: &[
+            "crates/tokenizer/tests/fixtures/chat/templates",
+            "crates/tokenizer/src/chat/templates",
+        ],
+        longest: 8 << 10,
+        timeout: 10,
+    },
+    Target {
+        name: "tokenizer",
+        seeds: &[
+            "crates/tokenizer/tests/fixtures/chat",
+            "crates/tokenizer/tests/fixtures/files",
+            "crates/tokenizer/tests/fixtures/sentence_piece",
+            "crates/tokenizer/tests/fixtures/trained",
+        ],
+        longest: 16 << 10,
+        timeout: 10,
+    },
+    Target {
+        name: "inputs",
+        seeds: &["crates/data/tests/fixtures/inputs"],
+        longest: 16 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "shard",
+        seeds: &["crates/data/tests/fixtures/datasets"],
+        longest: 8 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "manifest",
+        seeds: &["fuzz/seeds/manifest"],
+        longest: 8 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "config",
+        seeds: &[
+            "crates/model/tests/fixtures/corpus/config",
+            "crates/model/tests/fixtures/families",
+        ],
+        longest: 8 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "weights",
+        seeds: &[
+            "crates/model/tests/fixtures/corpus/weights",
+            "crates/model/tests/fixtures/corpus/index",
+        ],
+        longest: 8 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "bodies",
+        seeds: &["crates/serve/tests/fuzzed/bodies"],
+        longest: 4 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "events",
+        seeds: &["fuzz/seeds/events"],
+        longest: 8 << 10,
+        timeout: 25,
+    },
+];
+
+/// The fuzzers of some names, or all.
+pub fn chosen(names: &[String]) -> Result<Vec<&'static Target>, Error> {
+    if names.is_empty() {
+        return Ok(TARGETS.iter().collect());
+    }
+    let find = |name: &String| {
+        let mut targets = TARGETS.iter();
+        let found = targets.find(|target| target.name == name);
+        found.ok_or_else(|| Error::NoTarget {
+            name: name.clone(),
+            known: TARGETS.map(|target| target.name).join(", "),
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace;
+
+    #[test]
+    fn every_fuzzer_is_listed_with_its_seeds() {
+        let root = workspace::metadata().unwrap().workspace_root;
+        let listed: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        let entries = std::fs::read_dir(root.join("fuzz/fuzz_targets")).unwrap();
+        let mut files = 0;
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            assert!(listed.contains(&name.as_str()), "{name}");
+            files += 1;
+        }
+        assert_eq!(files, listed.len());
+        for seed in TARGETS.iter().flat_map(|target| target.seeds) {
+            assert!(root.join(seed).is_dir(), "{seed}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_with_the_known_ones() {
+        let error = chosen(&["shards".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("shard, manifest"), "{error}");
+        assert_eq!(chosen(&[]).unwrap().len(), TARGETS.len());
+    }
+}
