@@ -1,5 +1,6 @@
 //! Samples from a trained model: `cargo run --release -p emberlm-examples --bin sample -- RUN [PROMPT]`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 #![recursion_limit = "256"]
 
 use std::error::Error;

@@ -1,6 +1,7 @@
 //! Trains a small model in a loop of one's own, over `Autodiff<B>` with Burn's optimizer:
 //! `cargo run --release -p emberlm-examples --bin train-loop -- [STEPS]`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
 
 use std::error::Error;
