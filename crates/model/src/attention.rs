@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{AttentionOptions, Backend, Precision, SelfAttention, ops};
+use emberlm_kernels::{
+    AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
+};
 
 use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
@@ -73,9 +75,15 @@ impl<B: Backend> Attention<B> {
             kv_heads,
             head_dim,
             options: AttentionOptions {
+                reach: match config.window_of(layer) {
+                    Some(tokens) => Reach::Window {
+                        tokens,
+                        global_tokens: config.global_tokens,
+                    },
+                    None => Reach::Causal,
+                },
                 scale: 1.0 / (head_dim as f64).sqrt(),
-                window: config.window_of(layer),
-                global_tokens: config.global_tokens,
+                soft_cap: None,
                 dropout: config.dropout_at(DropoutSite::Attention),
                 precision: Precision::default(),
             },
@@ -97,7 +105,8 @@ impl<B: Backend> Attention<B> {
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
-            ops::self_attention(qkv, angles, documents.cloned(), self.how())
+            let mask = AttentionMask::of_documents(documents.cloned());
+            ops::self_attention(qkv, angles, mask, self.how())
         } else {
             let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
@@ -164,7 +173,7 @@ impl<B: Backend> Attention<B> {
         let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
-            None => ops::attention_weights(q, k, self.options),
+            None => ops::attention_weights(q, k, AttentionMask::default(), self.options),
         }
     }
 
@@ -207,7 +216,8 @@ impl<B: Backend> Attention<B> {
                     Some(cache) => cache.append(k, v),
                     None => (k, v),
                 };
-                ops::attention(q, k, v, documents.cloned(), self.options)
+                let mask = AttentionMask::of_documents(documents.cloned());
+                ops::attention(q, k, v, mask, self.options)
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {
