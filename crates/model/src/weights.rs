@@ -3,6 +3,7 @@
 mod element;
 mod load;
 pub mod map;
+pub(crate) mod names;
 mod parts;
 mod safetensors_store;
 mod save;
