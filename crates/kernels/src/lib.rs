@@ -38,6 +38,9 @@ pub mod memory;
 mod norm;
 #[cfg(feature = "burn")]
 pub mod ops;
+mod packed;
+#[cfg(feature = "burn")]
+mod packed_weight;
 mod precision;
 #[cfg(feature = "burn")]
 pub mod reference;
@@ -60,10 +63,12 @@ pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
+pub use packed::PackedFormat;
+#[cfg(feature = "burn")]
+pub use packed_weight::PackedWeight;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    GatedGradients, HeadLossGradients, HeadLossPartsGradients, Int8Weight, LinearGradients,
-    LinearInputs, NormGradients, RotaryAngles,
+    GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs, NormGradients, RotaryAngles,
 };

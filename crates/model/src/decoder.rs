@@ -15,7 +15,6 @@ use crate::checked::DecoderConfig;
 use crate::config::DropoutSite;
 use crate::dropout::dropout;
 use crate::init::Initializer;
-use crate::int8::{Int8Map, side_by_side};
 use crate::kv_cache::KvCache;
 use crate::linear::Linear;
 use crate::norm::NormLayer;
@@ -36,13 +35,11 @@ pub struct Decoder<B: BurnBackend> {
     pub blocks: Vec<Block<B>>,
     /// After the last block.
     pub norm_final: NormLayer<B>,
-    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves.
+    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves. A packed decoder always has one.
     pub head: Option<TokenTable<B>>,
     /// The output projection's bias, `[vocab_size]`.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
     rotary: Option<RotaryTable<B>>,
-    /// What serves in the head's place, inside of a [`crate::InferenceDecoder`] alone.
-    head_int8: Option<Vec<Int8Map<B>>>,
     #[module(skip)]
     config: DecoderConfig,
     #[module(skip)]
@@ -93,7 +90,6 @@ impl DecoderConfig {
                 .bias
                 .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
             rotary: RotaryTable::init(self, from.device()),
-            head_int8: None,
             config: self.clone(),
             precision: Precision::default(),
         }
@@ -109,8 +105,8 @@ impl<B: Backend> Decoder<B> {
     /// The same model with its products in another precision; what it holds stays as it is.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
-        for map in self.maps() {
-            map.precision = precision;
+        for linear in self.linears_mut() {
+            linear.precision = precision;
         }
         for block in &mut self.blocks {
             block.attention.set_precision(precision);
@@ -118,32 +114,19 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// The blocks' linear maps.
-    fn maps(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+    /// The blocks' linear layers.
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         self.blocks.iter_mut().flat_map(|block| {
             let feed = &mut block.feed_forward;
-            let maps = [
+            let linears = [
                 Some(&mut block.attention.qkv),
                 Some(&mut block.attention.out),
                 feed.gate.as_mut(),
                 Some(&mut feed.up),
                 Some(&mut feed.down),
             ];
-            maps.into_iter().flatten()
+            linears.into_iter().flatten()
         })
-    }
-
-    /// Makes the blocks' maps and the head 8 bits; a tied head's table stays besides, to be looked up.
-    pub(crate) fn quantize(&mut self) {
-        self.maps().for_each(Linear::quantize);
-        let head = self.table().quantized();
-        self.head = None;
-        self.head_int8 = Some(head);
-    }
-
-    /// Whether its maps have 8 bits.
-    pub(crate) fn is_quantized(&self) -> bool {
-        self.head_int8.is_some()
     }
 
     /// The device its weights are on.
@@ -192,7 +175,11 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 1> {
-        self.training_loss_sum(tokens, targets, HeadLossOptions::default())
+        match self.packed_format() {
+            // In blocks of logits: the fused loss takes a head in f32, which is not held for it.
+            Some(_) => self.token_losses(tokens, targets).sum(),
+            None => self.training_loss_sum(tokens, targets, HeadLossOptions::default()),
+        }
     }
 
     /// [`Decoder::loss_sum`] with the terms that training may add to it. They are of the logits after the soft cap, where
@@ -297,10 +284,7 @@ impl<B: Backend> Decoder<B> {
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled_hidden(hidden);
         let bias = self.head_bias.as_ref().map(Param::val);
-        let logits = match &self.head_int8 {
-            Some(head) => side_by_side(head, hidden, bias),
-            None => self.table().logits(hidden, bias, self.precision),
-        }; // [tokens, vocab_size]
+        let logits = self.table().logits(hidden, bias, self.precision); // [tokens, vocab_size]
         let cap = self.config.head.soft_cap;
         let logits = if cap > 0.0 {
             (logits / cap).tanh() * cap
@@ -315,7 +299,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// What the hidden states are multiplied with for the logits.
-    fn table(&self) -> &TokenTable<B> {
+    pub(crate) fn table(&self) -> &TokenTable<B> {
         self.head.as_ref().unwrap_or(&self.tokens)
     }
 }
