@@ -149,7 +149,7 @@ mod tests {
     fn the_floats_of_the_maps_are_let_go_of() {
         for tied in [true, false] {
             let mut raw = families::preset("char-nano").unwrap().config;
-            (raw.vocab_size, raw.seq_len, raw.d_model) = (31, 8, 16);
+            (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
             (raw.n_layers, raw.heads, raw.kv_heads) = (2, 2, 2);
             raw.head.tied = tied;
             let config = DecoderConfig::try_from(raw).unwrap();
