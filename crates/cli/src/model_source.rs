@@ -10,7 +10,7 @@ use emberlm_generate::SettingError;
 use emberlm_kernels::{Backend, memory};
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, DecoderConfig, InferenceDecoder, WeightFormat, families};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind, TokenizerSpec};
@@ -126,16 +126,17 @@ impl Model {
         })
     }
 
-    /// The model for prediction alone. What weights of 8 bits make free goes back to the system: generation takes little.
-    pub fn for_inference<B: Backend>(
+    /// The model for prediction, with its weights in a format. The memory that packing frees goes back to the system:
+    /// generation takes little.
+    pub fn decoder_in<B: Backend>(
         &self,
         weights: WeightFormat,
         device: &Device<B>,
-    ) -> Result<InferenceDecoder<B>, CliError> {
-        let made = || Ok(self.decoder(device)?.for_inference(weights));
+    ) -> Result<Decoder<B>, CliError> {
+        let made = || Ok(self.decoder(device)?.with_weights(weights));
         match weights {
             WeightFormat::F32 => made(),
-            WeightFormat::Int8 => memory::returning_freed(made),
+            WeightFormat::Packed(_) => memory::returning_freed(made),
         }
     }
 

@@ -3,7 +3,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{InputError, Predictor};
+use emberlm_model::{Decoder, InputError};
 
 use crate::logits::floats;
 
@@ -12,17 +12,13 @@ use crate::logits::floats;
 ///
 /// # Errors
 /// No tokens, more than the model's context, or an id that it does not know.
-pub fn embed<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
-    tokens: &[u32],
-) -> Result<Vec<f32>, InputError> {
-    let predictor = decoder.into();
-    predictor.config().check_tokens(tokens)?;
+pub fn embed<B: Backend>(decoder: &Decoder<B>, tokens: &[u32]) -> Result<Vec<f32>, InputError> {
+    decoder.config().check_tokens(tokens)?;
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, tokens.len()]);
     let mean = B::run(|| {
-        let ids = Tensor::<B, 2, Int>::from_data(data, &predictor.device());
-        predictor.mean_hidden(ids).into_data()
+        let ids = Tensor::<B, 2, Int>::from_data(data, &decoder.device());
+        decoder.mean_hidden(ids).into_data()
     });
     Ok(floats(&mean).into_owned())
 }

@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-use emberlm_model::{InferenceDecoder, Predictor};
+use emberlm_model::Decoder;
 
 pub use config::EngineConfig;
 pub use event::{Counts, Ended, Event, EventKind};
@@ -55,9 +55,9 @@ use slot::{Slot, State};
 /// Runs requests; whoever owns it calls [`Engine::step`] until it [`Engine::is_idle`].
 #[derive(Debug)]
 pub struct Engine<B: Backend> {
-    decoder: Arc<InferenceDecoder<B>>,
+    decoder: Arc<Decoder<B>>,
     /// What takes its place once nothing runs.
-    next_decoder: Option<Arc<InferenceDecoder<B>>>,
+    next_decoder: Option<Arc<Decoder<B>>>,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
@@ -79,11 +79,8 @@ impl<B: Backend> Engine<B> {
     ///
     /// # Errors
     /// A setting out of its range.
-    pub fn new(
-        decoder: Arc<InferenceDecoder<B>>,
-        config: EngineConfig,
-    ) -> Result<Self, SettingError> {
-        config.check(Predictor::from(&*decoder).config())?;
+    pub fn new(decoder: Arc<Decoder<B>>, config: EngineConfig) -> Result<Self, SettingError> {
+        config.check(decoder.config())?;
         let mut engine = Self {
             decoder,
             next_decoder: None,
@@ -107,7 +104,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// The decoder that runs; one that is to replace it waits until nothing does.
-    pub fn decoder(&self) -> &Arc<InferenceDecoder<B>> {
+    pub fn decoder(&self) -> &Arc<Decoder<B>> {
         &self.decoder
     }
 
@@ -118,7 +115,7 @@ impl<B: Backend> Engine<B> {
     /// where it is not to slide. The engine is as before then.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
         let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
-        let model = Predictor::from(&**decoder).config();
+        let model = decoder.config();
         let id = RequestId(self.submitted);
         let waiting = Waiting::new(id, request, &self.config, model)?;
         self.submitted += 1;
@@ -133,7 +130,7 @@ impl<B: Backend> Engine<B> {
     /// then.
     pub fn submit_embedding(&mut self, texts: Vec<Vec<u32>>) -> Result<RequestId, GenerateError> {
         let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
-        let model = Predictor::from(&**decoder).config();
+        let model = decoder.config();
         let id = RequestId(self.submitted);
         let waiting = WaitingEmbedding::new(id, texts, &self.config, model)?;
         self.submitted += 1;
@@ -219,11 +216,8 @@ impl<B: Backend> Engine<B> {
     ///
     /// # Errors
     /// The slots' capacity is beyond its context. The engine is as before then.
-    pub fn replace_decoder(
-        &mut self,
-        decoder: Arc<InferenceDecoder<B>>,
-    ) -> Result<(), SettingError> {
-        self.config.check(Predictor::from(&*decoder).config())?;
+    pub fn replace_decoder(&mut self, decoder: Arc<Decoder<B>>) -> Result<(), SettingError> {
+        self.config.check(decoder.config())?;
         self.next_decoder = Some(decoder);
         if self.is_idle() {
             self.install(&mut |_| {});
@@ -257,8 +251,7 @@ impl<B: Backend> Engine<B> {
     }
 
     fn allocate(&mut self) {
-        let predictor = Predictor::from(&*self.decoder);
-        let (model, device) = (predictor.config(), predictor.device());
+        let (model, device) = (self.decoder.config(), self.decoder.device());
         let slot = |_| Slot::new(model, self.config.capacity, &device);
         self.slots = (0..self.config.slots).map(slot).collect();
     }

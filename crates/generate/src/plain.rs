@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{KvCache, Predictor};
+use emberlm_model::{Decoder, KvCache};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, ChooserConfig, Chosen};
@@ -74,8 +74,8 @@ pub struct Generation {
 ///
 /// # Errors
 /// A setting out of its range, an empty prompt, an id outside of the vocabulary, logits that are not finite.
-pub fn generate<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
+pub fn generate<B: Backend>(
+    decoder: &Decoder<B>,
     prompt: &[u32],
     options: &GenerateOptions,
     mut on_token: impl FnMut(u32) -> ControlFlow<()>,
@@ -103,7 +103,7 @@ pub fn generate<'a, B: Backend>(
 /// it has ended.
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
-    decoder: Predictor<'a, B>,
+    decoder: &'a Decoder<B>,
     chooser: Chooser,
     chosen: Chosen,
     stop_tokens: Vec<u32>,
@@ -125,11 +125,10 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// # Errors
     /// A setting out of its range, an empty prompt, an id outside of the vocabulary.
     pub fn new(
-        decoder: impl Into<Predictor<'a, B>>,
+        decoder: &'a Decoder<B>,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {
-        let decoder = decoder.into();
         let config = decoder.config();
         let stream = options.sample as u64;
         let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, stream)?;

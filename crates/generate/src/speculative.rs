@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{KvCache, Piece, Predictor, Wanted};
+use emberlm_model::{Decoder, KvCache, Piece, Wanted};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, Chosen};
@@ -79,13 +79,12 @@ impl<'a, B: Backend> Speculator<'a, B> {
     /// A setting out of its range, an empty prompt, an id outside of the vocabulary; models of other vocabularies; linear
     /// attention in one of them, whose sums cannot take a token back.
     pub fn new(
-        target: impl Into<Predictor<'a, B>>,
-        draft: impl Into<Predictor<'a, B>>,
+        target: &'a Decoder<B>,
+        draft: &'a Decoder<B>,
         ahead: usize,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {
-        let (target, draft) = (target.into(), draft.into());
         let config = target.config();
         if !(1..=Self::MOST_AHEAD).contains(&ahead) {
             let rule = format!("must be between 1 and {}", Self::MOST_AHEAD);
@@ -282,7 +281,7 @@ impl<B: Backend> Iterator for Speculator<'_, B> {
 /// A model with its cache and the context that goes into it.
 #[derive(Debug)]
 struct Reader<'a, B: Backend> {
-    decoder: Predictor<'a, B>,
+    decoder: &'a Decoder<B>,
     cache: KvCache<B>,
     /// What the cache holds, then what it has not seen.
     tokens: Vec<u32>,
@@ -290,7 +289,7 @@ struct Reader<'a, B: Backend> {
 
 impl<'a, B: Backend> Reader<'a, B> {
     /// For a text of at most `most` tokens that begins with `prompt`, of which the context has room for the newest.
-    fn new(decoder: Predictor<'a, B>, prompt: &[u32], most: usize) -> Self {
+    fn new(decoder: &'a Decoder<B>, prompt: &[u32], most: usize) -> Self {
         let config = decoder.config();
         let capacity = most.min(config.seq_len);
         let kept = prompt.len().saturating_sub(config.seq_len);

@@ -163,7 +163,7 @@ fn the_seed_decides_and_top_k_of_one_is_greedy() {
 #[test]
 fn weights_of_8_bits_generate_as_much_and_the_same_each_time() {
     for preset in ["pocket-tales", "char-nano"] {
-        let held = decoder(preset).for_inference(WeightFormat::Int8);
+        let held = decoder(preset).with_weights(WeightFormat::INT8);
         for options in [greedy(50), drawn(50, 1)] {
             let made =
                 || generate(&held, &PROMPT, &options, |_| ControlFlow::Continue(())).unwrap();
@@ -251,12 +251,12 @@ fn a_diverged_model_is_an_error() {
     assert!(generator.next().is_none());
 
     let up = &mut decoder.stack.blocks[0].feed_forward.up;
-    up.weight = up.weight.clone().map(|weight| weight * f32::NAN);
+    up.weight = up.weight.clone().mapped(|weight| weight * f32::NAN);
     decoder.embeddings.tokens = decoder
         .embeddings
         .tokens
         .mapped(|tokens| tokens.ones_like());
-    let held = decoder.for_inference(WeightFormat::Int8);
+    let held = decoder.with_weights(WeightFormat::INT8);
     let mut generator = Generator::new(&held, &PROMPT, &greedy(5)).unwrap();
     assert!(generator.next().unwrap().is_err());
 }

@@ -1,7 +1,7 @@
 //! The trait for `Autodiff<B, C>`: backwards written by hand over the inner backend's operations.
 //!
-//! The AdamW update has none: it is never differentiated. Maps with weights of 8 bits are their composed body, which Burn
-//! differentiates by their inputs.
+//! The AdamW update has none: it is never differentiated. A linear layer with a packed weight is unpacked and then the linear
+//! layer, whose backward gives its input's gradient.
 
 mod activation;
 mod attention;
@@ -13,6 +13,7 @@ mod head_loss_parts;
 mod linear;
 mod matmul;
 mod norm;
+mod packed;
 mod rotary;
 
 use burn::backend::Autodiff;
@@ -22,7 +23,8 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{
     Activation, AttentionOptions, Backend, DeviceMemory, HeadLossOptions, LinearInputs,
-    Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention,
+    Normalization, PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout,
+    SelfAttention,
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
@@ -73,6 +75,14 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
         linear::linear::<B, C>(inputs, precision)
+    }
+
+    fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
+        packed::pack::<B, C>(weight, format)
+    }
+
+    fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {
+        packed::unpack::<B, C>(&weight)
     }
 
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {

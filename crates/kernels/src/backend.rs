@@ -6,9 +6,9 @@ use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Int8Weight,
-    LinearGradients, LinearInputs, NormGradients, Normalization, Precision, RotaryAngles,
-    RotaryLayout, SelfAttention, reference,
+    GatedGradients, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients,
+    LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight, Precision,
+    RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -136,21 +136,33 @@ pub trait Backend: BurnBackend {
         reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
     }
 
-    /// A weight `[out, in]` in 8 bits, to the nearest: `scales[j] = max |weight[j, ·]| / 127`. A row that is not finite gives
-    /// nothing finite.
-    fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {
-        reference::quantize_rows::<Self>(weight)
+    /// A weight `[out, in]` in a packed format, each weight rounded to the nearest that its block can hold. A block that is not
+    /// finite unpacks to nothing finite.
+    fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
+        reference::pack::<Self>(weight, format)
     }
 
-    /// `residual + x W + b` as [`Backend::linear`], with `W` in 8 bits; `x` and sums stay as they are. For prediction: no
-    /// backend has a backward of its own for it.
-    fn linear_int8(
+    /// The weight `[out, in]` that a packed one stands for.
+    fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {
+        reference::unpack::<Self>(weight)
+    }
+
+    /// `residual + x Wᵀ + b` with `W` `[out, in]` packed; `x` and sums stay as they are. A gradient reaches `x`, `b` and
+    /// `residual`, and not the weight.
+    fn linear_packed(
         x: FloatTensor<Self>,
-        weight: Int8Weight<Self>,
+        weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        reference::linear_int8::<Self>(x, weight, bias, residual)
+        let weight = Self::float_swap_dims(Self::unpack(weight), 0, 1); // [in, out]
+        let inputs = LinearInputs {
+            x,
+            weight,
+            bias,
+            residual,
+        };
+        <Self as Backend>::linear(inputs, Precision::F32)
     }
 
     /// Rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.

@@ -35,6 +35,9 @@ pub mod memory;
 mod norm;
 #[cfg(feature = "burn")]
 pub mod ops;
+mod packed;
+#[cfg(feature = "burn")]
+mod packed_weight;
 mod precision;
 #[cfg(feature = "burn")]
 pub mod reference;
@@ -53,11 +56,14 @@ pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
+pub use packed::PackedFormat;
+#[cfg(feature = "burn")]
+pub use packed_weight::PackedWeight;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
     AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, GatedGradients,
-    HeadLossGradients, HeadLossPartsGradients, Int8Weight, LinearGradients, LinearInputs, LogSums,
+    HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs, LogSums,
     NormGradients, RotaryAngles, SelfAttention,
 };

@@ -4,8 +4,8 @@ use burn::tensor::{Int, Tensor, TensorPrimitive};
 
 use crate::reference::table_parts::own;
 use crate::{
-    Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, Int8Weight,
-    LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization, Precision,
+    Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, LINEAR_ATTENTION_CHUNK,
+    LinearAttentionState, LinearInputs, Normalization, PackedFormat, PackedWeight, Precision,
     RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
@@ -70,25 +70,25 @@ pub fn linear<B: Backend, const D: usize>(
     tensor(<B as Backend>::linear(inputs, precision))
 }
 
-/// [`Backend::quantize_rows`]: `weight` `[out, in]` to values `[out, in]` and scales `[out]`.
-pub fn quantize_rows<B: Backend>(weight: Tensor<B, 2>) -> (Tensor<B, 2, Int>, Tensor<B, 1>) {
-    let Int8Weight { values, scales } = B::quantize_rows(float(weight));
-    (Tensor::from_primitive(values), tensor(scales))
+/// [`Backend::pack`]: `weight` `[out, in]`.
+pub fn pack<B: Backend>(weight: Tensor<B, 2>, format: PackedFormat) -> PackedWeight<B> {
+    B::pack(float(weight), format)
 }
 
-/// [`Backend::linear_int8`]: `residual + x W + b`, `x` `[…, in]`, with [`quantize_rows`]' values and scales for `W`.
-pub fn linear_int8<B: Backend, const D: usize>(
+/// [`Backend::unpack`]: `[out, in]`.
+pub fn unpack<B: Backend>(weight: PackedWeight<B>) -> Tensor<B, 2> {
+    tensor(B::unpack(weight))
+}
+
+/// [`Backend::linear_packed`]: `residual + x Wᵀ + b`, `x` `[…, in]`, `W` `[out, in]`.
+pub fn linear_packed<B: Backend, const D: usize>(
     x: Tensor<B, D>,
-    (values, scales): (Tensor<B, 2, Int>, Tensor<B, 1>),
+    weight: PackedWeight<B>,
     bias: Option<Tensor<B, 1>>,
     residual: Option<Tensor<B, D>>,
 ) -> Tensor<B, D> {
-    let weight = Int8Weight {
-        values: values.into_primitive(),
-        scales: float(scales),
-    };
     let (bias, residual) = (bias.map(float), residual.map(float));
-    tensor(B::linear_int8(float(x), weight, bias, residual))
+    tensor(B::linear_packed(float(x), weight, bias, residual))
 }
 
 /// [`Backend::embedding`]: rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to `[batch, seq, d_model]`.

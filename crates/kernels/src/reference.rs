@@ -11,10 +11,10 @@ mod cache;
 mod embedding;
 mod gated;
 mod head_loss;
-mod int8;
 mod linear;
 mod linear_attention;
 mod norm;
+mod packed;
 mod product;
 mod rotary;
 mod scale;
@@ -35,10 +35,10 @@ pub use gated::{gated, gated_backward};
 pub use head_loss::{
     head_loss, head_loss_gradients, head_loss_parts, head_loss_parts_gradients, rows_per_block,
 };
-pub use int8::{linear_int8, quantize_rows};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
+pub use packed::{linear_packed, pack, unpack};
 pub use rotary::rotary;
 pub use scale::{scaled, sum_of_squares};
 pub use self_attention::{

@@ -19,16 +19,6 @@ pub struct LinearInputs<B: Backend> {
     pub residual: Option<FloatTensor<B>>,
 }
 
-/// A linear map's weight in 8 bits, symmetric, with a scale for each output: `W[l, j] ≈ scales[j] · values[j, l]`,
-/// `|values| ≤ 127`.
-#[derive(Clone, Debug)]
-pub struct Int8Weight<B: Backend> {
-    /// `[out, in]`; a backend without integers of 8 bits may hold wider ones.
-    pub values: IntTensor<B>,
-    /// `[out]`.
-    pub scales: FloatTensor<B>,
-}
-
 /// The gradients of a linear map, those that were asked for.
 #[derive(Clone, Debug)]
 pub struct LinearGradients<B: Backend> {

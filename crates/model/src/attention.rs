@@ -275,6 +275,11 @@ impl<B: Backend> Attention<B> {
         self.options.precision = precision;
     }
 
+    /// The widths of queries, keys and values in the output of `qkv`.
+    pub(crate) fn qkv_widths(&self) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
+    }
+
     fn how(&self) -> SelfAttention {
         SelfAttention {
             heads: self.heads,

@@ -17,6 +17,7 @@ use crate::kv_cache::KvCache;
 use crate::linear::Linear;
 use crate::lm_head::LmHead;
 use crate::stack::Stack;
+use crate::token_table::TokenTable;
 use crate::tokens::Tokens;
 
 /// A decoder with its weights: embeddings, a causal stack and a language-model head. A weight's path is that of the fields
@@ -79,8 +80,8 @@ impl<B: Backend> Decoder<B> {
     /// The same model with its products in another precision; what it holds stays as it is.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.lm_head.precision = precision;
-        for map in self.maps() {
-            map.precision = precision;
+        for linear in self.linears_mut() {
+            linear.precision = precision;
         }
         for block in &mut self.stack.blocks {
             block.attention.set_precision(precision);
@@ -88,30 +89,19 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// The blocks' linear maps.
-    fn maps(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+    /// The blocks' linear layers.
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         self.stack.blocks.iter_mut().flat_map(|block| {
             let feed = &mut block.feed_forward;
-            let maps = [
+            let linears = [
                 Some(&mut block.attention.qkv),
                 Some(&mut block.attention.out),
                 feed.gate.as_mut(),
                 Some(&mut feed.up),
                 Some(&mut feed.down),
             ];
-            maps.into_iter().flatten()
+            linears.into_iter().flatten()
         })
-    }
-
-    /// Makes the blocks' maps and the head 8 bits; a tied head's table stays besides, to be looked up.
-    pub(crate) fn quantize(&mut self) {
-        self.maps().for_each(Linear::quantize);
-        self.lm_head.quantize(&self.embeddings.tokens);
-    }
-
-    /// Whether its maps have 8 bits.
-    pub(crate) fn is_quantized(&self) -> bool {
-        self.lm_head.is_quantized()
     }
 
     /// The device its weights are on.
@@ -160,7 +150,11 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 1> {
-        self.training_loss_sum(tokens, targets, HeadLossOptions::default())
+        match self.packed_format() {
+            // In blocks of logits: the fused loss takes a head in f32, which is not held for it.
+            Some(_) => self.token_losses(tokens, targets).sum(),
+            None => self.training_loss_sum(tokens, targets, HeadLossOptions::default()),
+        }
     }
 
     /// [`Decoder::loss_sum`] with the terms that training may add to it. They are of the logits after the soft cap, where
@@ -208,5 +202,10 @@ impl<B: Backend> Decoder<B> {
     /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
     pub(crate) fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
         self.lm_head.forward(hidden, &self.embeddings.tokens)
+    }
+
+    /// The table that the hidden states are multiplied with for the logits.
+    pub(crate) fn table(&self) -> &TokenTable<B> {
+        self.lm_head.table(&self.embeddings.tokens)
     }
 }

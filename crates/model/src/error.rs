@@ -121,6 +121,12 @@ pub enum WeightsError {
         /// The bytes that are there.
         bytes: u64,
     },
+    /// A decoder to be saved whose weights are packed.
+    #[error("the weights are packed as {format}, which no weight file holds")]
+    Packed {
+        /// The name of the packed format.
+        format: &'static str,
+    },
     /// Tensors that the model has no place for.
     #[error("tensors left over: {}", listed(names))]
     LeftOver {

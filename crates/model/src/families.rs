@@ -22,6 +22,7 @@ use crate::config::{
 };
 use crate::exchange::Exchange;
 use crate::weights::map::Source;
+use crate::weights::names::{self, TensorName};
 use emberlm_kernels::{Activation, RotaryLayout};
 
 /// A named size of a family. Its vocabulary is unset where the dataset decides it.
@@ -51,8 +52,8 @@ struct Definition {
     name: &'static str,
     /// Its sizes; the first is what the family's name stands for.
     presets: fn() -> Vec<Preset>,
-    /// Where its published checkpoints hold the parameter of a path.
-    source: fn(&DecoderConfig, &str) -> Option<Source>,
+    /// The tensors of its published checkpoints, by the decoder's paths.
+    names: &'static [TensorName],
     /// Its Hugging Face type; none where `transformers` has none.
     exchange: Option<fn() -> Exchange>,
 }
@@ -103,7 +104,7 @@ impl Family {
 
     /// Where the family's published checkpoints hold the parameter of a path; none where they have no such.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
-        (self.definition().source)(config, path)
+        names::source(self.definition().names, config, path)
     }
 
     /// Its Hugging Face type, if `transformers` has one.

@@ -21,7 +21,7 @@ use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::families::Family;
-use crate::weights::{Element, Naming, TensorStore, load};
+use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load};
 
 /// The file that makes a directory a Hugging Face model.
 pub const CONFIG_FILE: &str = "config.json";
@@ -85,13 +85,13 @@ impl HuggingFaceModel {
     ///
     /// # Errors
     /// There are none, only pickled ones, or damaged ones.
-    pub fn tensors(&self) -> Result<TensorStore, HuggingFaceError> {
+    pub fn tensors(&self) -> Result<SafetensorsStore, HuggingFaceError> {
         let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
         // In `transformers`' order.
         let store = if whole.exists() {
-            TensorStore::open(&whole)
+            SafetensorsStore::open(&whole)
         } else if index.exists() {
-            TensorStore::open_index(&index)
+            SafetensorsStore::open_index(&index)
         } else {
             return Err(self.no_weights());
         };
@@ -141,7 +141,7 @@ impl HuggingFaceModel {
 
     /// Refuses weights that are far too few for the configuration, before memory is asked for it: a number in
     /// `config.json` can be anything, the bytes of a file are there.
-    fn check_size(&self, store: &TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
+    fn check_size(&self, store: &dyn TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
         let parameters = count::parameters(&self.config).total;
         let bytes = store.total_bytes();
         if parameters as u64 / MOST_PER_BYTE <= bytes {
@@ -171,8 +171,10 @@ impl HuggingFaceModel {
     /// As [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
         let constant = exchange_of(self.config.family)?.constant;
-        let element = self.tensors()?.element(|name| !constant(name));
-        Ok(element.unwrap_or(Element::F32))
+        let store = self.tensors()?;
+        let weights = store.names().filter(|name| !constant(name));
+        let elements = weights.filter_map(|name| store.element(name));
+        Ok(elements.max().unwrap_or(Element::F32))
     }
 
     fn weights_error(&self) -> impl Fn(WeightsError) -> HuggingFaceError + '_ {

@@ -5,8 +5,9 @@
 //! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own;
 //! [`training`] computes gradients; [`kv_cache`] continues a sequence; [`count`] counts parameters, operations and memory;
 //! `token_scores` are the losses of single tokens; `token_table` is the
-//! embedding and the head, whole or in parts; [`inference`] is a decoder that only predicts, which may hold `int8` maps, and [`ragged`]
-//! the pass over pieces of several sequences at once; [`weights`]
+//! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter
+//! (`low_rank`), `weight_format` packs a decoder's weights for prediction, and [`ragged`] is the pass over pieces of several
+//! sequences at once; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -26,14 +27,14 @@ pub mod families;
 mod features;
 mod feed_forward;
 pub mod hugging_face;
-pub mod inference;
 mod init;
-mod int8;
 pub mod kv_cache;
 mod linear;
 mod lm_head;
+mod low_rank;
 pub mod nn;
 mod norm;
+pub mod parameters;
 mod position;
 pub mod ragged;
 mod reach;
@@ -44,18 +45,22 @@ mod token_scores;
 mod token_table;
 pub mod tokens;
 pub mod training;
+mod weight_format;
 pub mod weights;
 
 pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
-pub use emberlm_kernels::{Activation, RotaryLayout};
+pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
 pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
-pub use inference::{InferenceDecoder, Predictor, WeightFormat};
 pub use kv_cache::KvCache;
+pub use linear::{Linear, LinearWeight};
+pub use low_rank::{LowRank, LowRankConfig};
+pub use parameters::{Parameter, ParameterRole, Parameters};
 pub use ragged::{Piece, RaggedOutput, Wanted};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};
 pub use training::TrainingPass;
+pub use weight_format::WeightFormat;

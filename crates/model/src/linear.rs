@@ -1,15 +1,15 @@
-//! A linear map.
+//! A linear layer, with its weight in f32 or packed, and an optional low-rank adapter.
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Backend, Precision, ops};
+use emberlm_kernels::{Backend, PackedFormat, PackedWeight, Precision, ops};
 
 use crate::init::{Initializer, MapInto};
-use crate::int8::Int8Map;
+use crate::low_rank::LowRank;
 
-/// `y = x W + b`, with `W` stored `[in, out]`.
+/// `y = x W + b`, with an adapter `y = x W + b + scale · (x A) B`.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -23,14 +23,43 @@ use crate::int8::Int8Map;
 /// ```
 #[derive(Module, Debug)]
 pub struct Linear<B: BurnBackend> {
-    /// `[in, out]`.
-    pub weight: Param<Tensor<B, 2>>,
-    /// `[out]`.
+    /// The weight W, `[in, out]`.
+    pub weight: LinearWeight<B>,
+    /// The bias b, `[out]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// What serves in the weight's place, inside of a [`crate::InferenceDecoder`] alone.
-    int8: Option<Int8Map<B>>,
+    /// The adapter that is added to the weight.
+    pub adapter: Option<LowRank<B>>,
     #[module(skip)]
     pub(crate) precision: Precision,
+}
+
+/// The weight of a linear layer.
+#[derive(Module, Debug)]
+pub enum LinearWeight<B: BurnBackend> {
+    /// A parameter, `[in, out]`.
+    Float(Param<Tensor<B, 2>>),
+    /// Packed by its outputs, `[out, in]`. It is no parameter: it is neither trained nor saved.
+    Packed(PackedWeight<B>),
+}
+
+impl<B: BurnBackend> LinearWeight<B> {
+    /// The weight with `change` made to it, which keeps its shape. A packed weight stays as it is.
+    pub fn mapped(self, change: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
+        match self {
+            Self::Float(weight) => Self::Float(weight.map(change)),
+            Self::Packed(_) => self,
+        }
+    }
+}
+
+impl<B: Backend> LinearWeight<B> {
+    /// The weight in f32, `[in, out]`. A packed weight is unpacked for it.
+    pub fn val(&self) -> Tensor<B, 2> {
+        match self {
+            Self::Float(weight) => weight.val(),
+            Self::Packed(weight) => ops::unpack(weight.clone()).transpose(),
+        }
+    }
 }
 
 impl<B: Backend> Linear<B> {
@@ -42,29 +71,64 @@ impl<B: Backend> Linear<B> {
         into: MapInto,
     ) -> Self {
         let [fan_in, out] = shape;
+        let weight = from.map(&format!("{path}.weight"), shape, fan_in, into);
         Self {
-            weight: from.map(&format!("{path}.weight"), shape, fan_in, into),
+            weight: LinearWeight::Float(weight),
             bias: bias.then(|| from.bias(&format!("{path}.bias"), out, fan_in)),
-            int8: None,
+            adapter: None,
             precision: Precision::default(),
+        }
+    }
+
+    /// `[in, out]`.
+    pub fn shape(&self) -> [usize; 2] {
+        match &self.weight {
+            LinearWeight::Float(weight) => {
+                let shape = weight.lazy_shape();
+                [shape[0], shape[1]]
+            }
+            LinearWeight::Packed(weight) => {
+                let [out, fan_in] = weight.shape();
+                [fan_in, out]
+            }
         }
     }
 
     /// `[batch, seq, in]` to `[batch, seq, out]`, added to `residual` where there is one.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         let bias = self.bias.as_ref().map(Param::val);
-        match &self.int8 {
-            Some(map) => map.forward(x, bias, residual),
-            None => ops::linear(x, self.weight.val(), bias, residual, self.precision),
+        let adapted = self
+            .adapter
+            .as_ref()
+            .map(|adapter| adapter.down(x.clone(), self.precision));
+        let y = match &self.weight {
+            LinearWeight::Float(weight) => {
+                ops::linear(x, weight.val(), bias, residual, self.precision)
+            }
+            LinearWeight::Packed(weight) => ops::linear_packed(x, weight.clone(), bias, residual),
+        };
+        match (&self.adapter, adapted) {
+            (Some(adapter), Some(down)) => adapter.up(down, y, self.precision),
+            _ => y,
         }
     }
 
-    /// Makes the weight 8 bits, and lets go of its floats: a single zero stands where they were.
-    pub(crate) fn quantize(&mut self) {
-        let weight = self.weight.val();
-        let nothing = Param::from_tensor(Tensor::zeros([1, 1], &weight.device()));
-        self.weight = nothing;
-        self.int8 = Some(Int8Map::of_rows(weight.transpose()));
+    /// The layer with an adapter in the place of any that it has. The weight and the bias are frozen: only the adapter is
+    /// trained.
+    pub fn with_adapter(self, adapter: LowRank<B>) -> Self {
+        let frozen = self.no_grad();
+        Self {
+            adapter: Some(adapter),
+            ..frozen
+        }
+    }
+
+    /// Packs the weight and frees its floats. A weight that is packed stays as it is.
+    pub(crate) fn pack(&mut self, format: PackedFormat) {
+        if let LinearWeight::Float(weight) = &self.weight {
+            let packed = ops::pack(weight.val().transpose(), format);
+            self.weight = LinearWeight::Packed(packed);
+        }
     }
 }
 

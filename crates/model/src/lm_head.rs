@@ -7,7 +7,6 @@ use burn::tensor::{Device, Int, Tensor};
 use emberlm_kernels::{Backend, HeadLossOptions, Precision};
 
 use crate::init::Initializer;
-use crate::int8::{Int8Map, side_by_side};
 use crate::token_table::TokenTable;
 
 /// The configuration of an [`LmHead`].
@@ -59,7 +58,6 @@ impl LmHeadConfig {
             head_bias: self
                 .bias
                 .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
-            head_int8: None,
             scale: self.scale,
             soft_cap: self.soft_cap,
             precision: Precision::default(),
@@ -70,12 +68,10 @@ impl LmHeadConfig {
 /// `soft_cap(scale · hidden · Wᵀ + bias)`, where `W` is the head's own table or the embedding's.
 #[derive(Module, Debug)]
 pub struct LmHead<B: BurnBackend> {
-    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves.
+    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves. A packed head always has one.
     pub head: Option<TokenTable<B>>,
     /// The output projection's bias, `[vocab_size]`.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
-    /// What serves in the head's place, inside of a [`crate::InferenceDecoder`] alone.
-    head_int8: Option<Vec<Int8Map<B>>>,
     #[module(skip)]
     scale: Option<f64>,
     #[module(skip)]
@@ -91,10 +87,7 @@ impl<B: Backend> LmHead<B> {
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled(hidden);
         let bias = self.head_bias.as_ref().map(Param::val);
-        let logits = match &self.head_int8 {
-            Some(head) => side_by_side(head, hidden, bias),
-            None => self.table(tokens).logits(hidden, bias, self.precision),
-        }; // [tokens, vocab_size]
+        let logits = self.table(tokens).logits(hidden, bias, self.precision); // [tokens, vocab_size]
         let logits = match self.soft_cap {
             Some(cap) => (logits / cap).tanh() * cap,
             None => logits,
@@ -125,18 +118,6 @@ impl<B: Backend> LmHead<B> {
             .head_loss(hidden, bias, targets, options, self.precision)
     }
 
-    /// Quantizes the projection to int8. A tied embedding table stays in f32 for look-ups.
-    pub(crate) fn quantize(&mut self, tokens: &TokenTable<B>) {
-        let head = self.table(tokens).quantized();
-        self.head = None;
-        self.head_int8 = Some(head);
-    }
-
-    /// Whether the projection is int8.
-    pub(crate) fn is_quantized(&self) -> bool {
-        self.head_int8.is_some()
-    }
-
     fn scaled(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         match self.scale {
             Some(scale) => hidden * scale,
@@ -145,7 +126,7 @@ impl<B: Backend> LmHead<B> {
     }
 
     /// The table that the hidden states are multiplied with.
-    fn table<'a>(&'a self, tokens: &'a TokenTable<B>) -> &'a TokenTable<B> {
+    pub(crate) fn table<'a>(&'a self, tokens: &'a TokenTable<B>) -> &'a TokenTable<B> {
         self.head.as_ref().unwrap_or(tokens)
     }
 }

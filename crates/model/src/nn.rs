@@ -18,7 +18,7 @@ pub use crate::block::{Block, BlockConfig};
 pub use crate::embeddings::{Embeddings, EmbeddingsConfig};
 pub use crate::feed_forward::{FeedForward, FeedForwardConfig};
 pub use crate::kv_cache::LayerCache;
-pub use crate::linear::{Linear, LinearConfig};
+pub use crate::linear::{Linear, LinearConfig, LinearWeight};
 pub use crate::lm_head::{LmHead, LmHeadConfig};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};

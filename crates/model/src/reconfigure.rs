@@ -22,8 +22,12 @@ impl<B: Backend> Decoder<B> {
     /// The same weights with another dropout and another context. A table of learned positions is cut to the context.
     ///
     /// # Errors
-    /// Another field differs, or the context is longer than the learned positions.
+    /// The weights are packed, another field differs, or the context is longer than the learned positions.
     pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
+        if let Some(format) = self.packed_format() {
+            let rule = "must be f32: packed weights cannot be reconfigured";
+            return Err(ConfigError::new("weights", format.name(), rule));
+        }
         let held = self.config();
         let (own, other) = (held.raw(), config.raw());
         if let Some((field, value)) = first_difference(&own, &other, &["seq_len"]) {

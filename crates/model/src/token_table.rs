@@ -8,17 +8,17 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, PackedFormat, PackedWeight, Precision, ops};
 
-use crate::int8::Int8Map;
-
-/// A table `[vocab_size, d_model]`. Which of the two it is follows from its size and the device.
+/// A table `[vocab_size, d_model]`. Whether it is whole or in parts follows from its size and the device.
 #[derive(Module, Debug)]
 pub enum TokenTable<B: BurnBackend> {
     /// One tensor.
     Whole(Param<Tensor<B, 2>>),
     /// Consecutive rows, `[part's rows, d_model]` each, at least two.
     Parts(Vec<Param<Tensor<B, 2>>>),
+    /// Packed, part by part, `[part's rows, d_model]` each, at least one. Packed parts are no parameters.
+    Packed(Vec<PackedWeight<B>>),
 }
 
 /// The rows of each part of a table of `vocab_size` rows where a buffer is at most `largest` bytes: the fewest parts, and all as
@@ -48,23 +48,16 @@ impl<B: BurnBackend> TokenTable<B> {
         }
     }
 
-    /// Its parts in the order of their rows: one where it is whole.
+    /// Its parameters in the order of their rows: one where it is whole, none where it is packed.
     pub fn parts(&self) -> &[Param<Tensor<B, 2>>] {
         match self {
             Self::Whole(whole) => std::slice::from_ref(whole),
             Self::Parts(parts) => parts,
+            Self::Packed(_) => &[],
         }
     }
 
-    /// All rows in one tensor, `[vocab_size, d_model]`, which a device may not take.
-    pub fn joined(&self) -> Tensor<B, 2> {
-        match self {
-            Self::Whole(whole) => whole.val(),
-            Self::Parts(parts) => Tensor::cat(parts.iter().map(Param::val).collect(), 0),
-        }
-    }
-
-    /// The table with `change` made to each part, which keeps its shape.
+    /// The table with `change` made to each parameter, which keeps its shape.
     pub fn mapped(self, mut change: impl FnMut(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
         match self {
             Self::Whole(whole) => Self::Whole(whole.map(change)),
@@ -72,28 +65,69 @@ impl<B: BurnBackend> TokenTable<B> {
                 let parts = parts.into_iter().map(|part| part.map(&mut change));
                 Self::Parts(parts.collect())
             }
+            Self::Packed(parts) => Self::Packed(parts),
         }
     }
 
     /// The device it is on.
     pub(crate) fn device(&self) -> Device<B> {
-        match self.parts().first() {
-            Some(part) => part.val().device(),
-            None => Device::<B>::default(),
+        match self {
+            Self::Whole(whole) => whole.lazy_device(),
+            Self::Parts(parts) => parts
+                .first()
+                .map_or_else(Default::default, Param::lazy_device),
+            Self::Packed(parts) => parts
+                .first()
+                .map_or_else(Default::default, PackedWeight::device),
         }
     }
 
-    fn values(&self) -> Vec<Tensor<B, 2>> {
-        self.parts().iter().map(Param::val).collect()
+    /// The format of a packed table.
+    pub(crate) fn packed_format(&self) -> Option<PackedFormat> {
+        match self {
+            Self::Whole(_) | Self::Parts(_) => None,
+            Self::Packed(parts) => parts.first().map(PackedWeight::format),
+        }
     }
 }
 
 impl<B: Backend> TokenTable<B> {
-    /// The rows of `ids`, `[batch, seq]` to `[batch, seq, d_model]`.
+    /// All rows in one tensor, `[vocab_size, d_model]`, which a device may not take.
+    pub fn joined(&self) -> Tensor<B, 2> {
+        let mut parts = self.values();
+        match (parts.len(), parts.pop()) {
+            (1, Some(whole)) => whole,
+            (_, last) => {
+                parts.extend(last);
+                Tensor::cat(parts, 0)
+            }
+        }
+    }
+
+    /// The rows in f32, part by part.
+    fn values(&self) -> Vec<Tensor<B, 2>> {
+        match self {
+            Self::Whole(_) | Self::Parts(_) => self.parts().iter().map(Param::val).collect(),
+            Self::Packed(parts) => parts.iter().cloned().map(ops::unpack).collect(),
+        }
+    }
+
+    /// The table packed, part by part.
+    pub(crate) fn packed(&self, format: PackedFormat) -> Self {
+        match self {
+            Self::Whole(_) | Self::Parts(_) => {
+                let pack = |part| ops::pack(part, format);
+                Self::Packed(self.values().into_iter().map(pack).collect())
+            }
+            Self::Packed(_) => self.clone(),
+        }
+    }
+
+    /// The rows of `ids`, `[batch, seq]` to `[batch, seq, d_model]`. A packed table is unpacked for it.
     pub(crate) fn look_up(&self, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         match self {
             Self::Whole(whole) => ops::embedding(whole.val(), ids),
-            Self::Parts(_) => ops::embedding_parts(self.values(), ids),
+            Self::Parts(_) | Self::Packed(_) => ops::embedding_parts(self.values(), ids),
         }
     }
 
@@ -104,16 +138,26 @@ impl<B: Backend> TokenTable<B> {
         bias: Option<Tensor<B, 1>>,
         precision: Precision,
     ) -> Tensor<B, 2> {
-        let of_part = |weight: Tensor<B, 2>, bias| {
+        let float = |weight: Tensor<B, 2>, bias| {
             ops::linear(hidden.clone(), weight.transpose(), bias, None, precision)
         };
         match self {
-            Self::Whole(whole) => of_part(whole.val(), bias),
+            Self::Whole(whole) => float(whole.val(), bias),
             Self::Parts(_) => {
-                let parts = cut(self.values(), bias).into_iter();
-                let logits = parts.map(|(weight, bias)| of_part(weight, bias));
+                let parts = cut(self.values(), |part| part.dims()[0], bias);
+                let logits = parts.into_iter().map(|(weight, bias)| float(weight, bias));
                 Tensor::cat(logits.collect(), 1)
             }
+            Self::Packed(parts) => match parts.as_slice() {
+                [whole] => ops::linear_packed(hidden, whole.clone(), bias, None),
+                parts => {
+                    let parts = cut(parts.to_vec(), |part| part.shape()[0], bias);
+                    let logits = parts.into_iter().map(|(weight, bias)| {
+                        ops::linear_packed(hidden.clone(), weight, bias, None)
+                    });
+                    Tensor::cat(logits.collect(), 1)
+                }
+            },
         }
     }
 
@@ -145,9 +189,9 @@ impl<B: Backend> TokenTable<B> {
                 let weight = wider(whole.val(), bias);
                 ops::head_loss(hidden(true), weight, targets, options, precision)
             }
-            (Self::Parts(_), bias) => {
+            (Self::Parts(_) | Self::Packed(_), bias) => {
                 let hidden = hidden(bias.is_some());
-                let parts = cut(self.values(), bias).into_iter();
+                let parts = cut(self.values(), |part| part.dims()[0], bias).into_iter();
                 let weights = parts.map(|(weight, bias)| match bias {
                     Some(bias) => wider(weight, bias),
                     None => weight,
@@ -156,21 +200,17 @@ impl<B: Backend> TokenTable<B> {
             }
         }
     }
-
-    /// Its rows in 8 bits, part by part.
-    pub(crate) fn quantized(&self) -> Vec<Int8Map<B>> {
-        self.values().into_iter().map(Int8Map::of_rows).collect()
-    }
 }
 
-/// Parts with what each has of a bias `[vocab_size]`.
-fn cut<B: BurnBackend>(
-    parts: Vec<Tensor<B, 2>>,
+/// Parts, of `rows` rows each, with what each has of a bias `[vocab_size]`.
+fn cut<B: BurnBackend, T>(
+    parts: Vec<T>,
+    rows: impl Fn(&T) -> usize,
     bias: Option<Tensor<B, 1>>,
-) -> Vec<(Tensor<B, 2>, Option<Tensor<B, 1>>)> {
+) -> Vec<(T, Option<Tensor<B, 1>>)> {
     let mut start = 0;
-    let with_bias = |part: Tensor<B, 2>| {
-        let rows = part.dims()[0];
+    let with_bias = |part: T| {
+        let rows = rows(&part);
         let own = bias.clone().map(|bias| bias.narrow(0, start, rows));
         start += rows;
         (part, own)

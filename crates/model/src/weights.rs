@@ -1,9 +1,11 @@
-//! Weights on disk: safetensors files, with the decoder's own paths as names or a family's published ones.
+//! Weights on disk: tensor stores ([`TensorStore`]), of which safetensors files are one ([`SafetensorsStore`]), with the decoder's own paths as names or a family's published ones.
 
 mod element;
 mod load;
 pub mod map;
+pub(crate) mod names;
 mod parts;
+mod safetensors_store;
 mod save;
 mod store;
 mod unique_keys;
@@ -12,6 +14,7 @@ pub use element::Element;
 pub(crate) use load::{Naming, load};
 pub use load::{load_named, load_own, load_tensors};
 pub use parts::{Parts, part_of, part_path, together, whole_path};
+pub use safetensors_store::SafetensorsStore;
 pub(crate) use save::write;
 pub use save::{
     DeviceTensor, HostTensor, Published, device_tensors, named_tensors, published, save_own,
@@ -57,11 +60,12 @@ pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMa
 pub(crate) struct Trail(Vec<String>);
 
 impl Trail {
-    /// Burn names an enum's variants too: a table that is whole has its field's path, and the parts of one are `parts` there.
+    /// Burn names an enum's variants too: a table that is whole and a weight in f32 have their field's path, and the parts of a
+    /// table are `parts` there.
     /// The fields of a decoder's three components are its own to files and optimizers.
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
         let name = match (container, name) {
-            ("Enum:TokenTable", "Whole") => "",
+            ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
             ("Enum:TokenTable", "Parts") => "parts",
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head") => "",
             _ => name,

@@ -18,11 +18,11 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::weights::{
-    Element, HostTensor, ParamVisitor, Parts, TensorStore, load_named, load_own, named_tensors,
-    published, save_own, visit_params, whole_path,
+    Element, HostTensor, ParamVisitor, Parts, SafetensorsStore, load_named, load_own,
+    named_tensors, published, save_own, visit_params, whole_path,
 };
 use emberlm_model::{
-    Decoder, DecoderConfig, IGNORED, Predictor, TokenTable, Tokens, TrainingPass, WeightFormat,
+    Decoder, DecoderConfig, IGNORED, TokenTable, Tokens, TrainingPass, WeightFormat,
 };
 use spread::{SEQ_LEN, VOCAB_SIZE, spread};
 
@@ -192,11 +192,10 @@ fn loss_and_gradients_are_the_whole_table_s_on_ndarray() {
 fn what_is_predicted_is_the_whole_table_s() {
     for (name, config) in spread() {
         let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
-        for weights in [WeightFormat::F32, WeightFormat::Int8] {
-            let parts = parts.clone().for_inference(weights);
-            let whole = whole.clone().for_inference(weights);
-            let found = |decoder| {
-                let decoder = Predictor::<Flex>::from(decoder);
+        for weights in [WeightFormat::F32, WeightFormat::INT8] {
+            let parts = parts.clone().with_weights(weights);
+            let whole = whole.clone().with_weights(weights);
+            let found = |decoder: &Decoder<Flex>| {
                 let losses = decoder.token_losses(tensor::<Flex>(host_ids(7)), targets());
                 (
                     host(decoder.forward(tensor(host_ids(7)))),
@@ -246,7 +245,7 @@ fn files_know_one_table() {
         assert_eq!(of(&parts), published, "{name}");
         if published.len() == expected.len() {
             let (_folder, path) = written(&published);
-            let store = TensorStore::open(&path).unwrap();
+            let store = SafetensorsStore::open(&path).unwrap();
             let loaded = load_named(blank(), &store, source).unwrap();
             assert_eq!(named_tensors::<Flex, _>(&loaded), expected, "{name}");
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use burn_flex::Flex;
 use emberlm_model::weights::{
-    Element, HostTensor, TensorStore, load_named, load_own, named_tensors, published, save_own,
+    Element, HostTensor, SafetensorsStore, load_named, load_own, named_tensors, published, save_own,
 };
 use emberlm_model::{Decoder, DecoderConfig, WeightsError, families};
 use safetensors::Dtype;
@@ -170,7 +170,7 @@ fn a_published_matrix_of_another_shape_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         save_own(&tensors, HashMap::new(), &path).unwrap();
-        let store = TensorStore::open(&path).unwrap();
+        let store = SafetensorsStore::open(&path).unwrap();
         let error = load_named(decoder.clone(), &store, source).unwrap_err();
         let needed = if wanted.contains("Wq") {
             [24, 24]

@@ -20,7 +20,7 @@ use emberlm_generate::{
     Counts, Engine, EngineConfig, Event, EventKind, GenerateError, Request, RequestId,
 };
 use emberlm_kernels::Backend;
-use emberlm_model::{DecoderConfig, InferenceDecoder, Predictor};
+use emberlm_model::{Decoder, DecoderConfig};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -65,7 +65,7 @@ struct Shared {
 /// Gives the thread another decoder.
 #[derive(Debug)]
 pub struct Replacer<B: Backend> {
-    decoders: Sender<Arc<InferenceDecoder<B>>>,
+    decoders: Sender<Arc<Decoder<B>>>,
     commands: Sender<Command>,
 }
 
@@ -121,7 +121,7 @@ impl Worker {
         let (decoders, next) = mpsc::channel();
         let shared = Arc::new(Mutex::new(Shared {
             counts: engine.counts(),
-            model: Predictor::from(&**engine.decoder()).config().clone(),
+            model: engine.decoder().config().clone(),
         }));
         let worker = Self {
             commands: commands.clone(),
@@ -226,7 +226,7 @@ impl Worker {
 impl<B: Backend> Replacer<B> {
     /// Gives another decoder, which takes over once all that runs has ended; what waits then waits for it. Whether there is
     /// a thread to take it. One that the engine's context is too long for is not taken.
-    pub fn replace(&self, decoder: Arc<InferenceDecoder<B>>) -> bool {
+    pub fn replace(&self, decoder: Arc<Decoder<B>>) -> bool {
         self.decoders.send(decoder).is_ok() && self.commands.send(Command::Replace).is_ok()
     }
 }
@@ -287,10 +287,10 @@ struct Listener {
 struct Thread<B: Backend> {
     engine: Engine<B>,
     commands: Receiver<Command>,
-    decoders: Receiver<Arc<InferenceDecoder<B>>>,
+    decoders: Receiver<Arc<Decoder<B>>>,
     shared: Arc<Mutex<Shared>>,
     /// The decoder that was last told of.
-    published: Arc<InferenceDecoder<B>>,
+    published: Arc<Decoder<B>>,
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.
     numbers: HashMap<u64, RequestId>,
@@ -416,7 +416,7 @@ impl<B: Backend> Thread<B> {
         shared.counts = self.engine.counts();
         let decoder = self.engine.decoder();
         if !Arc::ptr_eq(decoder, &self.published) {
-            shared.model = Predictor::from(&**decoder).config().clone();
+            shared.model = decoder.config().clone();
             self.published = Arc::clone(decoder);
         }
     }

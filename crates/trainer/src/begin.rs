@@ -15,7 +15,6 @@ use crate::data::TrainingData;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
-use crate::trainee::Trainee;
 
 /// What a run begins with.
 pub(crate) struct Begun<B: TrainingBackend> {
@@ -38,28 +37,25 @@ impl<B: TrainingBackend> Begun<B> {
         data: &TrainingData,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
-        let mut optimizer = Optimizer::new(&config.train);
         let mut state = State::default();
         let decoder = match (checkpoint, weights) {
-            (Some(checkpoint), _) => {
-                state = checkpoint.state.clone().unwrap_or_default();
-                let decoder = checkpoint.training_decoder::<B>(device)?;
-                // By the paths that the optimizer knows.
-                let trainee = Trainee { decoder };
-                let parts = Parts::of::<B, _>(&trainee);
-                optimizer
-                    .restore(state.updates, checkpoint.optimizer()?, &parts, device)
-                    .map_err(|name| {
-                        broken(
-                            &checkpoint.path,
-                            format!("its optimizer has a stray {name}"),
-                        )
-                    })?;
-                trainee.decoder
-            }
+            (Some(checkpoint), _) => checkpoint.training_decoder::<B>(device)?,
             (None, Some(weights)) => weights.reconfigured(model)?,
             (None, None) => model.init::<B>(config.train.seed, device),
         };
+        let mut optimizer = Optimizer::new(&config.train, decoder.parameters());
+        if let Some(checkpoint) = checkpoint {
+            state = checkpoint.state.clone().unwrap_or_default();
+            let parts = Parts::of::<B, _>(&decoder);
+            optimizer
+                .restore(state.updates, checkpoint.optimizer()?, &parts, device)
+                .map_err(|name| {
+                    broken(
+                        &checkpoint.path,
+                        format!("its optimizer has a stray {name}"),
+                    )
+                })?;
+        }
         let averaged = match checkpoint {
             Some(checkpoint) if checkpoint.holds_average() => Some(checkpoint.decoder(device)?),
             _ => None,

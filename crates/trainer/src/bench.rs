@@ -58,8 +58,8 @@ pub fn measure<B: TrainingBackend>(
     }
     let decoder = model.init::<B>(train.seed, device);
     let decoder = decoder.with_precision(train.precision);
+    let mut optimizer = Optimizer::new(train, decoder.parameters());
     let mut trainee = Trainee { decoder };
-    let mut optimizer = Optimizer::new(train);
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
     let how = How::of::<B>(train, device);

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
 use emberlm_kernels::Backend;
-use emberlm_model::Predictor;
+use emberlm_model::Decoder;
 
 use crate::error::TrainError;
 use crate::loader::to_tensors;
@@ -26,8 +26,8 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// The split cannot be read, or has not even two tokens.
-pub fn evaluate<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
+pub fn evaluate<B: Backend>(
+    decoder: &Decoder<B>,
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
@@ -39,14 +39,13 @@ pub fn evaluate<'a, B: Backend>(
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn evaluate_observed<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
+pub fn evaluate_observed<B: Backend>(
+    decoder: &Decoder<B>,
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
     mut observe: impl FnMut(&Batch),
 ) -> Result<Evaluation, TrainError> {
-    let decoder = decoder.into();
     let device = decoder.device();
     let batches = EvalBatches::new(windows, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
@@ -136,13 +135,12 @@ fn mean(sums: impl IntoIterator<Item = (f64, u64)>) -> Evaluation {
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn evaluate_positions<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
+pub fn evaluate_positions<B: Backend>(
+    decoder: &Decoder<B>,
     windows: &Windows,
     batch: usize,
     mut observe: impl FnMut(&Batch),
 ) -> Result<PositionLosses, TrainError> {
-    let decoder = decoder.into();
     let device = decoder.device();
     let mut found = PositionLosses::default();
     for batch in EvalBatches::new(windows, batch, None)? {

@@ -87,7 +87,7 @@ pub fn measure<B: TrainingBackend>(
     drop(loss);
     report.gradients = since(with_batch);
 
-    let mut optimizer = Optimizer::new(train);
+    let mut optimizer = Optimizer::new(train, trainee.decoder.parameters());
     let mut average = (train.ema > 0.0).then(|| Average::new(trainee.valid().decoder, train.ema));
     trainee = optimizer.update::<B, _>(trainee, grads, None, train.learning_rate);
     if let Some(average) = &mut average {

@@ -1,4 +1,5 @@
-//! Gradients into updates: AdamW, Muon or Lion over a module's parameters, what they carry kept by parameter path.
+//! Gradients into updates: AdamW, Muon or Lion over a module's parameters, what they carry kept by the path that the model
+//! lists a parameter under ([`Parameters`]), which is its name in weight files too.
 //!
 //! Map: `groups` says which group a parameter is in, `rule` what its group and the run's settings make of an update,
 //! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back.
@@ -20,17 +21,20 @@ use burn::tensor::{Device, Tensor, TensorPrimitive};
 
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
+use emberlm_model::{ParameterRole, Parameters};
 
-use crate::config::{OptimizerKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::guard::Guard;
 pub use groups::ParameterGroup;
-use muon::FusedMaps;
 use rule::{Rule, Settings};
 pub use state::Snapshot;
 
 /// The optimizer of a run, as its settings have it, with what it carries from one update to the next.
 pub struct Optimizer<B: BurnBackend> {
     settings: Settings,
+    /// Paths and roles. A parameter that is not among them has its path in the module, and the role of that path or of its
+    /// dimensions.
+    parameters: Parameters,
     /// Updates made.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
@@ -49,10 +53,11 @@ enum Moments<B: BurnBackend> {
 }
 
 impl<B: Backend> Optimizer<B> {
-    /// An optimizer that has made no update.
-    pub fn new(config: &TrainConfig) -> Self {
+    /// An optimizer of a model's `parameters` that has made no update.
+    pub fn new(config: &TrainConfig, parameters: Parameters) -> Self {
         Self {
             settings: Settings::of(config),
+            parameters,
             updates: 0,
             moments: HashMap::new(),
         }
@@ -94,17 +99,11 @@ impl<B: Backend> Optimizer<B> {
         M: AutodiffModule<A>,
     {
         self.updates += 1;
-        // Only Muon looks at them.
-        let fused = match self.settings.kind() {
-            OptimizerKind::Muon => FusedMaps::of::<A, M>(&module),
-            OptimizerKind::AdamW | OptimizerKind::Lion => FusedMaps::default(),
-        };
         let mut update = Update {
             optimizer: self,
             grads,
             factor,
             rate,
-            fused,
             guard,
         };
         map_params::<A, M>(module, &mut update)
@@ -136,7 +135,12 @@ impl<B: Backend> Optimizer<B> {
         parts: &Parts,
         device: &Device<B>,
     ) -> Result<(), String> {
-        self.moments = state::restored(&self.settings, tensors, parts, device)?;
+        let rule = |path: &str, dimensions| {
+            let unlisted = ParameterRole::of_dimensions(dimensions);
+            self.settings
+                .rule(self.parameters.role(path).unwrap_or(&unlisted))
+        };
+        self.moments = state::restored(rule, tensors, parts, device)?;
         self.updates = updates;
         Ok(())
     }
@@ -147,7 +151,6 @@ struct Update<'a, B: Backend> {
     grads: GradientsParams,
     factor: Option<Tensor<B, 1>>,
     rate: f64,
-    fused: FusedMaps,
     guard: Option<&'a Guard<B>>,
 }
 
@@ -168,20 +171,24 @@ where
         let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
         let value = value.inner();
+        let unlisted = ParameterRole::of_dimensions(D);
+        let (path, role) = match optimizer.parameters.get(id) {
+            Some(parameter) => (parameter.path.as_str(), &parameter.role),
+            None => (path, optimizer.parameters.role(path).unwrap_or(&unlisted)),
+        };
         let moments = optimizer.moments.remove(path);
         // A second handle would keep the update from happening in place: there is one only under a guard.
         let before = self
             .guard
             .map(|guard| (guard, value.clone(), moments.clone()));
-        let (updated, moments) = match optimizer.settings.rule(path, D) {
+        let (updated, moments) = match optimizer.settings.rule(role) {
             Rule::AdamW(step) => {
                 let step = step.at(self.rate, optimizer.updates);
                 adamw::update(value, grad, moments, factor, step)
             }
             Rule::Muon(step) => {
-                let parts = self.fused.parts(path);
                 let grad = clipped(grad, factor);
-                muon::update(value, grad, moments, self.rate, step, parts)
+                muon::update(value, grad, moments, self.rate, step, role.widths())
             }
             Rule::Lion(step) => {
                 let grad = clipped(grad, factor);

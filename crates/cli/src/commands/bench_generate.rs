@@ -14,7 +14,7 @@ use emberlm_generate::{
     SamplerConfig,
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat, count};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat, count};
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 use rayon::prelude::*;
@@ -70,12 +70,11 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     let read = parameters.total - rows;
     match weights {
         WeightFormat::F32 => read * 4,
-        WeightFormat::Int8 => {
-            // A byte for each element of a map or the head, and a scale for each of their outputs.
+        WeightFormat::Packed(format) => {
             let sizes = map_sizes(model);
             let elements: usize = sizes.iter().map(|[width, out]| width * out).sum();
-            let scales: usize = sizes.iter().map(|[_, out]| out * 4).sum();
-            (read - elements) * 4 + elements + scales
+            let packed = sizes.iter().map(|&[width, out]| format.bytes([out, width]));
+            (read - elements) * 4 + packed.sum::<usize>()
         }
     }
 }
@@ -178,7 +177,7 @@ impl Job for Bench {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.model.init::<B::InnerBackend>(1, &device);
-        let decoder = Arc::new(decoder.for_inference(self.weights));
+        let decoder = Arc::new(decoder.with_weights(self.weights));
         let prompt = self.prompt_of(0);
         let options = GenerateOptions {
             // The prompt's pass makes the first.
@@ -191,7 +190,7 @@ impl Job for Bench {
         for round in 0..=self.rounds {
             let mut seconds = Vec::with_capacity(self.tokens + 1);
             let mut last = Instant::now();
-            for token in Generator::new(&*decoder, &prompt, &options)? {
+            for token in Generator::new(&decoder, &prompt, &options)? {
                 token?;
                 let now = Instant::now();
                 seconds.push((now - last).as_secs_f64());
@@ -217,9 +216,9 @@ impl Job for Bench {
         let mut ahead = Vec::new();
         if let Some(draft) = &self.draft {
             let draft = draft.init::<B::InnerBackend>(2, &device);
-            let draft = draft.for_inference(self.weights);
+            let draft = draft.with_weights(self.weights);
             let task = (&prompt[..], &options);
-            ahead = draft::measure(&*decoder, &draft, &self.ahead, task, (self.rounds, token))?;
+            ahead = draft::measure(&decoder, &draft, &self.ahead, task, (self.rounds, token))?;
         }
         Ok(Measured {
             prefill: median(prefills),
@@ -243,7 +242,7 @@ impl Bench {
     /// The seconds of each pass that makes a token of every sequence, after one that reads their prompts.
     fn together<B: Backend>(
         &self,
-        decoder: &Arc<InferenceDecoder<B>>,
+        decoder: &Arc<Decoder<B>>,
         sequences: usize,
     ) -> Result<Vec<f64>, GenerateError> {
         let capacity = self.prompt + self.tokens + 1;

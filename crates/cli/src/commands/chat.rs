@@ -149,7 +149,7 @@ impl Job for Chat<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self
             .model
-            .for_inference::<B::InnerBackend>(self.weights, &device)?;
+            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
         let config = EngineConfig {
             slots: 1,
             capacity: self.context,

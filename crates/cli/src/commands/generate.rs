@@ -130,7 +130,7 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let held = |model: &Model| model.for_inference::<B::InnerBackend>(self.weights, &device);
+        let held = |model: &Model| model.decoder_in::<B::InnerBackend>(self.weights, &device);
         let decoder = held(self.model)?;
         let draft = self.draft.as_ref().map(held).transpose()?;
         let (ids, options) = (&self.prompt.ids, &self.options);

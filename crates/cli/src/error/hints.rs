@@ -89,6 +89,7 @@ impl From<WeightsError> for CliError {
                 Some("copy the model's directory again, with all its shards")
             }
             WeightsError::Format { .. } => Some("the file is damaged: use another checkpoint"),
+            WeightsError::Packed { .. } => Some("open the model with `--weights f32`"),
             WeightsError::Missing { .. }
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }

@@ -3,7 +3,6 @@
 use std::mem;
 
 use emberlm_kernels::Backend;
-use emberlm_model::Predictor;
 
 use super::Engine;
 use super::event::{Ended, Event, EventKind};
@@ -18,15 +17,15 @@ impl<B: Backend> Engine<B> {
             return;
         };
         let before = mem::replace(&mut self.decoder, next);
-        let model = Predictor::from(&*self.decoder).config();
-        if Predictor::from(&*before).config() == model {
+        let model = self.decoder.config();
+        if before.config() == model {
             self.slots.iter_mut().for_each(Slot::forget);
         } else {
             // What is let go of makes room for what is allocated.
             self.slots.clear();
             self.allocate();
         }
-        let model = Predictor::from(&*self.decoder).config();
+        let model = self.decoder.config();
         self.waiting.retain(|waiting| match waiting.check(model) {
             Ok(()) => true,
             Err(error) => {

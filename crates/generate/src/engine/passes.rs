@@ -5,7 +5,7 @@ use std::mem;
 use burn::tensor::{Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Piece, Predictor, Wanted};
+use emberlm_model::{Piece, Wanted};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -106,7 +106,7 @@ impl<B: Backend> Engine<B> {
     /// One pass over the weights; the slots whose next token can be chosen now, and their logits `[slots, vocab_size]`, if
     /// there are any.
     pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
-        let predictor = Predictor::from(&*self.decoder);
+        let decoder = &*self.decoder;
         let chunk = self.config.prefill_tokens;
         let (mut pieces, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
         for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
@@ -135,7 +135,7 @@ impl<B: Backend> Engine<B> {
         }
         self.done.passes += 1;
         let (logits, sums) = B::run(|| {
-            let output = predictor.ragged(&mut pieces);
+            let output = decoder.ragged(&mut pieces);
             let data = Tensor::<B, 2>::into_data;
             (output.logits.map(data), output.hidden_sums.map(data))
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig, EventKind, Request, RequestId};
-use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -14,19 +14,19 @@ use super::{MODELS, raw};
 /// Each token's id and its log-probability's bits.
 type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
 
-fn decoder(name: &str) -> Arc<InferenceDecoder<Flex>> {
+fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     let mut raw = raw(name);
     // Wide enough for the products of one, of some and of many rows to be made in different ways.
     (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, 4, 64);
     let config = DecoderConfig::try_from(raw).unwrap();
     let weights = match name {
-        "8 bits" => WeightFormat::Int8,
+        "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,
     };
-    Arc::new(config.init(9, &Default::default()).for_inference(weights))
+    Arc::new(config.init(9, &Default::default()).with_weights(weights))
 }
 
-fn engine(decoder: &Arc<InferenceDecoder<Flex>>, deterministic: bool) -> Engine<Flex> {
+fn engine(decoder: &Arc<Decoder<Flex>>, deterministic: bool) -> Engine<Flex> {
     let config = EngineConfig {
         slots: 5,
         capacity: 64,

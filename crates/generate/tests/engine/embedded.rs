@@ -44,7 +44,7 @@ fn texts_are_embedded_as_by_a_full_pass_in_whatever_chunks() {
             );
             for id in ids {
                 for (at, text) in texts().iter().enumerate() {
-                    let expected = embed(&*decoder, text).unwrap();
+                    let expected = embed(&decoder, text).unwrap();
                     let found = &embedded[&(id, at)];
                     let differs = found
                         .iter()
@@ -86,7 +86,7 @@ fn the_texts_of_a_request_are_embedded_by_one_decoder() {
     assert!(engine.is_idle());
     for (id, seed) in [(before, 9), (after, 10)] {
         for (at, text) in texts().iter().enumerate() {
-            let expected = embed(&*decoder("pocket-tales", seed), text).unwrap();
+            let expected = embed(&decoder("pocket-tales", seed), text).unwrap();
             let pairs = embedded[&(id, at)].iter().zip(&expected);
             assert!(
                 pairs

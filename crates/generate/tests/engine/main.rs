@@ -22,7 +22,7 @@ use emberlm_generate::{
     Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat, families};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
@@ -68,14 +68,14 @@ pub fn raw(name: &str) -> ModelConfig {
     raw
 }
 
-pub fn decoder(name: &str, seed: u64) -> Arc<InferenceDecoder<Flex>> {
+pub fn decoder(name: &str, seed: u64) -> Arc<Decoder<Flex>> {
     let config = DecoderConfig::try_from(raw(name)).unwrap();
     let weights = match name {
-        "8 bits" => WeightFormat::Int8,
+        "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,
     };
     let decoder = config.init(seed, &Default::default());
-    Arc::new(decoder.for_inference(weights))
+    Arc::new(decoder.with_weights(weights))
 }
 
 pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {
@@ -99,7 +99,7 @@ pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
 }
 
 /// What plain generation makes of a request's sample.
-pub fn plain(decoder: &InferenceDecoder<Flex>, request: &Request, sample: usize) -> Generation {
+pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Generation {
     let options = GenerateOptions {
         max_new_tokens: request.max_new_tokens,
         stop_tokens: request.stop_tokens.clone(),

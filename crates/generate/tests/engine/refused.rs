@@ -120,7 +120,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
         let damaged = Tensor::full([1, width], f32::NAN, &tokens.device());
         tokens.slice_assign([13..14, 0..width], damaged)
     });
-    let decoder = Arc::new(decoder.for_inference(WeightFormat::F32));
+    let decoder = Arc::new(decoder.with_weights(WeightFormat::F32));
     let config = EngineConfig {
         slots: 4,
         capacity: SEQ_LEN,

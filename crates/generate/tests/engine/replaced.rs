@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn_flex::Flex;
-use emberlm_model::{DecoderConfig, InferenceDecoder, WeightFormat};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
 
 use super::{Ears, decoder, drain, engine, greedy, plain, raw, run, step};
 
@@ -31,12 +31,12 @@ fn what_runs_ends_on_the_first_and_what_waits_begins_on_the_second() {
 }
 
 /// A model of another width and vocabulary.
-fn other(vocab_size: usize, seq_len: usize) -> Arc<InferenceDecoder<Flex>> {
+fn other(vocab_size: usize, seq_len: usize) -> Arc<Decoder<Flex>> {
     let mut raw = raw("char-nano");
     (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(vocab_size), seq_len, 48);
     let config = DecoderConfig::try_from(raw).unwrap();
     let decoder = config.init(3, &Default::default());
-    Arc::new(decoder.for_inference(WeightFormat::F32))
+    Arc::new(decoder.with_weights(WeightFormat::F32))
 }
 
 #[test]

@@ -6,9 +6,9 @@ mod buffer;
 mod cache;
 mod elementwise;
 mod head_loss;
-mod int8;
 mod linear;
 mod optimizer;
+mod packed;
 
 use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
@@ -17,8 +17,9 @@ use burn_flex::Flex;
 use crate::cpu::bf16;
 use crate::{
     Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, Backend,
-    GatedGradients, HeadLossGradients, HeadLossOptions, Int8Weight, LinearGradients, LinearInputs,
-    NormGradients, Normalization, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
+    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryAngles,
+    RotaryLayout, SelfAttention, reference,
 };
 use buffer::is_f32;
 
@@ -136,23 +137,21 @@ impl Backend for Flex {
         }
     }
 
-    fn quantize_rows(weight: FloatTensor<Self>) -> Int8Weight<Self> {
-        match is_f32(&[&weight]) {
-            true => int8::quantize_rows(weight),
-            false => reference::quantize_rows::<Self>(weight),
-        }
+    fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
+        packed::pack(weight, format)
     }
 
-    fn linear_int8(
+    fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {
+        packed::unpack(weight)
+    }
+
+    fn linear_packed(
         x: FloatTensor<Self>,
-        weight: Int8Weight<Self>,
+        weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        match is_f32(&[&x, &weight.scales]) && int8::is_i8(&weight.values) {
-            true => int8::linear_int8(x, weight, bias, residual),
-            false => reference::linear_int8::<Self>(x, weight, bias, residual),
-        }
+        packed::linear_packed(x, weight, bias, residual)
     }
 
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {

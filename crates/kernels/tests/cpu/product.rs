@@ -1,10 +1,10 @@
-use emberlm_kernels::Precision;
 use emberlm_kernels::cpu::bf16::{self, Threads};
 use emberlm_kernels::cpu::inner_products;
-use emberlm_kernels::cpu::int8::{self, Int8Matrix};
 use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
 use emberlm_kernels::cpu::matvec;
+use emberlm_kernels::cpu::packed::{self, PackedMatrix};
 use emberlm_kernels::cpu::product::{Output, product, product_here};
+use emberlm_kernels::{PackedFormat, Precision};
 use proptest::prelude::*;
 
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
@@ -317,39 +317,35 @@ proptest! {
     }
 
     #[test]
-    fn products_with_8_bits_are_those_of_the_rounded_weights(
+    fn products_with_int8_are_those_of_the_unpacked_weights(
         [m, n, k] in [1usize..40, 1usize..150, 1usize..300],
         layout in 0u8..3,
         output in output(),
     ) {
         let w = Stored::new(layout, [n, k], 1);
         let x = Stored::new(0, [m, k], 2);
-        let q = int8::quantize(w.view());
+        let q = packed::pack(PackedFormat::Int8, w.view());
         assert_half_a_scale(&q, &w.elements());
-        let rounded: Vec<f32> = q
-            .values
-            .chunks(k)
-            .zip(&q.scales)
-            .flat_map(|(row, scale)| row.iter().map(move |q| f32::from(*q) * scale))
-            .collect();
+        let mut rounded = vec![f32::NAN; n * k];
+        packed::unpack(q.view(), &mut rounded);
         let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
         let mut wanted = expected(&x, &rounded, Precision::F32);
         let found = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
             let place = MatrixMut::row_major(&mut y, m, n);
-            int8::matvec(place, x.view(), q.view(), output);
+            packed::product(place, x.view(), q.view(), output);
             y
         });
         if output == Output::Accumulate {
             wanted.iter_mut().for_each(|y| *y += 3.0);
         }
-        assert_close("8 bits", &found, &wanted, 1e-6);
+        assert_close("int8", &found, &wanted, 1e-6);
     }
 }
 
-fn assert_half_a_scale(q: &Int8Matrix, w: &[f32]) {
+fn assert_half_a_scale(q: &PackedMatrix, w: &[f32]) {
     for ((values, scale), w) in q
-        .values
+        .bytes
         .chunks(q.columns)
         .zip(&q.scales)
         .zip(w.chunks(q.columns))
@@ -361,9 +357,10 @@ fn assert_half_a_scale(q: &Int8Matrix, w: &[f32]) {
 }
 
 #[test]
-fn weights_of_zero_stay_zero_in_8_bits() {
-    let q = int8::quantize(Matrix::row_major(&[0.0; 6], 2, 3));
-    assert_eq!((q.values, q.scales), (vec![0; 6], vec![0.0; 2]));
+fn weights_of_zero_stay_zero_in_int8() {
+    let w = Matrix::row_major(&[0.0; 6], 2, 3);
+    let q = packed::pack(PackedFormat::Int8, w);
+    assert_eq!((q.bytes, q.scales), (vec![0; 6], vec![0.0; 2]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
 //! on flex, over random shapes. Attention's values are compared with plain loops; linear attention, which Burn
-//! differentiates, with plain loops in f64 and their central differences; maps with weights of 8 bits, which are never
-//! trained, and writes into a cache, too. What attention in blocks drops is looked at as a random number, and products of rounded
+//! differentiates, with plain loops in f64 and their central differences; linear layers with packed weights, which are
+//! never trained, and writes into a cache, too. What attention in blocks drops is looked at as a random number, and products of rounded
 //! factors against f32's. `tests/vulkan` has a part of it on Vulkan.
 
 #![recursion_limit = "256"]
@@ -14,9 +14,9 @@ mod cache;
 mod compare;
 mod elementwise;
 mod head_loss;
-mod int8;
 mod linear_attention;
 mod matmul;
+mod packed;
 mod precision;
 mod pytorch;
 mod table_parts;

@@ -10,14 +10,13 @@
 use emberlm_kernels::{Activation, RotaryLayout};
 
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{FeedForward, Init, ModelConfig};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "cs336",
     presets,
-    source,
+    names: NAMES,
     exchange: None,
 };
 
@@ -41,27 +40,31 @@ fn presets() -> Vec<Preset> {
 }
 
 /// The names of the document's `state_dict`.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("embedding.weights")),
-            "norm_final.gain" => Some(Source::as_is("norm.gamma_weights")),
-            "head" => Some(Source::as_is("linear.weights")),
-            _ => None,
-        };
-    };
-    let at = |name: &str| format!("blocks.{layer}.{name}");
-    match rest {
-        "norm1.gain" => Some(Source::as_is(at("norm1.gamma_weights"))),
-        "norm2.gain" => Some(Source::as_is(at("norm2.gamma_weights"))),
-        "attention.qkv.weight" => {
-            let names = ["MHA.W_Q.weights", "MHA.W_K.weights", "MHA.W_V.weights"].map(at);
-            Some(Source::query_key_value(config, names))
-        }
-        "attention.out.weight" => Some(Source::transposed(at("MHA.W_O.weights"))),
-        "feed_forward.gate.weight" => Some(Source::transposed(at("FFN.weight1.weights"))),
-        "feed_forward.down.weight" => Some(Source::transposed(at("FFN.weight2.weights"))),
-        "feed_forward.up.weight" => Some(Source::transposed(at("FFN.weight3.weights"))),
-        _ => None,
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "embedding.weights"),
+    as_is("norm_final.gain", "norm.gamma_weights"),
+    as_is("head", "linear.weights"),
+    as_is("blocks.*.norm1.gain", "blocks.*.norm1.gamma_weights"),
+    as_is("blocks.*.norm2.gain", "blocks.*.norm2.gamma_weights"),
+    query_key_value(
+        "blocks.*.attention.qkv.weight",
+        [
+            "blocks.*.MHA.W_Q.weights",
+            "blocks.*.MHA.W_K.weights",
+            "blocks.*.MHA.W_V.weights",
+        ],
+    ),
+    linear("blocks.*.attention.out.weight", "blocks.*.MHA.W_O.weights"),
+    linear(
+        "blocks.*.feed_forward.gate.weight",
+        "blocks.*.FFN.weight1.weights",
+    ),
+    linear(
+        "blocks.*.feed_forward.down.weight",
+        "blocks.*.FFN.weight2.weights",
+    ),
+    linear(
+        "blocks.*.feed_forward.up.weight",
+        "blocks.*.FFN.weight3.weights",
+    ),
+];

@@ -20,12 +20,12 @@ use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gpt2",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(exchange),
 };
 
@@ -209,33 +209,16 @@ pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
 }
 
 /// Hugging Face's names; the maps are `Conv1D`'s, stored `[in, out]`.
-fn source(_config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("transformer.wte.weight")),
-            "positions.weight" => Some(Source::as_is("transformer.wpe.weight")),
-            "norm_final.gain" => Some(Source::as_is("transformer.ln_f.weight")),
-            "norm_final.bias" => Some(Source::as_is("transformer.ln_f.bias")),
-            "head" => Some(Source::as_is("lm_head.weight")),
-            _ => None,
-        };
-    };
-    let (part, parameter) = rest.rsplit_once('.')?;
-    let name = match part {
-        "norm1" => "ln_1",
-        "norm2" => "ln_2",
-        "attention.qkv" => "attn.c_attn",
-        "attention.out" => "attn.c_proj",
-        "feed_forward.up" => "mlp.c_fc",
-        "feed_forward.down" => "mlp.c_proj",
-        _ => return None,
-    };
-    let parameter = if parameter == "gain" {
-        "weight"
-    } else {
-        parameter
-    };
-    Some(Source::as_is(format!(
-        "transformer.h.{layer}.{name}.{parameter}"
-    )))
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "transformer.wte.weight"),
+    as_is("positions.weight", "transformer.wpe.weight"),
+    as_is("norm_final", "transformer.ln_f"),
+    as_is("head", "lm_head.weight"),
+    as_is("blocks.*.norm1", "transformer.h.*.ln_1"),
+    as_is("blocks.*.norm2", "transformer.h.*.ln_2"),
+    // Hugging Face's `Conv1D` is stored `[in, out]`.
+    as_is("blocks.*.attention.qkv", "transformer.h.*.attn.c_attn"),
+    as_is("blocks.*.attention.out", "transformer.h.*.attn.c_proj"),
+    as_is("blocks.*.feed_forward.up", "transformer.h.*.mlp.c_fc"),
+    as_is("blocks.*.feed_forward.down", "transformer.h.*.mlp.c_proj"),
+];

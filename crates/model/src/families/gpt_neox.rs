@@ -20,12 +20,12 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, fused_per_head, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gpt_neox",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(exchange),
 };
 
@@ -207,34 +207,29 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
 }
 
 /// Hugging Face's names.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("gpt_neox.embed_in.weight")),
-            "norm_final.gain" => Some(Source::as_is("gpt_neox.final_layer_norm.weight")),
-            "norm_final.bias" => Some(Source::as_is("gpt_neox.final_layer_norm.bias")),
-            "head" => Some(Source::as_is("embed_out.weight")),
-            _ => None,
-        };
-    };
-    let (part, parameter) = rest.rsplit_once('.')?;
-    let name = match part {
-        "norm1" => "input_layernorm",
-        "norm2" => "post_attention_layernorm",
-        "attention.qkv" => "attention.query_key_value",
-        "attention.out" => "attention.dense",
-        "feed_forward.up" => "mlp.dense_h_to_4h",
-        "feed_forward.down" => "mlp.dense_4h_to_h",
-        _ => return None,
-    };
-    let parameter = if parameter == "gain" {
-        "weight"
-    } else {
-        parameter
-    };
-    let name = format!("gpt_neox.layers.{layer}.{name}.{parameter}");
-    Some(match part {
-        "attention.qkv" => Source::fused_per_head(config, name),
-        _ => Source::transposed(name),
-    })
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "gpt_neox.embed_in.weight"),
+    as_is("norm_final", "gpt_neox.final_layer_norm"),
+    as_is("head", "embed_out.weight"),
+    as_is("blocks.*.norm1", "gpt_neox.layers.*.input_layernorm"),
+    as_is(
+        "blocks.*.norm2",
+        "gpt_neox.layers.*.post_attention_layernorm",
+    ),
+    fused_per_head(
+        "blocks.*.attention.qkv",
+        "gpt_neox.layers.*.attention.query_key_value",
+    ),
+    linear(
+        "blocks.*.attention.out",
+        "gpt_neox.layers.*.attention.dense",
+    ),
+    linear(
+        "blocks.*.feed_forward.up",
+        "gpt_neox.layers.*.mlp.dense_h_to_4h",
+    ),
+    linear(
+        "blocks.*.feed_forward.down",
+        "gpt_neox.layers.*.mlp.dense_4h_to_h",
+    ),
+];

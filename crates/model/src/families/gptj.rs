@@ -17,12 +17,12 @@ use crate::config::{Biases, FeedForward, Head, ModelConfig, Norm, RotaryScaling,
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gptj",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(exchange),
 };
 
@@ -118,30 +118,24 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
 }
 
 /// Hugging Face's names.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("transformer.wte.weight")),
-            "norm_final.gain" => Some(Source::as_is("transformer.ln_f.weight")),
-            "norm_final.bias" => Some(Source::as_is("transformer.ln_f.bias")),
-            "head" => Some(Source::as_is("lm_head.weight")),
-            "head_bias" => Some(Source::as_is("lm_head.bias")),
-            _ => None,
-        };
-    };
-    let at = |name: &str| format!("transformer.h.{layer}.{name}");
-    match rest {
-        "norm1.gain" => Some(Source::as_is(at("ln_1.weight"))),
-        "norm1.bias" => Some(Source::as_is(at("ln_1.bias"))),
-        "attention.qkv.weight" => {
-            let names = ["q", "k", "v"].map(|n| at(&format!("attn.{n}_proj.weight")));
-            Some(Source::query_key_value(config, names))
-        }
-        "attention.out.weight" => Some(Source::transposed(at("attn.out_proj.weight"))),
-        "feed_forward.up.weight" => Some(Source::transposed(at("mlp.fc_in.weight"))),
-        "feed_forward.up.bias" => Some(Source::as_is(at("mlp.fc_in.bias"))),
-        "feed_forward.down.weight" => Some(Source::transposed(at("mlp.fc_out.weight"))),
-        "feed_forward.down.bias" => Some(Source::as_is(at("mlp.fc_out.bias"))),
-        _ => None,
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "transformer.wte.weight"),
+    as_is("norm_final", "transformer.ln_f"),
+    as_is("head", "lm_head.weight"),
+    as_is("head_bias", "lm_head.bias"),
+    as_is("blocks.*.norm1", "transformer.h.*.ln_1"),
+    query_key_value(
+        "blocks.*.attention.qkv.weight",
+        [
+            "transformer.h.*.attn.q_proj.weight",
+            "transformer.h.*.attn.k_proj.weight",
+            "transformer.h.*.attn.v_proj.weight",
+        ],
+    ),
+    linear(
+        "blocks.*.attention.out.weight",
+        "transformer.h.*.attn.out_proj.weight",
+    ),
+    linear("blocks.*.feed_forward.up", "transformer.h.*.mlp.fc_in"),
+    linear("blocks.*.feed_forward.down", "transformer.h.*.mlp.fc_out"),
+];

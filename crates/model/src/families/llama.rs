@@ -19,12 +19,12 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope;
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "llama",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(|| exchange("llama", "LlamaForCausalLM", read, write)),
 };
 
@@ -255,40 +255,39 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
 }
 
 /// Hugging Face's names.
-pub(super) fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("model.embed_tokens.weight")),
-            "norm_final.gain" => Some(Source::as_is("model.norm.weight")),
-            "head" => Some(Source::as_is("lm_head.weight")),
-            _ => None,
-        };
-    };
-    let at = |name: String| format!("model.layers.{layer}.{name}");
-    let (part, parameter) = rest.rsplit_once('.')?;
-    let name = match (part, parameter) {
-        ("norm1", "gain") => return Some(Source::as_is(at("input_layernorm.weight".to_owned()))),
-        ("norm2", "gain") => "post_attention_layernorm.weight",
-        ("attention.q_norm", "gain") => "self_attn.q_norm.weight",
-        ("attention.k_norm", "gain") => "self_attn.k_norm.weight",
-        ("attention.qkv", _) => {
-            let names = ["q", "k", "v"].map(|n| at(format!("self_attn.{n}_proj.{parameter}")));
-            return Some(Source::query_key_value(config, names));
-        }
-        (_, "weight" | "bias") => {
-            let name = match part {
-                "attention.out" => "self_attn.o_proj",
-                "feed_forward.gate" => "mlp.gate_proj",
-                "feed_forward.up" => "mlp.up_proj",
-                "feed_forward.down" => "mlp.down_proj",
-                _ => return None,
-            };
-            return Some(Source::transposed(at(format!("{name}.{parameter}"))));
-        }
-        _ => return None,
-    };
-    Some(Source::as_is(at(name.to_owned())))
-}
+pub(super) const NAMES: &[TensorName] = &[
+    as_is("tokens", "model.embed_tokens.weight"),
+    as_is("norm_final.gain", "model.norm.weight"),
+    as_is("head", "lm_head.weight"),
+    as_is(
+        "blocks.*.norm1.gain",
+        "model.layers.*.input_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm2.gain",
+        "model.layers.*.post_attention_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.attention.q_norm.gain",
+        "model.layers.*.self_attn.q_norm.weight",
+    ),
+    as_is(
+        "blocks.*.attention.k_norm.gain",
+        "model.layers.*.self_attn.k_norm.weight",
+    ),
+    query_key_value(
+        "blocks.*.attention.qkv",
+        [
+            "model.layers.*.self_attn.q_proj",
+            "model.layers.*.self_attn.k_proj",
+            "model.layers.*.self_attn.v_proj",
+        ],
+    ),
+    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
+    linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),
+    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.up_proj"),
+    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+];
 
 #[cfg(test)]
 mod tests {

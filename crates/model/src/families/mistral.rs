@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::llama::{Sizes, exchange, read_common, source, write_common};
+use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset};
 use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, ModelConfig, Window};
@@ -19,7 +19,7 @@ use crate::exchange::layers;
 pub(super) const DEFINITION: Definition = Definition {
     name: "mistral",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(|| exchange("mistral", "MistralForCausalLM", read, write)),
 };
 

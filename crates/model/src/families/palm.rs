@@ -12,14 +12,13 @@
 use emberlm_kernels::Activation;
 
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{FeedForward, Head, Init, ModelConfig, Norm, Wiring};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "palm",
     presets,
-    source,
+    names: NAMES,
     exchange: None,
 };
 
@@ -57,24 +56,32 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
 }
 
 /// No checkpoint was published: the names are this project's reference's.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("embedding.weight")),
-            "norm_final.gain" => Some(Source::as_is("norm.weight")),
-            _ => None,
-        };
-    };
-    let at = |name: &str| format!("blocks.{layer}.{name}.weight");
-    match rest {
-        "norm1.gain" => Some(Source::as_is(at("norm"))),
-        "attention.qkv.weight" => {
-            let names = ["attention.q", "attention.k", "attention.v"].map(at);
-            Some(Source::query_key_value(config, names))
-        }
-        _ => {
-            let map = rest.strip_suffix(".weight")?;
-            Some(Source::transposed(at(map)))
-        }
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "embedding.weight"),
+    as_is("norm_final.gain", "norm.weight"),
+    as_is("blocks.*.norm1.gain", "blocks.*.norm.weight"),
+    query_key_value(
+        "blocks.*.attention.qkv.weight",
+        [
+            "blocks.*.attention.q.weight",
+            "blocks.*.attention.k.weight",
+            "blocks.*.attention.v.weight",
+        ],
+    ),
+    linear(
+        "blocks.*.attention.out.weight",
+        "blocks.*.attention.out.weight",
+    ),
+    linear(
+        "blocks.*.feed_forward.gate.weight",
+        "blocks.*.feed_forward.gate.weight",
+    ),
+    linear(
+        "blocks.*.feed_forward.up.weight",
+        "blocks.*.feed_forward.up.weight",
+    ),
+    linear(
+        "blocks.*.feed_forward.down.weight",
+        "blocks.*.feed_forward.down.weight",
+    ),
+];

@@ -10,14 +10,13 @@
 use emberlm_kernels::Activation;
 
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{DropoutSite, FeedForward, Init, ModelConfig, Norm};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "pocket",
     presets,
-    source,
+    names: NAMES,
     exchange: None,
 };
 
@@ -62,23 +61,21 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
 }
 
 /// The names of the published code's `state_dict`.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("embedding.weight")),
-            "head" => Some(Source::as_is("head.weight")),
-            _ => None,
-        };
-    };
-    let at = |name: &str| format!("blocks.{layer}.{name}.weight");
-    match rest {
-        "attention.qkv.weight" => {
-            let names = ["gqa.Wq", "gqa.Wk", "gqa.Wv"].map(at);
-            Some(Source::query_key_value(config, names))
-        }
-        "attention.out.weight" => Some(Source::transposed(at("gqa.Wo"))),
-        "feed_forward.up.weight" => Some(Source::transposed(at("ffn.fc1"))),
-        "feed_forward.down.weight" => Some(Source::transposed(at("ffn.fc2"))),
-        _ => None,
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "embedding.weight"),
+    as_is("head", "head.weight"),
+    query_key_value(
+        "blocks.*.attention.qkv.weight",
+        [
+            "blocks.*.gqa.Wq.weight",
+            "blocks.*.gqa.Wk.weight",
+            "blocks.*.gqa.Wv.weight",
+        ],
+    ),
+    linear("blocks.*.attention.out.weight", "blocks.*.gqa.Wo.weight"),
+    linear("blocks.*.feed_forward.up.weight", "blocks.*.ffn.fc1.weight"),
+    linear(
+        "blocks.*.feed_forward.down.weight",
+        "blocks.*.ffn.fc2.weight",
+    ),
+];

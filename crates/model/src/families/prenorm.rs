@@ -10,14 +10,13 @@
 use emberlm_kernels::Activation;
 
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, DropoutSite, FeedForward, Init, ModelConfig, Norm, Position};
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "prenorm",
     presets,
-    source,
+    names: NAMES,
     exchange: None,
 };
 
@@ -42,34 +41,25 @@ fn presets() -> Vec<Preset> {
 }
 
 /// The names of the document's `state_dict`.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("token_embedding.weight")),
-            "positions.weight" => Some(Source::as_is("position_embedding.weight")),
-            "norm_final.gain" => Some(Source::as_is("ln_final.weight")),
-            "norm_final.bias" => Some(Source::as_is("ln_final.bias")),
-            "head" => Some(Source::as_is("lm_head.weight")),
-            _ => None,
-        };
-    };
-    let at = |name: String| format!("transformer_blocks.{layer}.{name}");
-    let (part, parameter) = rest.rsplit_once('.')?;
-    let norm = |name: &str| match parameter {
-        "gain" => Source::as_is(at(format!("{name}.weight"))),
-        _ => Source::as_is(at(format!("{name}.bias"))),
-    };
-    let map = |name: &str| Source::transposed(at(format!("{name}.{parameter}")));
-    match part {
-        "norm1" => Some(norm("ln1")),
-        "norm2" => Some(norm("ln2")),
-        "attention.qkv" => {
-            let names = ["q", "k", "v"].map(|n| at(format!("attention.W_{n}.{parameter}")));
-            Some(Source::query_key_value(config, names))
-        }
-        "attention.out" => Some(map("attention.W_o")),
-        "feed_forward.up" => Some(map("ffn.0")),
-        "feed_forward.down" => Some(map("ffn.2")),
-        _ => None,
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "token_embedding.weight"),
+    as_is("positions.weight", "position_embedding.weight"),
+    as_is("norm_final", "ln_final"),
+    as_is("head", "lm_head.weight"),
+    as_is("blocks.*.norm1", "transformer_blocks.*.ln1"),
+    as_is("blocks.*.norm2", "transformer_blocks.*.ln2"),
+    query_key_value(
+        "blocks.*.attention.qkv",
+        [
+            "transformer_blocks.*.attention.W_q",
+            "transformer_blocks.*.attention.W_k",
+            "transformer_blocks.*.attention.W_v",
+        ],
+    ),
+    linear(
+        "blocks.*.attention.out",
+        "transformer_blocks.*.attention.W_o",
+    ),
+    linear("blocks.*.feed_forward.up", "transformer_blocks.*.ffn.0"),
+    linear("blocks.*.feed_forward.down", "transformer_blocks.*.ffn.2"),
+];

@@ -9,7 +9,7 @@
 use emberlm_kernels::RotaryLayout;
 use serde_json::{Map, Value};
 
-use super::llama::{Sizes, exchange, read_common, source, write_common};
+use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm};
@@ -20,7 +20,7 @@ use crate::exchange::layers;
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen2",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(|| exchange("qwen2", "Qwen2ForCausalLM", read, write)),
 };
 

@@ -9,7 +9,7 @@
 use emberlm_kernels::RotaryLayout;
 use serde_json::{Map, Value, json};
 
-use super::llama::{Sizes, exchange, read_common, source, write_common};
+use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::qwen2::DEFAULTS;
 use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
@@ -21,7 +21,7 @@ use crate::exchange::layers;
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen3",
     presets,
-    source,
+    names: NAMES,
     exchange: Some(|| exchange("qwen3", "Qwen3ForCausalLM", read, write)),
 };
 

@@ -13,16 +13,15 @@
 use emberlm_kernels::Activation;
 
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{
     Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, Wiring,
 };
-use crate::weights::map::{Source, block_path};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "vanilla",
     presets,
-    source,
+    names: NAMES,
     exchange: None,
 };
 
@@ -53,34 +52,22 @@ fn presets() -> Vec<Preset> {
 }
 
 /// The names of the document's `state_dict`.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let Some((layer, rest)) = block_path(path) else {
-        return match path {
-            "tokens" => Some(Source::as_is("embedding.weight")),
-            "norm_final.gain" => Some(Source::as_is("ln_f.weight")),
-            "norm_final.bias" => Some(Source::as_is("ln_f.bias")),
-            "head" => Some(Source::as_is("head.weight")),
-            "head_bias" => Some(Source::as_is("head.bias")),
-            _ => None,
-        };
-    };
-    let at = |name: &str| format!("blocks.{layer}.{name}");
-    let (part, parameter) = rest.rsplit_once('.')?;
-    match (part, parameter) {
-        ("norm1" | "norm2", "gain") => Some(Source::as_is(at(&format!("{part}.weight")))),
-        ("norm1" | "norm2", "bias") => Some(Source::as_is(at(&format!("{part}.bias")))),
-        ("attention.qkv", _) => {
-            let names = ["q", "k", "v"].map(|n| at(&format!("attention.{n}_linear.{parameter}")));
-            Some(Source::query_key_value(config, names))
-        }
-        _ => {
-            let name = match part {
-                "attention.out" => "attention.out_linear",
-                "feed_forward.up" => "feed_forward.0",
-                "feed_forward.down" => "feed_forward.2",
-                _ => return None,
-            };
-            Some(Source::transposed(at(&format!("{name}.{parameter}"))))
-        }
-    }
-}
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "embedding.weight"),
+    as_is("norm_final", "ln_f"),
+    as_is("head", "head.weight"),
+    as_is("head_bias", "head.bias"),
+    as_is("blocks.*.norm1", "blocks.*.norm1"),
+    as_is("blocks.*.norm2", "blocks.*.norm2"),
+    query_key_value(
+        "blocks.*.attention.qkv",
+        [
+            "blocks.*.attention.q_linear",
+            "blocks.*.attention.k_linear",
+            "blocks.*.attention.v_linear",
+        ],
+    ),
+    linear("blocks.*.attention.out", "blocks.*.attention.out_linear"),
+    linear("blocks.*.feed_forward.up", "blocks.*.feed_forward.0"),
+    linear("blocks.*.feed_forward.down", "blocks.*.feed_forward.2"),
+];

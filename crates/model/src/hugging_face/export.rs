@@ -43,12 +43,18 @@ pub struct Exported {
 /// there is replaced.
 ///
 /// # Errors
-/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
+/// The weights are packed, `transformers` has no type for the family, the type cannot express the model, or a file cannot be
+/// written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
+    let packed = |source| HuggingFaceError::Weights {
+        path: folder.to_owned(),
+        source,
+    };
+    decoder.check_not_packed().map_err(packed)?;
     let exchange = exchange_of(decoder.config().family)?;
     let config = completed(decoder.config(), &exchange)?;
     let fields = described(&config, &exchange, options)?;

@@ -63,15 +63,20 @@ impl Element {
         }
     }
 
-    /// The number at a place of little-endian bytes. Widening is exact.
-    pub(crate) fn read(self, bytes: &[u8], place: usize) -> f32 {
-        let at = place * self.size();
-        let two = || [bytes[at], bytes[at + 1]];
+    /// Appends the numbers that little-endian bytes are, each widened exactly.
+    pub(crate) fn decode(self, bytes: &[u8], values: &mut Vec<f32>) {
         match self {
-            Self::Bf16 => bf16::from_le_bytes(two()).to_f32(),
-            Self::F16 => f16::from_le_bytes(two()).to_f32(),
+            Self::Bf16 => {
+                let (numbers, _) = bytes.as_chunks::<2>();
+                values.extend(numbers.iter().map(|&x| bf16::from_le_bytes(x).to_f32()));
+            }
+            Self::F16 => {
+                let (numbers, _) = bytes.as_chunks::<2>();
+                values.extend(numbers.iter().map(|&x| f16::from_le_bytes(x).to_f32()));
+            }
             Self::F32 => {
-                f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+                let (numbers, _) = bytes.as_chunks::<4>();
+                values.extend(numbers.iter().map(|&x| f32::from_le_bytes(x)));
             }
         }
     }

@@ -8,8 +8,9 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 
 use super::map::Source;
+use super::safetensors_store::SafetensorsStore;
 use super::save::HostTensor;
-use super::store::TensorStore;
+use super::store::{TensorStore, check_shape, equal, rows_of};
 use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
@@ -30,7 +31,7 @@ pub(crate) struct Naming<S> {
 /// # Errors
 /// The file cannot be read or is damaged; a tensor is missing, left over, or of another shape or type.
 pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, WeightsError> {
-    load_named(module, &TensorStore::open(file)?, |path| {
+    load_named(module, &SafetensorsStore::open(file)?, |path| {
         Some(Source::as_is(path))
     })
 }
@@ -40,18 +41,14 @@ pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, W
 /// # Errors
 /// The file cannot be read or is damaged, or a tensor holds no numbers of a type that weights can have.
 pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsError> {
-    let store = TensorStore::open(file)?;
+    let store = SafetensorsStore::open(file)?;
     let names: Vec<String> = store.names().map(str::to_owned).collect();
     let mut tensors = Vec::with_capacity(names.len());
     for name in names {
         let shape = store.shape(&name).unwrap_or_default().to_vec();
-        let row = shape.last().copied().unwrap_or(1);
-        let count: usize = shape.iter().product();
-        let mut values = Vec::with_capacity(count);
-        let rows = 0..count / row.max(1);
-        store.read(&name, &shape, row, rows, |element, rows, bytes| {
-            values.extend((0..rows.len() * row).map(|place| element.read(bytes, place)));
-        })?;
+        let [rows, row] = rows_of(&shape);
+        let mut values = Vec::with_capacity(rows * row);
+        store.read_rows(&name, 0..rows, &mut |_, run| values.extend_from_slice(run))?;
         tensors.push((name, HostTensor { shape, values }));
     }
     Ok(tensors)
@@ -63,7 +60,7 @@ pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsErr
 /// As [`load_own`].
 pub fn load_named<B: Backend, M: Module<B>>(
     module: M,
-    store: &TensorStore,
+    store: &dyn TensorStore,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Result<M, WeightsError> {
     load(
@@ -80,7 +77,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
 
 pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     module: M,
-    store: &TensorStore,
+    store: &dyn TensorStore,
     naming: Naming<S>,
 ) -> Result<M, WeightsError> {
     let mut loader = Loader {
@@ -99,7 +96,7 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 }
 
 struct Loader<'a, S> {
-    store: &'a TensorStore,
+    store: &'a dyn TensorStore,
     naming: Naming<S>,
     /// What of the module is in parts, of which the file knows nothing.
     parts: Parts,
@@ -149,17 +146,16 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             let [_, row] = stored.file_rows();
             let rows = place.start..place.start + shape.first().copied().unwrap_or(1);
             let rows = stored.file_rows_with(rows);
-            let shape = stored.shape();
-            self.store
-                .read(&name, &shape, row, rows, |element, rows, bytes| {
-                    let first = rows.start * row;
-                    stored.places(rows, |own, place| {
-                        // What other parts have is passed over.
-                        if elements.contains(&own) {
-                            values[own - elements.start] = element.read(bytes, place - first);
-                        }
-                    });
-                })?;
+            check_shape(self.store, &name, &stored.shape())?;
+            self.store.read_rows(&name, rows, &mut |rows, run| {
+                let first = rows.start * row;
+                stored.places(rows, |own, place| {
+                    // What other parts have is passed over.
+                    if elements.contains(&own) {
+                        values[own - elements.start] = run[place - first];
+                    }
+                });
+            })?;
             self.unused.remove(&name);
         }
         Ok(values)
@@ -187,7 +183,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         if let Some((head, embedding)) = self.naming.tied
             && self.unused.contains(head)
         {
-            if !self.store.equal(head, &self.name_in_file(embedding))? {
+            if !equal(self.store, head, &self.name_in_file(embedding))? {
                 return Err(WeightsError::NotTied {
                     name: head.to_owned(),
                     embedding: embedding.to_owned(),

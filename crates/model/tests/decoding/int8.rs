@@ -1,9 +1,9 @@
-//! Maps of 8 bits: close to the trained weights' logits, and the same through the cache.
+//! Packed weights: close to the trained weights' logits, and the same through the cache.
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, InferenceDecoder, Predictor, WeightFormat};
+use emberlm_model::{Decoder, WeightFormat};
 
 use super::{SEQ_LEN, assert_close, decoders, host, new_cache, targets, tensor, tokens};
 
@@ -11,15 +11,12 @@ use super::{SEQ_LEN, assert_close, decoders, host, new_cache, targets, tensor, t
 /// largest weight.
 const TOLERANCE: f64 = 0.05;
 
-fn quantized(decoder: &Decoder<Flex>) -> InferenceDecoder<Flex> {
-    decoder.clone().for_inference(WeightFormat::Int8)
+fn quantized(decoder: &Decoder<Flex>) -> Decoder<Flex> {
+    decoder.clone().with_weights(WeightFormat::INT8)
 }
 
-fn logits<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
-    tokens: Tensor<B, 2, Int>,
-) -> Vec<f32> {
-    let logits = decoder.into().forward(tokens).into_data();
+fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f32> {
+    let logits = decoder.forward(tokens).into_data();
     logits.iter::<f32>().collect()
 }
 
@@ -46,12 +43,11 @@ fn logits_are_close_to_those_of_the_trained_weights() {
 fn token_by_token_equals_the_full_pass() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
-        let predictor = Predictor::from(&held);
-        let full = predictor.forward(tokens(7));
+        let full = held.forward(tokens(7));
         let mut cache = new_cache(&decoder);
         for position in 0..SEQ_LEN {
             let token = tokens(7).narrow(1, position, 1);
-            let found = host(predictor.next_logits(token, &mut cache));
+            let found = host(held.next_logits(token, &mut cache));
             let expected = host(full.clone().narrow(1, position, 1));
             assert_close(&format!("{name}: position {position}"), &found, &expected);
         }
@@ -62,12 +58,11 @@ fn token_by_token_equals_the_full_pass() {
 fn the_loss_is_the_sum_of_the_tokens_losses() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
-        let predictor = Predictor::from(&held);
         for targets in targets() {
             let targets = tensor(targets, SEQ_LEN);
-            let losses = host(predictor.token_losses(tokens(7), targets.clone()));
+            let losses = host(held.token_losses(tokens(7), targets.clone()));
             let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
-            let found = f64::from(host(predictor.loss_sum(tokens(7), targets))[0]);
+            let found = f64::from(host(held.loss_sum(tokens(7), targets))[0]);
             assert!(
                 (found / sum - 1.0).abs() < 1e-5,
                 "{name}: {found}, not {sum}"
@@ -80,14 +75,14 @@ fn the_loss_is_the_sum_of_the_tokens_losses() {
 fn the_trained_weights_are_the_decoder_s_own() {
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
-        let held = decoder.clone().for_inference(WeightFormat::F32);
+        let held = decoder.clone().with_weights(WeightFormat::F32);
         assert_eq!(logits(&held, tokens(7)), expected, "{name}");
         quantized(&decoder);
         assert_eq!(logits(&decoder, tokens(7)), expected, "{name} afterwards");
     }
 }
 
-/// A backend whose 8 bits are the composed body's wider integers.
+/// A backend whose int8 values are held as wider integers.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -95,7 +90,7 @@ fn ndarray_agrees() {
         let config = decoder.config().clone();
         let found = config
             .init::<NdArray>(5, &Default::default())
-            .for_inference(WeightFormat::Int8);
+            .with_weights(WeightFormat::INT8);
         let ids = tokens(7).into_data();
         let found = logits(&found, Tensor::from_data(ids, &Default::default()));
         let expected = logits(&quantized(&decoder), tokens(7));

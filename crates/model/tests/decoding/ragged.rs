@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{KvCache, Piece, Predictor, Wanted, WeightFormat};
+use emberlm_model::{Decoder, KvCache, Piece, Wanted, WeightFormat};
 
 use super::{SEQ_LEN, VOCAB_SIZE, assert_close, decoders, device, host, host_ids, tensor};
 
@@ -18,8 +18,8 @@ const PASSES: [[usize; 3]; 6] = [
     [6, 1, 9],
 ];
 
-fn new_cache<B: Backend>(predictor: Predictor<'_, B>) -> KvCache<B> {
-    KvCache::new(predictor.config(), 1, SEQ_LEN, &predictor.device())
+fn new_cache<B: Backend>(decoder: &Decoder<B>) -> KvCache<B> {
+    KvCache::new(decoder.config(), 1, SEQ_LEN, &decoder.device())
 }
 
 fn sequences() -> [Vec<u32>; 3] {
@@ -30,16 +30,16 @@ fn sequences() -> [Vec<u32>; 3] {
 }
 
 /// The logits of a full pass over each sequence alone, `[seq, vocab_size]` each.
-fn full(predictor: Predictor<'_, Flex>) -> [Vec<f32>; 3] {
+fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     sequences().map(|ids| {
         let ids = ids.into_iter().map(i64::from).collect();
-        host(predictor.forward(tensor(ids, SEQ_LEN)))
+        host(decoder.forward(tensor(ids, SEQ_LEN)))
     })
 }
 
 /// Goes through [`PASSES`] and compares what each piece asks for, the three ways of asking in turn.
-fn assert_as_full<B: Backend>(name: &str, predictor: Predictor<'_, B>, full: &[Vec<f32>; 3]) {
-    let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(predictor)));
+fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
+    let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
     for (n, pass) in PASSES.iter().enumerate() {
         let mut expected = Vec::new();
         let mut pieces = Vec::new();
@@ -59,7 +59,7 @@ fn assert_as_full<B: Backend>(name: &str, predictor: Predictor<'_, B>, full: &[V
                 wanted,
             });
         }
-        let found = predictor.ragged(&mut pieces).logits;
+        let found = decoder.ragged(&mut pieces).logits;
         let found = found.map_or(Vec::new(), |logits| {
             assert_eq!(logits.dims()[1], VOCAB_SIZE);
             logits.into_data().iter::<f32>().collect()
@@ -76,9 +76,8 @@ fn assert_as_full<B: Backend>(name: &str, predictor: Predictor<'_, B>, full: &[V
 fn each_sequence_gets_its_own_full_pass() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
-            let held = decoder.clone().for_inference(weights);
-            let predictor = Predictor::from(&held);
-            assert_as_full(&name, predictor, &full(predictor));
+            let decoder = &decoder.clone().with_weights(weights);
+            assert_as_full(&name, decoder, &full(decoder));
         }
     }
 }
@@ -88,10 +87,10 @@ fn each_sequence_gets_its_own_full_pass() {
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
     for (name, decoder) in decoders().step_by(5) {
-        let full = full(Predictor::from(&decoder));
+        let full = full(&decoder);
         let config = decoder.config().clone();
         let decoder = config.init::<NdArray>(5, &Default::default());
-        assert_as_full(&name, Predictor::from(&decoder), &full);
+        assert_as_full(&name, &decoder, &full);
     }
 }
 
@@ -100,9 +99,8 @@ fn ndarray_agrees() {
 fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
-            let held = decoder.clone().for_inference(weights);
-            let predictor = Predictor::from(&held);
-            let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(predictor)));
+            let decoder = &decoder.clone().with_weights(weights);
+            let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
             let mut sums = [0; 2].map(|_| Vec::new());
             for take in [5, 1, SEQ_LEN - 6] {
                 let mut pieces = Vec::new();
@@ -114,7 +112,7 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
                         wanted: [Wanted::HiddenSum, Wanted::Last, Wanted::HiddenSum][i],
                     });
                 }
-                let output = predictor.ragged(&mut pieces);
+                let output = decoder.ragged(&mut pieces);
                 assert_eq!(output.logits.unwrap().dims(), [1, VOCAB_SIZE]);
                 let found: Vec<f32> = output.hidden_sums.unwrap().into_data().iter().collect();
                 for (sum, found) in sums.iter_mut().zip(found.chunks(found.len() / 2)) {
@@ -124,7 +122,7 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
             }
             for (sum, ids) in sums.iter().zip([&ids[0], &ids[2]]) {
                 let ids = ids.iter().map(|&id| i64::from(id)).collect();
-                let expected: Vec<f32> = predictor
+                let expected: Vec<f32> = decoder
                     .mean_hidden(tensor(ids, SEQ_LEN))
                     .into_data()
                     .iter()
@@ -140,7 +138,7 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
 fn nothing_is_nothing() {
     let (_, decoder) = decoders().next().unwrap();
     assert!(decoder.ragged(&mut []).logits.is_none());
-    let mut cache = new_cache(Predictor::from(&decoder));
+    let mut cache = new_cache(&decoder);
     let mut pieces = [Piece {
         tokens: &[],
         cache: &mut cache,
@@ -159,14 +157,13 @@ fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
 #[test]
 fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
     for (name, decoder) in decoders() {
-        let predictor = Predictor::from(&decoder);
         let linear = matches!(decoder.config().attention, AttentionKind::Linear { .. });
-        let full = host(predictor.forward(ids(0..SEQ_LEN)));
-        let mut longer = new_cache(predictor);
-        predictor.next_logits(ids(0..9), &mut longer);
+        let full = host(decoder.forward(ids(0..SEQ_LEN)));
+        let mut longer = new_cache(&decoder);
+        decoder.next_logits(ids(0..9), &mut longer);
         // What another sequence left there is written over.
-        let mut copy = new_cache(predictor);
-        predictor.next_logits(ids(3..11), &mut copy);
+        let mut copy = new_cache(&decoder);
+        decoder.next_logits(ids(3..11), &mut copy);
 
         // Linear attention can go on from all that it holds, or from the start.
         let shared = if linear { 9 } else { 5 };
@@ -176,7 +173,7 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
         assert_eq!(longer.truncate(shared), shared, "{name}");
         for cache in [&mut copy, &mut longer] {
             assert_eq!(cache.len(), shared);
-            let found = host(predictor.next_logits(ids(shared..SEQ_LEN), cache));
+            let found = host(decoder.next_logits(ids(shared..SEQ_LEN), cache));
             let expected = &full[full.len() - VOCAB_SIZE..];
             assert_close(&name, &found, expected);
         }
@@ -184,7 +181,7 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
         assert_eq!(copy.truncate(3), if linear { 0 } else { 3 }, "{name}");
         copy.truncate(0);
         assert!(copy.is_empty());
-        let found = host(predictor.next_logits(ids(0..SEQ_LEN), &mut copy));
+        let found = host(decoder.next_logits(ids(0..SEQ_LEN), &mut copy));
         assert_close(&name, &found, &full[full.len() - VOCAB_SIZE..]);
     }
 }
@@ -192,14 +189,13 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
 #[test]
 fn no_more_is_copied_than_fits() {
     let (name, decoder) = decoders().next().unwrap();
-    let predictor = Predictor::from(&decoder);
-    let mut whole = new_cache(predictor);
-    predictor.next_logits(ids(0..SEQ_LEN), &mut whole);
-    let mut small = KvCache::new(predictor.config(), 1, 4, &device());
+    let mut whole = new_cache(&decoder);
+    decoder.next_logits(ids(0..SEQ_LEN), &mut whole);
+    let mut small = KvCache::new(decoder.config(), 1, 4, &device());
     assert_eq!(small.copy_from(&whole, 10), 4, "{name}");
     assert_eq!((small.len(), small.capacity()), (4, 4));
     // Keys and values of every block: 4 bytes for each element of each head.
-    let config = predictor.config();
+    let config = decoder.config();
     let elements = config.n_layers * 2 * config.kv_heads * config.head_dim;
     assert_eq!(small.bytes(), 4 * elements * 4);
     assert_eq!(whole.bytes(), 4 * elements * SEQ_LEN);

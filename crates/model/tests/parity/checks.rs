@@ -9,7 +9,8 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::weights::map::Source;
 use emberlm_model::weights::{
-    Element, HostTensor, ParamMapper, TensorStore, load_named, map_params, named_tensors, published,
+    Element, HostTensor, ParamMapper, SafetensorsStore, load_named, map_params, named_tensors,
+    published,
 };
 use emberlm_model::{Decoder, DecoderConfig, Family, KvCache};
 
@@ -110,7 +111,9 @@ pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
 fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
     let config = fixture.config();
     // The file holds gradients and results beside `weight.…`.
-    let store = TensorStore::open(&fixture.path).unwrap().below("weight.");
+    let store = SafetensorsStore::open(&fixture.path)
+        .unwrap()
+        .below("weight.");
     load_named(config.init(0, device), &store, |path| source(&config, path)).unwrap()
 }
 

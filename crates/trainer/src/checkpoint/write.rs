@@ -150,6 +150,7 @@ fn save_weights<B: Backend>(
     name: &str,
     decoder: &Decoder<B>,
 ) -> Result<(), TrainError> {
+    decoder.check_not_packed()?;
     let tensors = weights::device_tensors(decoder);
     Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)
 }

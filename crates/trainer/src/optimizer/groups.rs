@@ -1,13 +1,13 @@
-//! Which group a parameter is in.
+//! The groups of parameters that have settings of their own.
 
-use emberlm_model::weights::whole_path;
+use emberlm_model::ParameterRole;
 
 use crate::config::{Group, Groups};
 
 /// A group of parameters with settings of its own; each parameter is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterGroup {
-    /// The blocks' maps.
+    /// The weights of the blocks' linear layers, and their adapters.
     Matrices,
     /// The tables of tokens and positions; a tied head is the tokens' table.
     Embeddings,
@@ -18,17 +18,15 @@ pub enum ParameterGroup {
 }
 
 impl ParameterGroup {
-    /// The group of a parameter by its path in the decoder, or in a module that holds one as `decoder`, and by how many
-    /// dimensions it has.
-    pub fn of(path: &str, dimensions: usize) -> Self {
-        if dimensions < 2 {
-            return Self::Vectors;
-        }
-        let path = whole_path(path);
-        match path.strip_prefix("decoder.").unwrap_or(path) {
-            "tokens" | "positions.weight" => Self::Embeddings,
-            "head" => Self::Head,
-            _ => Self::Matrices,
+    /// The group of a parameter.
+    pub fn of(role: &ParameterRole) -> Self {
+        match role {
+            ParameterRole::Matrix | ParameterRole::FusedMatrix { .. } | ParameterRole::Adapter => {
+                Self::Matrices
+            }
+            ParameterRole::Embedding => Self::Embeddings,
+            ParameterRole::Head => Self::Head,
+            ParameterRole::Vector => Self::Vectors,
         }
     }
 }

@@ -10,17 +10,12 @@
 //! rate and decay are of one order for the matrices and for the parameters that AdamW has. PyTorch's `torch.optim.Muon` is the same with
 //! `adjust_lr_fn="match_rms_adamw"`, but for its rounding to bfloat16: here everything is f32.
 //!
-//! Queries, keys and values are three maps that are stored as one: each is made orthogonal by itself, as Jordan advises.
-//! Together, the largest of the three would take the others' share.
+//! Queries, keys and values are three linear layers whose weights are stored as one: each is made orthogonal by itself, as Jordan
+//! advises. Together, the largest of the three would take the others' share.
 
-use std::collections::HashMap;
-
-use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
-use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 use emberlm_kernels::ops::matmul;
-use emberlm_model::weights::{ParamVisitor, visit_params};
 
 use super::Moments;
 
@@ -41,15 +36,15 @@ pub(super) struct MuonStep {
     pub(super) decay: f64,
 }
 
-/// The parameter, a matrix, and its moment after an update. `parts` are the widths of the maps that it holds side by side;
-/// none for one map.
+/// The parameter, a matrix, and its moment after an update. `widths` are those of the layers whose weights it holds side by
+/// side; none for one layer.
 pub(super) fn update<B: Backend, const D: usize>(
     parameter: Tensor<B, D>,
     grad: Tensor<B, D>,
     moments: Option<Moments<B>>,
     rate: f64,
     step: MuonStep,
-    parts: Option<[usize; 3]>,
+    widths: Option<&[usize]>,
 ) -> (Tensor<B, D>, Moments<B>) {
     let mean = Moments::mean_or_zeros(moments, &grad);
     let rate = rate * step.rate_factor;
@@ -58,16 +53,16 @@ pub(super) fn update<B: Backend, const D: usize>(
     let shape = ahead.shape();
     let columns = shape[D - 1];
     let ahead = ahead.reshape([-1, columns as i64]); // [rows, columns]
-    let change = match parts {
+    let change = match widths {
         None => scaled(ahead),
         Some(widths) => {
             let mut start = 0;
-            let parts = widths.map(|width| {
-                let part = ahead.clone().narrow(1, start, width);
+            let layers = widths.iter().map(|&width| {
+                let layer = ahead.clone().narrow(1, start, width);
                 start += width;
-                scaled(part)
+                scaled(layer)
             });
-            Tensor::cat(parts.into(), 1)
+            Tensor::cat(layers.collect(), 1)
         }
     };
     let change: Tensor<B, D> = change.reshape(shape);
@@ -99,44 +94,4 @@ fn orthogonal<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
         x = x.clone() * a + matmul(polynomial, x);
     }
     if tall { x.transpose() } else { x }
-}
-
-/// The widths of the queries', keys' and values' maps in the fused ones.
-#[derive(Default)]
-pub(super) struct FusedMaps {
-    /// By the path of the attention: how wide the output map's input is, which the queries are as well.
-    queries: HashMap<String, usize>,
-    /// By the path of the fused map's weight: its columns.
-    columns: HashMap<String, usize>,
-}
-
-const FUSED: &str = ".qkv.weight";
-const OUT: &str = ".out.weight";
-
-impl FusedMaps {
-    pub(super) fn of<B: BurnBackend, M: Module<B>>(module: &M) -> Self {
-        let mut maps = Self::default();
-        visit_params(module, &mut maps);
-        maps
-    }
-
-    /// The widths of the three maps in a fused one; none for another parameter. Keys and values share equally what the
-    /// queries leave.
-    pub(super) fn parts(&self, path: &str) -> Option<[usize; 3]> {
-        let columns = *self.columns.get(path)?;
-        let queries = *self.queries.get(path.strip_suffix(FUSED)?)?;
-        let keys = columns.checked_sub(queries)? / 2;
-        Some([queries, keys, keys])
-    }
-}
-
-impl<B: BurnBackend> ParamVisitor<B> for FusedMaps {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let shape = value.dims();
-        if path.ends_with(FUSED) {
-            self.columns.insert(path.to_owned(), shape[D - 1]);
-        } else if let Some(attention) = path.strip_suffix(OUT) {
-            self.queries.insert(attention.to_owned(), shape[0]);
-        }
-    }
 }

@@ -5,6 +5,7 @@ use super::lion::LionStep;
 use super::muon::MuonStep;
 use crate::config::{Groups, OptimizerKind, TrainConfig};
 use emberlm_kernels::AdamWStep;
+use emberlm_model::ParameterRole;
 
 /// The settings of a run's optimizer.
 pub(super) struct Settings {
@@ -61,19 +62,18 @@ impl Settings {
         }
     }
 
-    pub(super) fn kind(&self) -> OptimizerKind {
-        self.kind
-    }
-
-    /// The rule of a parameter by its path and dimensions.
-    pub(super) fn rule(&self, path: &str, dimensions: usize) -> Rule {
-        let group = ParameterGroup::of(path, dimensions);
-        let own = self.groups.of(group);
+    /// The rule of a parameter by its role. Muon updates the linear layers' weights alone; what else there is, AdamW.
+    pub(super) fn rule(&self, role: &ParameterRole) -> Rule {
+        let is_matrix = matches!(
+            role,
+            ParameterRole::Matrix | ParameterRole::FusedMatrix { .. }
+        );
+        let own = self.groups.of(ParameterGroup::of(role));
         let decay = self.decay * own.weight_decay;
         let beta1 = own.beta1.unwrap_or(self.beta1);
         let beta2 = own.beta2.unwrap_or(self.beta2);
         match self.kind {
-            OptimizerKind::Muon if group == ParameterGroup::Matrices => Rule::Muon(MuonStep {
+            OptimizerKind::Muon if is_matrix => Rule::Muon(MuonStep {
                 rate_factor: own.rate,
                 momentum: self.momentum,
                 decay,

@@ -1,6 +1,6 @@
 //! An optimizer's state as it goes into a checkpoint and comes back.
 //!
-//! `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
+//! `PATH` is a parameter's in the model. `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
 //! written whole, and cut again as it comes back, so that a run goes on where its table is cut otherwise.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use burn::tensor::{Device, TensorData};
 use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, part_of, part_path, together};
 
 use super::Moments;
-use super::rule::{Rule, Settings};
+use super::rule::Rule;
 
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
@@ -57,14 +57,24 @@ impl<B: BurnBackend> Snapshot<B> {
     }
 }
 
-/// The moments that tensors of a snapshot are.
+/// The prefix of the paths in the states that earlier versions wrote.
+const OLD_PREFIX: &str = "decoder.";
+
+/// The moments that tensors of a snapshot are. `rule` gives the rule of a parameter by its path and dimensions.
 pub(super) fn restored<B: BurnBackend>(
-    settings: &Settings,
+    rule: impl Fn(&str, usize) -> Rule,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
     parts: &Parts,
     device: &Device<B>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
-    let mut tensors: HashMap<String, HostTensor> = tensors.into_iter().collect();
+    let mut named = HashMap::new();
+    for (name, tensor) in tensors {
+        let own = name.strip_prefix(OLD_PREFIX).unwrap_or(&name).to_owned();
+        if named.insert(own, tensor).is_some() {
+            return Err(name);
+        }
+    }
+    let mut tensors: HashMap<String, HostTensor> = named;
     let paths = |suffix: &str| -> Vec<String> {
         let named = tensors.keys().filter_map(|name| name.strip_suffix(suffix));
         named.map(str::to_owned).collect()
@@ -75,7 +85,7 @@ pub(super) fn restored<B: BurnBackend>(
         let Some(tensor) = tensors.remove(&name) else {
             return Err(name);
         };
-        let rule = settings.rule(path, tensor.shape.len());
+        let rule = rule(path, tensor.shape.len());
         match matches!(rule, Rule::AdamW(_)) == two {
             true => on_device::<B>(tensor, parts.rows(path), device).ok_or(name),
             false => Err(name),

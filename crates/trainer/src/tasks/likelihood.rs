@@ -2,7 +2,7 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::Predictor;
+use emberlm_model::Decoder;
 
 use crate::read::host_read;
 
@@ -38,13 +38,12 @@ const BATCH_TOKENS: usize = 4096;
 
 /// The likelihood of every row, in the rows' order. Rows are scored longest first, `batch` or about 4096 tokens at a time,
 /// shorter ones filled up at their ends, which no token before sees. `done` is told of each batch's rows' tokens.
-pub fn score<'a, B: Backend>(
-    decoder: impl Into<Predictor<'a, B>>,
+pub fn score<B: Backend>(
+    decoder: &Decoder<B>,
     rows: &[Row],
     batch: Option<usize>,
     mut done: impl FnMut(u64),
 ) -> Vec<Likelihood> {
-    let decoder = decoder.into();
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(rows[at].seq()));
     let nothing = Likelihood {
@@ -70,11 +69,7 @@ pub fn score<'a, B: Backend>(
 }
 
 /// The likelihoods of some rows, none longer than `seq`.
-fn score_batch<B: Backend>(
-    decoder: Predictor<'_, B>,
-    rows: &[&Row],
-    seq: usize,
-) -> Vec<Likelihood> {
+fn score_batch<B: Backend>(decoder: &Decoder<B>, rows: &[&Row], seq: usize) -> Vec<Likelihood> {
     let device = decoder.device();
     let tensor = |offset: usize| {
         let mut ids = vec![0i32; rows.len() * seq];

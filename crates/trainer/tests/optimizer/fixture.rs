@@ -1,9 +1,10 @@
 //! `fixtures/optimizers.safetensors`, and the decoder that it is of.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use burn::backend::Autodiff;
-use burn::module::ParamId;
+use burn::module::{AutodiffModule, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
@@ -148,18 +149,33 @@ impl<B: Backend> ParamVisitor<Training<B>> for Given {
     }
 }
 
+/// An optimizer of the fixture's model.
+pub fn optimizer<B: Backend>(config: &TrainConfig) -> Optimizer<B> {
+    Optimizer::new(config, start::<B>().parameters())
+}
+
 /// Some of the ten updates.
 pub fn updated<B: Backend>(
     optimizer: &mut Optimizer<B>,
-    mut decoder: Decoder<Training<B>>,
-    steps: std::ops::Range<usize>,
+    decoder: Decoder<Training<B>>,
+    steps: Range<usize>,
 ) -> Decoder<Training<B>> {
+    updated_by(optimizer, decoder, steps, |decoder| decoder)
+}
+
+/// Some of the ten updates of a module that is the decoder or holds it.
+pub fn updated_by<B: Backend, M: AutodiffModule<Training<B>>>(
+    optimizer: &mut Optimizer<B>,
+    mut module: M,
+    steps: Range<usize>,
+    decoder: impl Fn(&M) -> &Decoder<Training<B>>,
+) -> M {
     let rates = rates();
     for step in steps {
-        let grads = gradients(&decoder, step, 1.0);
-        decoder = optimizer.update::<Training<B>, _>(decoder, grads, None, rates[step]);
+        let grads = gradients(decoder(&module), step, 1.0);
+        module = optimizer.update::<Training<B>, _>(module, grads, None, rates[step]);
     }
-    decoder
+    module
 }
 
 /// The parameters by path.

@@ -3,12 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burn::module::ParamId;
-use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_model::config::{AttentionKind, FeedForwardKind, Position};
-use emberlm_model::weights::{ParamVisitor, visit_params};
-use emberlm_model::{DecoderConfig, count, families};
+use emberlm_model::{DecoderConfig, Parameter, count, families};
 use emberlm_trainer::optimizer::ParameterGroup;
 
 /// A preset's parts at small sizes.
@@ -37,19 +34,19 @@ struct Found {
     elements: BTreeMap<&'static str, usize>,
 }
 
-impl ParamVisitor<Flex> for Found {
-    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<Flex, D>) {
-        let of = |path: &str| match ParameterGroup::of(path, D) {
+impl Found {
+    fn add(&mut self, parameter: &Parameter) {
+        let group = match ParameterGroup::of(&parameter.role) {
             ParameterGroup::Matrices => "matrices",
             ParameterGroup::Embeddings => "embeddings",
             ParameterGroup::Head => "head",
             ParameterGroup::Vectors => "vectors",
         };
-        let group = of(path);
-        assert_eq!(of(&format!("decoder.{path}")), group, "{path} of a trainee");
-        let fresh = self.paths.entry(group).or_default().insert(path.to_owned());
+        let path = &parameter.path;
+        let fresh = self.paths.entry(group).or_default().insert(path.clone());
         assert!(fresh, "{path} is there twice");
-        *self.elements.entry(group).or_default() += value.shape().num_elements();
+        let elements: usize = parameter.shape.iter().product();
+        *self.elements.entry(group).or_default() += elements;
     }
 }
 
@@ -63,7 +60,7 @@ fn they_partition_every_presets_parameters() {
         let config = small(name);
         let mut found = Found::default();
         let decoder = config.init::<Flex>(1, &Default::default());
-        visit_params(&decoder, &mut found);
+        decoder.parameters().iter().for_each(|p| found.add(p));
 
         let gated = config.feed_forward.kind == FeedForwardKind::Gated;
         let learned = config.position == Position::Learned;

@@ -1,13 +1,16 @@
 //! An optimizer that is stopped and taken up again.
 
+use burn::module::Module;
+use burn::tensor::backend::Backend as BurnBackend;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
 use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::{Optimizer, Snapshot};
 
-use crate::fixture::{config, start, updated, values};
+use crate::fixture::{config, optimizer, start, updated, updated_by, values};
 
 pub const KINDS: [OptimizerKind; 3] = [
     OptimizerKind::AdamW,
@@ -25,17 +28,17 @@ pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> 
 fn goes_on_to_the_bit<B: Backend>() {
     for kind in KINDS {
         let config = config(kind, true);
-        let mut whole = Optimizer::<B>::new(&config);
+        let mut whole = optimizer::<B>(&config);
         let expected = values(&updated(&mut whole, start::<B>(), 0..10));
 
-        let mut before = Optimizer::<B>::new(&config);
+        let mut before = optimizer::<B>(&config);
         let decoder = updated(&mut before, start::<B>(), 0..4);
         let snapshot = before.snapshot();
         // What is done after a snapshot does not change it.
         updated(&mut before, decoder.clone(), 4..6);
         let (updates, tensors) = (snapshot.updates, on_host(&snapshot));
         assert_eq!(updates, 4);
-        let mut after = Optimizer::<B>::new(&config);
+        let mut after = optimizer::<B>(&config);
         after
             .restore(updates, tensors, &Parts::default(), &Default::default())
             .expect("its own");
@@ -63,8 +66,39 @@ fn on_ndarray() {
     goes_on_to_the_bit::<NdArray>();
 }
 
+/// A module that holds a decoder.
+#[derive(Module, Debug)]
+struct Holder<B: BurnBackend> {
+    decoder: Decoder<B>,
+}
+
+/// A module that holds the decoder, as the trainer's does, has the decoder's paths, and states of versions that wrote its own
+/// paths are read.
+#[test]
+fn states_of_earlier_versions_are_read() {
+    for kind in KINDS {
+        let config = config(kind, true);
+        let expected = values(&updated(&mut optimizer::<Flex>(&config), start(), 0..10));
+        let decoder = start::<Flex>();
+        let mut before = Optimizer::<Flex>::new(&config, decoder.parameters());
+        let trainee = Holder { decoder };
+        let trainee = updated_by(&mut before, trainee, 0..4, |trainee| &trainee.decoder);
+        let tensors = on_host(&before.snapshot());
+        assert!(tensors.iter().any(|(name, _)| name.starts_with("tokens.m")));
+        let prefixed = tensors
+            .into_iter()
+            .map(|(name, tensor)| (format!("decoder.{name}"), tensor));
+        let mut after = Optimizer::<Flex>::new(&config, trainee.decoder.parameters());
+        after
+            .restore(4, prefixed, &Parts::default(), &Default::default())
+            .unwrap();
+        let found = updated(&mut after, trainee.decoder, 4..10);
+        assert_eq!(values(&found), expected, "{kind:?}");
+    }
+}
+
 fn state(kind: OptimizerKind) -> Vec<(String, HostTensor)> {
-    let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
+    let mut optimizer = optimizer::<Flex>(&config(kind, false));
     updated(&mut optimizer, start::<Flex>(), 0..1);
     on_host(&optimizer.snapshot())
 }
@@ -90,7 +124,7 @@ fn each_parameter_has_what_its_update_needs() {
 #[test]
 fn what_is_not_the_optimizer_s_is_refused_by_name() {
     let restore = |kind, tensors| {
-        let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
+        let mut optimizer = optimizer::<Flex>(&config(kind, false));
         optimizer.restore(1, tensors, &Parts::default(), &Default::default())
     };
     let of_a_pair = |name: &str| {

@@ -5,16 +5,15 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
 use emberlm_trainer::OptimizerKind;
-use emberlm_trainer::optimizer::Optimizer;
 
-use crate::fixture::{config, floats, gradients, start, updated, values};
+use crate::fixture::{config, floats, gradients, optimizer, start, updated, values};
 
 /// Of the whole change of a parameter. Measured on flex and ndarray: AdamW and Lion 8e-6, Muon 1.3e-5.
 const TOLERANCE: f64 = 5e-5;
 
 fn as_in_pytorch<B: Backend>(name: &str, kind: OptimizerKind) {
     for own_groups in [false, true] {
-        let mut optimizer = Optimizer::<B>::new(&config(kind, own_groups));
+        let mut optimizer = optimizer::<B>(&config(kind, own_groups));
         let decoder = updated(&mut optimizer, start::<B>(), 0..10);
         let set = if own_groups { "_groups" } else { "" };
         for (path, found) in values(&decoder) {
@@ -71,7 +70,7 @@ fn the_factor_is_on_every_gradient() {
         OptimizerKind::Lion,
     ] {
         let outcome = |factor: f32, given: f32| {
-            let mut optimizer = Optimizer::<Flex>::new(&config(kind, false));
+            let mut optimizer = optimizer::<Flex>(&config(kind, false));
             let mut decoder = start::<Flex>();
             // Halved at one of two steps, since the first update of AdamW and Lion alone is blind to it.
             for (step, halved) in [(0, false), (1, true)] {
@@ -90,7 +89,7 @@ fn the_factor_is_on_every_gradient() {
 /// A map whose gradient is zero stays but for its decay.
 #[test]
 fn muon_of_no_gradient_is_no_number_s_source() {
-    let mut optimizer = Optimizer::<Flex>::new(&config(OptimizerKind::Muon, false));
+    let mut optimizer = optimizer::<Flex>(&config(OptimizerKind::Muon, false));
     let decoder = start::<Flex>();
     let grads = gradients(&decoder, 0, 0.0);
     let decoder = optimizer.update(decoder, grads, None, 1e-2);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use emberlm_generate::{GenerateError, GenerateOptions, Speculator};
 use emberlm_kernels::Backend;
-use emberlm_model::{DecoderConfig, InferenceDecoder};
+use emberlm_model::{Decoder, DecoderConfig};
 use serde::Serialize;
 
 use super::median;
@@ -94,8 +94,8 @@ fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
 
 /// Measures each number of guesses, beside the seconds of a token without any.
 pub fn measure<B: Backend>(
-    target: &InferenceDecoder<B>,
-    draft: &InferenceDecoder<B>,
+    target: &Decoder<B>,
+    draft: &Decoder<B>,
     ahead: &[usize],
     (prompt, options): (&[u32], &GenerateOptions),
     (rounds, seconds_per_token): (usize, f64),

@@ -5,7 +5,7 @@ mod attention;
 use burn::tensor::Tensor;
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
-    Precision, RotaryLayout, TrainingBackend, ops, reference,
+    PackedFormat, Precision, RotaryLayout, TrainingBackend, ops, reference,
 };
 
 use super::case::{Case, Part, float, gradient_of, part, typed};
@@ -238,15 +238,15 @@ fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let weight = case.constant(2, [33, WIDTH]).inner();
     let y = match case.composed {
         true => {
-            let weight = reference::quantize_rows::<B::InnerBackend>(float(weight));
-            typed(reference::linear_int8::<B::InnerBackend>(
+            let weight = reference::pack::<B::InnerBackend>(float(weight), PackedFormat::Int8);
+            typed(reference::linear_packed::<B::InnerBackend>(
                 float(x),
                 weight,
                 None,
                 None,
             ))
         }
-        false => ops::linear_int8(x, ops::quantize_rows(weight), None, None),
+        false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
     };
     vec![part::<B::InnerBackend, 3>("output", y)]
 }

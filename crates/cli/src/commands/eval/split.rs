@@ -105,7 +105,7 @@ impl Job for Evaluate<'_> {
         let (windows, batch) = (&self.windows, self.batch);
         let decoder = self
             .model
-            .for_inference::<B::InnerBackend>(self.weights, &device)?;
+            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
         let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {

@@ -74,7 +74,7 @@ impl Job for Score<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self
             .model
-            .for_inference::<B::InnerBackend>(self.weights, &device)?;
+            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
         let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
         let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
         bar.finish_and_clear();

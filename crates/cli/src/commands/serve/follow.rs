@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::{InferenceDecoder, WeightFormat};
+use emberlm_model::{Decoder, WeightFormat};
 use emberlm_serve::Replacer;
 use emberlm_trainer::checkpoint::Checkpoint;
 
@@ -77,7 +77,7 @@ pub fn start<B: Backend>(
     Ok(())
 }
 
-type Read<B> = (Arc<InferenceDecoder<B>>, String);
+type Read<B> = (Arc<Decoder<B>>, String);
 
 fn read<B: Backend>(
     run: &Path,
@@ -85,7 +85,7 @@ fn read<B: Backend>(
     device: &Device<B>,
 ) -> Result<Read<B>, CliError> {
     let model = Model::open(run)?;
-    let decoder = model.for_inference(weights, device)?;
+    let decoder = model.decoder_in(weights, device)?;
     Ok((Arc::new(decoder), model.about()?))
 }
 

@@ -57,7 +57,7 @@ pub fn load<B: Backend>(
         stops: model.chat_stops(&tokenizer, &encoder),
         encoder,
     });
-    let decoder = model.for_inference::<B>(sizes.weights, device)?;
+    let decoder = model.decoder_in::<B>(sizes.weights, device)?;
     let config = model.config();
     let context = model.context(sizes.context)?;
     let one = KvCache::<B>::new(config, 1, context, device).bytes();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emberlm_data::{Manifest, Packing};
-use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_model::{DecoderConfig, ModelConfig, Parameters, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
 use emberlm_trainer::checkpoint::{self, About, Contents, Description, State};
@@ -53,7 +53,7 @@ pub fn write_run(
         let contents = Contents {
             decoder: config.init::<Cpu>(step as u64, &Default::default()),
             training: None,
-            optimizer: Optimizer::new(&TrainConfig::default()).snapshot(),
+            optimizer: Optimizer::new(&TrainConfig::default(), Parameters::default()).snapshot(),
             about: Arc::clone(&about),
             state: State {
                 step,

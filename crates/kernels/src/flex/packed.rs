@@ -1,0 +1,92 @@
+//! Linear layers with packed weights.
+
+use burn::tensor::{Bytes, DType};
+use burn_flex::{Flex, FlexTensor, Layout};
+
+use super::buffer::{dense, elements, filled, is_f32, place};
+use super::linear::{added, matrix, out_shape, placed, rows};
+use crate::cpu::matrix::MatrixMut;
+use crate::cpu::packed::{self, PackedView};
+use crate::{PackedFormat, PackedWeight, reference};
+
+pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Flex> {
+    if !is_f32(&[&weight]) {
+        return reference::pack::<Flex>(weight, format);
+    }
+    let weight = placed(weight);
+    let w = matrix(&weight);
+    let shape = [w.rows, w.columns];
+    let made = packed::pack(format, w);
+    let bytes = [shape[0], format.row_bytes(shape[1])];
+    let scales = [shape[0], format.row_scales(shape[1])];
+    let tensor = |elements, shape: [usize; 2], dtype| {
+        FlexTensor::new(elements, Layout::contiguous(shape.into()), dtype)
+    };
+    PackedWeight::new(
+        format,
+        tensor(Bytes::from_elems(made.bytes), bytes, DType::I8),
+        tensor(Bytes::from_elems(made.scales), scales, DType::F32),
+        shape,
+    )
+}
+
+pub(super) fn unpack(weight: PackedWeight<Flex>) -> FlexTensor {
+    match Parts::of(&weight) {
+        Some(parts) => filled(weight.shape(), |out| packed::unpack(parts.view(), out)),
+        None => reference::unpack::<Flex>(weight),
+    }
+}
+
+pub(super) fn linear_packed(
+    x: FlexTensor,
+    weight: PackedWeight<Flex>,
+    bias: Option<FlexTensor>,
+    residual: Option<FlexTensor>,
+) -> FlexTensor {
+    let parts = Parts::of(&weight).filter(|_| is_f32(&[&x]));
+    let Some(parts) = parts else {
+        return reference::linear_packed::<Flex>(x, weight, bias, residual);
+    };
+    let x = dense(x);
+    let (x_rows, w) = (rows(&x), parts.view());
+    let out_width = w.rows();
+    added(
+        bias,
+        residual,
+        || out_shape(&x, out_width),
+        |out, output| {
+            let out = MatrixMut::row_major(out, x_rows.rows, out_width);
+            packed::product(out, x_rows, w, output);
+        },
+    )
+}
+
+/// A weight's dense tensors in the types that the kernels read.
+struct Parts {
+    format: PackedFormat,
+    bytes: FlexTensor,
+    scales: FlexTensor,
+    columns: usize,
+}
+
+impl Parts {
+    /// None where the weight was not packed by [`pack`].
+    fn of(weight: &PackedWeight<Flex>) -> Option<Self> {
+        let (bytes, scales) = weight.primitives();
+        (bytes.dtype() == DType::I8 && is_f32(&[&scales])).then(|| Self {
+            format: weight.format(),
+            bytes: dense(bytes),
+            scales: dense(scales),
+            columns: weight.shape()[1],
+        })
+    }
+
+    fn view(&self) -> PackedView<'_> {
+        PackedView {
+            format: self.format,
+            bytes: &self.bytes.storage()[place(&self.bytes)],
+            scales: elements(&self.scales),
+            columns: self.columns,
+        }
+    }
+}

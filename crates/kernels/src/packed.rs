@@ -1,0 +1,68 @@
+//! Packed weights: matrices held row by row in fewer bits than f32.
+//!
+//! A format divides each row into blocks of consecutive weights. A block is a number of bytes and an f32 scale; its weights are
+//! a function of those alone. To add a format is to add a variant here, its row in [`crate::cpu::packed`], its tensor
+//! operations in `reference/packed.rs`, and, where unpacking block by block is too slow, a kernel.
+
+use serde::{Deserialize, Serialize};
+
+/// The storage format of a packed weight `[out, in]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackedFormat {
+    /// Symmetric int8 with one scale per row: `W[j, l] ≈ scale[j] · q[j, l]`, `|q| ≤ 127`, `scale[j] = max |W[j, ·]| / 127`.
+    /// The rounding error is at most half a scale.
+    Int8,
+}
+
+impl PackedFormat {
+    /// Every format.
+    pub const ALL: [Self; 1] = [Self::Int8];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+        }
+    }
+
+    /// The number of consecutive weights of a row of `columns` that share a scale. The last block of a row may be shorter.
+    pub const fn block_len(self, columns: usize) -> usize {
+        match self {
+            Self::Int8 => columns,
+        }
+    }
+
+    /// Scales of a row of `columns` weights.
+    pub const fn row_scales(self, columns: usize) -> usize {
+        match columns {
+            // A row without weights keeps a scale, so that scales say how many rows there are.
+            0 => 1,
+            columns => columns.div_ceil(self.block_len(columns)),
+        }
+    }
+
+    /// Bytes of a row of `columns` weights, without its scales.
+    pub const fn row_bytes(self, columns: usize) -> usize {
+        match self {
+            Self::Int8 => columns,
+        }
+    }
+
+    /// Bytes of a packed matrix of `[rows, columns]` with its scales.
+    pub const fn bytes(self, [rows, columns]: [usize; 2]) -> usize {
+        rows * (self.row_bytes(columns) + self.row_scales(columns) * size_of::<f32>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn int8_takes_a_byte_per_weight_and_a_scale_per_row() {
+        let format = PackedFormat::Int8;
+        assert_eq!(format.bytes([3, 7]), 3 * 7 + 3 * 4);
+        assert_eq!(format.row_scales(0), 1);
+    }
+}

@@ -1,0 +1,76 @@
+//! A packed weight on a device.
+
+use burn::module::Module;
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
+
+use crate::PackedFormat;
+
+/// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a module it has no parameters: it is neither trained nor saved.
+///
+/// Made by [`crate::ops::pack`].
+#[derive(Module, Debug)]
+pub struct PackedWeight<B: Backend> {
+    /// `[out, row_bytes]`; a backend without integers of 8 bits holds wider ones.
+    bytes: Tensor<B, 2, Int>,
+    /// `[out, row_scales]`.
+    scales: Tensor<B, 2>,
+    #[module(skip)]
+    format: PackedFormat,
+    #[module(skip)]
+    columns: usize,
+}
+
+impl<B: Backend> PackedWeight<B> {
+    /// A weight of `shape` `[out, in]` from its bytes `[out, row_bytes]` and scales `[out, row_scales]`.
+    pub(crate) fn new(
+        format: PackedFormat,
+        bytes: IntTensor<B>,
+        scales: FloatTensor<B>,
+        shape: [usize; 2],
+    ) -> Self {
+        Self {
+            bytes: Tensor::from_primitive(bytes),
+            scales: Tensor::from_primitive(TensorPrimitive::Float(scales)),
+            format,
+            columns: shape[1],
+        }
+    }
+
+    /// The storage format.
+    pub fn format(&self) -> PackedFormat {
+        self.format
+    }
+
+    /// `[out, in]`.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.scales.dims()[0], self.columns]
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> Device<B> {
+        self.scales.device()
+    }
+
+    /// Rows `start..start + rows`, without a copy where the backend narrows without one.
+    pub fn narrow_rows(&self, start: usize, rows: usize) -> Self {
+        Self {
+            bytes: self.bytes.clone().narrow(0, start, rows),
+            scales: self.scales.clone().narrow(0, start, rows),
+            ..self.clone()
+        }
+    }
+
+    /// The bytes `[out, row_bytes]` and scales `[out, row_scales]`.
+    pub fn into_tensors(self) -> (Tensor<B, 2, Int>, Tensor<B, 2>) {
+        (self.bytes, self.scales)
+    }
+
+    /// Bytes and scales as the backend has them.
+    #[cfg(feature = "flex")]
+    pub(crate) fn primitives(&self) -> (IntTensor<B>, FloatTensor<B>) {
+        let (bytes, scales) = self.clone().into_tensors();
+        (bytes.into_primitive(), scales.into_primitive().tensor())
+    }
+}

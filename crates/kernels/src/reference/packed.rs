@@ -1,0 +1,67 @@
+//! Linear layers with packed weights.
+
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::ops::FloatTensor;
+
+use super::{linear, primitive, typed};
+use crate::{Backend, LinearInputs, PackedFormat, PackedWeight, Precision};
+
+/// See [`crate::Backend::pack`].
+pub fn pack<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> PackedWeight<B> {
+    let weight = typed::<B, 2>(weight); // [out, in]
+    match format {
+        PackedFormat::Int8 => pack_int8(weight),
+    }
+}
+
+fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
+    let shape = weight.dims();
+    // Without `abs`: Burn 0.21's on ndarray forgets how a transposed tensor lies.
+    let largest = weight
+        .clone()
+        .max_dim(1)
+        .max_pair(-weight.clone().min_dim(1));
+    // No maximum is sure to see what is NaN: a sum is.
+    let none = weight.clone().sum_dim(1) * 0.0; // [out, 1]
+    let scales = largest * (1.0 / 127.0) + none; // [out, 1]
+    // A row of zeros has no scale: it is divided by one.
+    let zeros = scales.clone().equal_elem(0.0);
+    let values = weight / scales.clone().mask_fill(zeros, 1.0);
+    // What is no number is no integer: its row's scale alone tells.
+    let broken = values.clone().is_nan();
+    let values = values.mask_fill(broken, 0.0).round();
+    let values = values.clamp(-127.0, 127.0).int(); // [out, in]
+    PackedWeight::new(
+        PackedFormat::Int8,
+        values.into_primitive(),
+        primitive(scales),
+        shape,
+    )
+}
+
+/// See [`crate::Backend::unpack`].
+pub fn unpack<B: BurnBackend>(weight: PackedWeight<B>) -> FloatTensor<B> {
+    let format = weight.format();
+    let (bytes, scales) = weight.into_tensors();
+    match format {
+        PackedFormat::Int8 => primitive(bytes.float() * scales), // [out, in] · [out, 1]
+    }
+}
+
+/// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`]. The floats are made for each product.
+pub fn linear_packed<B: Backend>(
+    x: FloatTensor<B>,
+    weight: PackedWeight<B>,
+    bias: Option<FloatTensor<B>>,
+    residual: Option<FloatTensor<B>>,
+) -> FloatTensor<B> {
+    let weight = typed::<B, 2>(unpack::<B>(weight)).transpose(); // [in, out]
+    let inputs = LinearInputs::<B> {
+        x,
+        weight: primitive(weight),
+        bias,
+        residual,
+    };
+    linear(inputs, Precision::F32)
+}

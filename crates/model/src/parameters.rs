@@ -1,0 +1,287 @@
+//! A model's parameters: the path, role and trainability of each, as the model's own structs list them.
+//!
+//! A path is a parameter's name in weight files, in optimizer states and in the random streams of the initialization. Parts of
+//! a table are parameters of their own ([`crate::weights::part_of`]). Packed weights are none.
+
+use std::collections::HashMap;
+
+use burn::module::{Param, ParamId};
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_kernels::Backend;
+
+use crate::attention::Attention;
+use crate::block::Block;
+use crate::decoder::Decoder;
+use crate::embeddings::Embeddings;
+use crate::feed_forward::FeedForward;
+use crate::linear::{Linear, LinearWeight};
+use crate::lm_head::LmHead;
+use crate::norm::Norm;
+use crate::position::AddedPositions;
+use crate::stack::Stack;
+use crate::token_table::TokenTable;
+use crate::weights::{part_path, whole_path};
+
+/// The use of a parameter in the model, which decides how it is trained.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterRole {
+    /// The weight of a linear layer, `[in, out]`.
+    Matrix,
+    /// The weights of several linear layers side by side, `[in, Σ widths]`.
+    FusedMatrix {
+        /// The outputs of each layer.
+        widths: Vec<usize>,
+    },
+    /// A table with a row for each token or position.
+    Embedding,
+    /// The head's own weight, `[vocab_size, d_model]`.
+    Head,
+    /// A gain or a bias.
+    Vector,
+    /// A factor of a low-rank adapter.
+    Adapter,
+}
+
+impl ParameterRole {
+    /// The role of a parameter that no model lists, by its number of dimensions.
+    pub fn of_dimensions(dimensions: usize) -> Self {
+        match dimensions {
+            0 | 1 => Self::Vector,
+            _ => Self::Matrix,
+        }
+    }
+
+    /// The outputs of each of the layers in one matrix; none for one layer, or for another role.
+    pub fn widths(&self) -> Option<&[usize]> {
+        match self {
+            Self::FusedMatrix { widths } => Some(widths),
+            Self::Matrix | Self::Embedding | Self::Head | Self::Vector | Self::Adapter => None,
+        }
+    }
+}
+
+/// One parameter of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its identity, which stays the same as it is updated.
+    pub id: ParamId,
+    /// Its path, such as `blocks.0.attention.qkv.weight`.
+    pub path: String,
+    /// Its use.
+    pub role: ParameterRole,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// False if it is frozen, or on a backend without gradients.
+    pub trainable: bool,
+}
+
+/// The parameters of a model in the order of its modules.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters {
+    list: Vec<Parameter>,
+    by_id: HashMap<ParamId, usize>,
+    /// Of a table in parts, the first part.
+    by_whole_path: HashMap<String, usize>,
+}
+
+impl Parameters {
+    /// Every parameter.
+    pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
+        self.list.iter()
+    }
+
+    /// The parameter of an identity.
+    pub fn get(&self, id: ParamId) -> Option<&Parameter> {
+        Some(&self.list[*self.by_id.get(&id)?])
+    }
+
+    /// The role of the parameter that has a path, or of which a part has it.
+    pub fn role(&self, path: &str) -> Option<&ParameterRole> {
+        let at = *self.by_whole_path.get(whole_path(path))?;
+        Some(&self.list[at].role)
+    }
+
+    fn add(&mut self, parameter: Parameter) {
+        let at = self.list.len();
+        self.by_id.insert(parameter.id, at);
+        let whole = whole_path(&parameter.path).to_owned();
+        self.by_whole_path.entry(whole).or_insert(at);
+        self.list.push(parameter);
+    }
+}
+
+impl<B: Backend> Decoder<B> {
+    /// Its parameters.
+    pub fn parameters(&self) -> Parameters {
+        let mut list = List {
+            path: Vec::new(),
+            parameters: Parameters::default(),
+        };
+        self.list(&mut list);
+        list.parameters
+    }
+}
+
+/// Parameters as they are listed, and the path of the module that lists its own.
+struct List {
+    path: Vec<String>,
+    parameters: Parameters,
+}
+
+impl List {
+    /// Lists the parameters of the module in field `name`.
+    fn module(&mut self, name: impl Into<String>, list: impl FnOnce(&mut Self)) {
+        self.path.push(name.into());
+        list(self);
+        self.path.pop();
+    }
+
+    /// Adds the parameter in field `name`.
+    fn add<B: BurnBackend, const D: usize>(
+        &mut self,
+        name: &str,
+        role: ParameterRole,
+        param: &Param<Tensor<B, D>>,
+    ) {
+        let mut path = self.path.join(".");
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        self.parameters.add(Parameter {
+            id: param.id,
+            path,
+            role,
+            shape: param.lazy_shape().to_vec(),
+            trainable: param.is_require_grad(),
+        });
+    }
+
+    /// Adds the gain and the bias of the norm in field `name`, where there is one.
+    fn norm<B: BurnBackend>(&mut self, name: &str, norm: Option<&Norm<B>>) {
+        let Some(norm) = norm else {
+            return;
+        };
+        self.module(name, |list| {
+            for (name, vector) in [("gain", &norm.gain), ("bias", &norm.bias)] {
+                if let Some(vector) = vector {
+                    list.add(name, ParameterRole::Vector, vector);
+                }
+            }
+        });
+    }
+
+    /// Adds a table in field `name`, which may be in parts.
+    fn table<B: BurnBackend>(&mut self, name: &str, role: &ParameterRole, table: &TokenTable<B>) {
+        match table {
+            TokenTable::Whole(whole) => self.add(name, role.clone(), whole),
+            TokenTable::Parts(parts) => {
+                for (number, part) in parts.iter().enumerate() {
+                    self.add(&part_path(name, number), role.clone(), part);
+                }
+            }
+            TokenTable::Packed(_) => {}
+        }
+    }
+}
+
+impl<B: Backend> Decoder<B> {
+    fn list(&self, list: &mut List) {
+        self.embeddings.list(list);
+        self.stack.list(list);
+        self.lm_head.list(list);
+    }
+}
+
+impl<B: Backend> Embeddings<B> {
+    fn list(&self, list: &mut List) {
+        list.table("tokens", &ParameterRole::Embedding, &self.tokens);
+        list.module("positions", |list| self.positions.list(list));
+        list.norm("norm_embedding", self.norm_embedding.as_ref());
+    }
+}
+
+impl<B: Backend> Stack<B> {
+    fn list(&self, list: &mut List) {
+        for (layer, block) in self.blocks.iter().enumerate() {
+            list.module(format!("blocks.{layer}"), |list| block.list(list));
+        }
+        list.norm("norm_final", self.norm_final.as_ref());
+    }
+}
+
+impl<B: Backend> LmHead<B> {
+    fn list(&self, list: &mut List) {
+        if let Some(head) = &self.head {
+            list.table("head", &ParameterRole::Head, head);
+        }
+        if let Some(bias) = &self.head_bias {
+            list.add("head_bias", ParameterRole::Vector, bias);
+        }
+    }
+}
+
+impl<B: Backend> AddedPositions<B> {
+    fn list(&self, list: &mut List) {
+        if let Some(weight) = &self.weight {
+            list.add("weight", ParameterRole::Embedding, weight);
+        }
+    }
+}
+
+impl<B: Backend> Block<B> {
+    fn list(&self, list: &mut List) {
+        list.norm("norm1", Some(&self.norm1));
+        list.module("attention", |list| self.attention.list(list));
+        list.norm("norm1_after", self.norm1_after.as_ref());
+        list.norm("norm2", self.norm2.as_ref());
+        list.module("feed_forward", |list| self.feed_forward.list(list));
+        list.norm("norm2_after", self.norm2_after.as_ref());
+    }
+}
+
+impl<B: Backend> Attention<B> {
+    fn list(&self, list: &mut List) {
+        let qkv = ParameterRole::FusedMatrix {
+            widths: self.qkv_widths().to_vec(),
+        };
+        list.module("qkv", |list| self.qkv.list(list, qkv));
+        list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
+        list.norm("q_norm", self.q_norm.as_ref());
+        list.norm("k_norm", self.k_norm.as_ref());
+    }
+}
+
+impl<B: Backend> FeedForward<B> {
+    fn list(&self, list: &mut List) {
+        let layers = [
+            ("gate", self.gate.as_ref()),
+            ("up", Some(&self.up)),
+            ("down", Some(&self.down)),
+        ];
+        for (name, linear) in layers {
+            if let Some(linear) = linear {
+                list.module(name, |list| linear.list(list, ParameterRole::Matrix));
+            }
+        }
+    }
+}
+
+impl<B: Backend> Linear<B> {
+    fn list(&self, list: &mut List, role: ParameterRole) {
+        match &self.weight {
+            LinearWeight::Float(weight) => list.add("weight", role, weight),
+            LinearWeight::Packed(_) => {}
+        }
+        if let Some(bias) = &self.bias {
+            list.add("bias", ParameterRole::Vector, bias);
+        }
+        if let Some(adapter) = &self.adapter {
+            list.module("adapter", |list| {
+                list.add("a", ParameterRole::Adapter, &adapter.a);
+                list.add("b", ParameterRole::Adapter, &adapter.b);
+            });
+        }
+    }
+}
