@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut config = families::preset("pocket-tales")
         .ok_or("no such preset")?
         .config;
-    config.vocab_size = dataset.tokenizer().vocab_size();
+    config.vocab_size = Some(dataset.tokenizer().vocab_size());
     config.seq_len = 64;
     let config = DecoderConfig::try_from(config)?;
     let mut model = config.init::<Training>(1, &device);

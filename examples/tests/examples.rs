@@ -32,7 +32,7 @@ fn a_loop_of_ones_own_lowers_the_loss() {
 fn a_run_is_sampled_from() {
     let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();
     let mut model = families::preset("pocket-tales").unwrap().config;
-    model.vocab_size = tokenizer.vocab_size();
+    model.vocab_size = Some(tokenizer.vocab_size());
     model.n_layers = 1;
     let decoder = DecoderConfig::try_from(model.clone()).unwrap();
     let folder = tempfile::tempdir().unwrap();

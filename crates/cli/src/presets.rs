@@ -30,7 +30,7 @@ pub fn run(name: &str) -> Result<RunConfig, CliError> {
 /// The run of a model that has weights already: nanoGPT's settings for going on from GPT-2, a small and constant rate.
 pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     RunConfig {
-        model: model.raw().clone(),
+        model: model.raw(),
         data: DataConfig::default(),
         train: TrainConfig {
             from: from.to_owned(),

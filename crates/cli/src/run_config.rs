@@ -19,20 +19,28 @@ pub fn layered(
     file: Option<&Path>,
     settings: &[String],
 ) -> Result<RunConfig, CliError> {
-    let mut table = Table::try_from(base)
-        .map_err(|error| CliError::new(format!("a preset cannot be written as TOML: {error}")))?;
+    let mut table = written(&base)?;
     if let Some(file) = file {
         let text = fs::read_to_string(file).map_err(CliError::io("read", file))?;
         let over: Table = toml::from_str(&text)
             .map_err(|error| CliError::new(format!("{} is no TOML: {error}", file.display())))?;
         merge(&mut table, over);
-        typed(&table, &file.display().to_string())?;
+        table = written(&typed(&table, &file.display().to_string())?)?;
     }
     for setting in settings {
         merge(&mut table, parse(setting)?);
-        typed(&table, &format!("--set {setting}"))?;
+        table = written(&typed(&table, &format!("--set {setting}"))?)?;
     }
     typed(&table, "the configuration")
+}
+
+/// A configuration under today's keys, so that a layer's keys of earlier versions do not override those of the next.
+fn written(config: &RunConfig) -> Result<Table, CliError> {
+    Table::try_from(config).map_err(|error| {
+        CliError::new(format!(
+            "the configuration cannot be written as TOML: {error}"
+        ))
+    })
 }
 
 /// `KEY=VALUE` as the table that a file with it would be. A value that is no TOML is a string.
@@ -153,6 +161,36 @@ mod tests {
             epsilon: 1e-6,
         };
         assert_eq!(config.model.norm, expected);
+    }
+
+    #[test]
+    fn windows_are_set_by_one_key_or_by_keys_of_earlier_versions() {
+        use emberlm_model::config::{AttentionKind, Window};
+
+        let window = |settings: &[&str]| match set(settings).expect("legal").model.attention {
+            AttentionKind::Softmax { window, .. } => window,
+            AttentionKind::Linear { .. } => None,
+        };
+        let expected = Some(Window {
+            global_tokens: 2,
+            ..Window::new(8)
+        });
+        let today = [
+            "model.attention.window.tokens=8",
+            "model.attention.window.global_tokens=2",
+        ];
+        assert_eq!(window(&today), expected);
+        assert_eq!(
+            window(&["model.window=8", "model.global_tokens=2"]),
+            expected
+        );
+        assert_eq!(
+            window(&["model.window=8", "model.attention.window.tokens=4"]),
+            Some(Window::new(4))
+        );
+        assert_eq!(window(&["model.window=8", "model.window=0"]), None);
+        let error = set(&["model.attention.window.global_tokens=2"]).expect_err("no length");
+        assert!(error.contains("missing field `tokens`"), "{error}");
     }
 
     #[test]

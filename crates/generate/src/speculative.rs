@@ -96,7 +96,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
             return Err(SettingError::new("vocab_size", vocab_size, rule).into());
         }
         for (model, whose) in [(config, "the model"), (draft.config(), "the draft")] {
-            if model.attention != AttentionKind::Softmax {
+            if matches!(model.attention, AttentionKind::Linear { .. }) {
                 let rule =
                     format!("{whose} must be able to take a token back, as softmax attention is");
                 return Err(SettingError::new("attention", "linear", rule).into());

@@ -175,7 +175,7 @@ fn json_is_what_its_schema_describes() {
 #[test]
 fn a_decoder_writes_json_and_ends() {
     let mut raw = families::preset("pocket-tales").unwrap().config;
-    raw.vocab_size = texts().len();
+    raw.vocab_size = Some(texts().len());
     raw.seq_len = 64;
     raw.d_model = 24;
     raw.n_layers = 1;

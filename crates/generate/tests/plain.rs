@@ -17,7 +17,7 @@ const PROMPT: [u32; 3] = [3, 14, 1];
 
 fn decoder(preset: &str) -> Decoder<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
-    raw.vocab_size = VOCAB_SIZE;
+    raw.vocab_size = Some(VOCAB_SIZE);
     raw.seq_len = SEQ_LEN;
     raw.d_model = 24;
     raw.n_layers = 2;
@@ -137,7 +137,7 @@ fn a_long_prompt_keeps_its_newest_tokens() {
 
 #[test]
 fn a_context_of_one_token_works() {
-    let mut raw = decoder("pocket-tales").config().raw().clone();
+    let mut raw = decoder("pocket-tales").config().raw();
     raw.seq_len = 1;
     let decoder = DecoderConfig::try_from(raw)
         .unwrap()
@@ -241,7 +241,7 @@ fn what_cannot_be_used_is_refused_by_name() {
 #[test]
 fn a_diverged_model_is_an_error() {
     let mut decoder = decoder("char-nano");
-    decoder.tokens = decoder.tokens.mapped(|tokens| tokens * f32::NAN);
+    decoder.embeddings.tokens = decoder.embeddings.tokens.mapped(|tokens| tokens * f32::NAN);
     let mut generator = Generator::new(&decoder, &PROMPT, &greedy(5)).unwrap();
     let error = generator.next().unwrap().unwrap_err().to_string();
     assert!(
@@ -250,9 +250,12 @@ fn a_diverged_model_is_an_error() {
     );
     assert!(generator.next().is_none());
 
-    let up = &mut decoder.blocks[0].feed_forward.up;
+    let up = &mut decoder.stack.blocks[0].feed_forward.up;
     up.weight = up.weight.clone().mapped(|weight| weight * f32::NAN);
-    decoder.tokens = decoder.tokens.mapped(|tokens| tokens.ones_like());
+    decoder.embeddings.tokens = decoder
+        .embeddings
+        .tokens
+        .mapped(|tokens| tokens.ones_like());
     let held = decoder.with_weights(WeightFormat::INT8);
     let mut generator = Generator::new(&held, &PROMPT, &greedy(5)).unwrap();
     assert!(generator.next().unwrap().is_err());

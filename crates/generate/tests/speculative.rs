@@ -24,7 +24,7 @@ const VOCAB_SIZE: usize = 11;
 
 fn raw(preset: &str, d_model: usize, seq_len: usize) -> ModelConfig {
     let mut raw = families::preset(preset).unwrap().config;
-    (raw.vocab_size, raw.seq_len) = (VOCAB_SIZE, seq_len);
+    (raw.vocab_size, raw.seq_len) = (Some(VOCAB_SIZE), seq_len);
     (raw.d_model, raw.n_layers) = (d_model, 1);
     // Wide enough that the next token depends on all of the context.
     raw.init = Init::Normal {
@@ -242,10 +242,10 @@ fn models_that_do_not_go_together_are_refused() {
     };
     let good = &drafts()[1];
     let mut other = raw("char-nano", 24, 30);
-    other.vocab_size = 12;
+    other.vocab_size = Some(12);
     let mut linear = raw("char-nano", 24, 30);
     linear.attention = AttentionKind::Linear {
-        features: 24,
+        features: Some(24),
         seed: 1,
     };
     for (found, expected) in [

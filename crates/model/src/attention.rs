@@ -1,35 +1,196 @@
-//! Causal self-attention with grouped key-value heads.
+//! Self-attention with grouped key-value heads.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
 };
 
-use crate::checked::DecoderConfig;
-use crate::config::DropoutSite;
+use crate::config;
 use crate::features::FeatureTable;
 use crate::init::{Initializer, MapInto};
-use crate::kv_cache::LayerCache;
-use crate::linear::Linear;
-use crate::norm::NormLayer;
+use crate::kv_cache::{CachedRows, LayerCache};
+use crate::linear::{Linear, LinearConfig};
+use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
-use crate::ragged::Piece;
 
-/// `out(softmax(q kᵀ / √head_dim) v)`, or linear attention's estimate of it, with queries, keys and values of one
-/// fused map.
+/// The configuration of an [`Attention`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionConfig {
+    /// Width of the input and the output.
+    pub d_model: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads, which divide the query heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Whether the projection to queries, keys and values has a bias.
+    pub qkv_bias: bool,
+    /// Whether the output projection has a bias.
+    pub out_bias: bool,
+    /// The norm of each head's queries and keys, if there is one.
+    pub qk_norm: Option<config::Norm>,
+    /// How values are weighed.
+    pub mechanism: Mechanism,
+}
+
+/// How an attention weighs values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mechanism {
+    /// By the softmax of the scores `scale · q kᵀ`.
+    Softmax {
+        /// The keys that a query sees.
+        reach: Reach,
+        /// Factor on the scores.
+        scale: f64,
+        /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
+        soft_cap: Option<f64>,
+        /// Probability of dropping a weight while training.
+        dropout: f64,
+    },
+    /// By random features' estimate of the causal softmax (Choromanski et al. 2021).
+    Linear {
+        /// Features per head.
+        features: usize,
+        /// Seed of the features.
+        seed: u64,
+        /// Stream of the seed: the number of the block.
+        stream: u64,
+    },
+}
+
+impl AttentionConfig {
+    /// Causal softmax attention of `heads` heads, each `d_model / heads` wide, without biases and dropout.
+    pub fn new(d_model: usize, heads: usize) -> Self {
+        let head_dim = d_model / heads.max(1);
+        Self {
+            d_model,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            qkv_bias: false,
+            out_bias: false,
+            qk_norm: None,
+            mechanism: Mechanism::Softmax {
+                reach: Reach::Causal,
+                scale: default_scale(head_dim),
+                soft_cap: None,
+                dropout: 0.0,
+            },
+        }
+    }
+
+    /// The same with another reach; linear attention stays causal.
+    pub fn with_reach(mut self, new: Reach) -> Self {
+        if let Mechanism::Softmax { reach, .. } = &mut self.mechanism {
+            *reach = new;
+        }
+        self
+    }
+
+    /// The projection to queries, then keys, then values.
+    pub(crate) fn qkv(&self) -> LinearConfig {
+        let width = (self.heads + 2 * self.kv_heads) * self.head_dim;
+        LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
+    }
+
+    /// The output projection.
+    pub(crate) fn out(&self) -> LinearConfig {
+        LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
+    }
+
+    /// The norm of a head's queries, and that of its keys.
+    pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
+        let norm = self.qk_norm?;
+        Some([NormConfig::new(norm, self.head_dim); 2])
+    }
+
+    /// An attention with the initial weights of [`LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Attention<B> {
+        self.init_from(&Initializer::standalone(self.d_model, device), "")
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> Attention<B> {
+        let layer = |config: LinearConfig, name: &str, into| {
+            config.init_from(from, &format!("{path}.{name}"), into)
+        };
+        let norms = self
+            .head_norms()
+            .map(|norms| norms.map(|norm| norm.init(from.device())));
+        let (q_norm, k_norm) = match norms {
+            Some([q, k]) => (Some(q), Some(k)),
+            None => (None, None),
+        };
+        Attention {
+            qkv: layer(self.qkv(), "qkv", MapInto::Hidden),
+            out: layer(self.out(), "out", MapInto::Residual),
+            q_norm,
+            k_norm,
+            features: FeatureTable::init(self, from.device()),
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            options: options(self.mechanism),
+        }
+    }
+}
+
+/// `1/√head_dim`.
+pub(crate) fn default_scale(head_dim: usize) -> f64 {
+    1.0 / (head_dim as f64).sqrt()
+}
+
+/// The kernels' options of a mechanism; linear attention takes none of them.
+fn options(mechanism: Mechanism) -> AttentionOptions {
+    let (reach, scale, soft_cap, dropout) = match mechanism {
+        Mechanism::Softmax {
+            reach,
+            scale,
+            soft_cap,
+            dropout,
+        } => (reach, scale, soft_cap, dropout),
+        Mechanism::Linear { .. } => (Reach::Causal, 1.0, None, 0.0),
+    };
+    AttentionOptions {
+        reach,
+        scale,
+        soft_cap,
+        dropout,
+        precision: Precision::default(),
+    }
+}
+
+/// `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it, with queries, keys and values of one fused linear
+/// layer.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::{AttentionConfig, Reach};
+///
+/// let device = Default::default();
+/// let reach = Reach::Window { tokens: 2, global_tokens: 0 };
+/// let attention = AttentionConfig::new(16, 4).with_reach(reach).init::<Flex>(&device);
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// assert_eq!(attention.forward(x, None, None, None, None).dims(), [2, 3, 16]);
+/// ```
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
     /// `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
     pub qkv: Linear<B>,
     /// `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// Over a query's head, before it is turned.
-    pub q_norm: Option<NormLayer<B>>,
-    /// Over a key's head, before it is turned.
-    pub k_norm: Option<NormLayer<B>>,
+    /// Over a query's head, before it is rotated.
+    pub q_norm: Option<Norm<B>>,
+    /// Over a key's head, before it is rotated.
+    pub k_norm: Option<Norm<B>>,
     /// Linear attention's; none with a softmax.
     features: Option<FeatureTable<B>>,
     #[module(skip)]
@@ -43,53 +204,6 @@ pub struct Attention<B: BurnBackend> {
 }
 
 impl<B: Backend> Attention<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, layer: usize, config: &DecoderConfig) -> Self {
-        let path = format!("blocks.{layer}.attention");
-        let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
-        let qkv_shape = [config.d_model, (heads + 2 * kv_heads) * head_dim];
-        let out_shape = [heads * head_dim, config.d_model];
-        let head_norm = || {
-            config
-                .qk_norm
-                .then(|| NormLayer::init(from, config.norm, head_dim))
-        };
-        Self {
-            qkv: Linear::init(
-                from,
-                &format!("{path}.qkv"),
-                qkv_shape,
-                config.bias.qkv,
-                MapInto::Hidden,
-            ),
-            out: Linear::init(
-                from,
-                &format!("{path}.out"),
-                out_shape,
-                config.bias.attention_out,
-                MapInto::Residual,
-            ),
-            q_norm: head_norm(),
-            k_norm: head_norm(),
-            features: FeatureTable::init(config, layer, from.device()),
-            heads,
-            kv_heads,
-            head_dim,
-            options: AttentionOptions {
-                reach: match config.window_of(layer) {
-                    Some(tokens) => Reach::Window {
-                        tokens,
-                        global_tokens: config.global_tokens,
-                    },
-                    None => Reach::Causal,
-                },
-                scale: 1.0 / (head_dim as f64).sqrt(),
-                soft_cap: None,
-                dropout: config.dropout_at(DropoutSite::Attention),
-                precision: Precision::default(),
-            },
-        }
-    }
-
     /// `[batch, seq, d_model]` to the same, added to `residual` where there is one. `documents` `[batch, seq]` are those of
     /// [`crate::Tokens`], for a softmax alone. With a cache, `x` continues what it holds; keys and values are added to it.
     pub fn forward(
@@ -119,29 +233,27 @@ impl<B: Backend> Attention<B> {
         self.out.forward(mixed, residual)
     }
 
-    /// The rows of several sequences, `[1, rows, d_model]`, to the same, added to `residual` where there is one: the maps
-    /// take all rows at once, and each of `pieces` attends, in block `layer` of its own cache, to its own sequence.
-    /// `angles` are the rows'.
+    /// The rows of several sequences, `[1, rows, d_model]`, to the same, added to `residual` where there is one: the
+    /// linear layers take all rows at once, and each of `sequences` attends to its own cache. `angles` are the rows'.
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
-        layer: usize,
-        pieces: &mut [Piece<'_, B>],
+        sequences: Vec<CachedRows<'_, B>>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
         let width = self.heads * self.head_dim;
         let (q, k, v) = self.project(x, angles);
         let mut first = 0;
-        let of_any = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());
-        let mixed = of_any.map(|piece| {
-            let seq = piece.tokens.len();
-            let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
-            let (q, k, v) = (rows(&q), rows(&k), rows(&v));
-            first += seq;
-            let mixed = self.mix(q, k, v, None, piece.cache.layer(layer)); // [1, heads, seq, head_dim]
-            mixed.swap_dims(1, 2).reshape([1, seq, width])
-        });
+        let mixed = sequences
+            .into_iter()
+            .map(|CachedRows { rows: seq, cache }| {
+                let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
+                let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+                first += seq;
+                let mixed = self.mix(q, k, v, None, cache); // [1, heads, seq, head_dim]
+                mixed.swap_dims(1, 2).reshape([1, seq, width])
+            });
         let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
         let mixed = match (mixed.len(), mixed.pop()) {
             (1, Some(alone)) => alone,
@@ -251,7 +363,7 @@ fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> 
     ops::rotary(angles.layout, x, cos, sin)
 }
 
-fn normed<B: Backend>(norm: &Option<NormLayer<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
+fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
     match norm {
         Some(norm) => norm.forward(x),
         None => x,

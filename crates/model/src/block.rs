@@ -13,35 +13,141 @@
 //!     └───────► + ┘                       norm2
 //!               ▼                           ▼
 //! ```
+//!
+//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{Backend, ops};
 
-use crate::attention::Attention;
-use crate::checked::DecoderConfig;
-use crate::config::{DropoutSite, Wiring};
+use crate::attention::{Attention, AttentionConfig};
+use crate::config::{self, Wiring};
 use crate::dropout::dropout;
-use crate::feed_forward::FeedForwardLayer;
+use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::Initializer;
-use crate::kv_cache::LayerCache;
-use crate::norm::NormLayer;
+use crate::kv_cache::{CachedRows, LayerCache};
+use crate::linear::LinearConfig;
+use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
-use crate::ragged::Piece;
 
-/// One block of the decoder.
+/// The configuration of a [`Block`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockConfig {
+    /// The attention.
+    pub attention: AttentionConfig,
+    /// The feed-forward layer.
+    pub feed_forward: FeedForwardConfig,
+    /// The norms.
+    pub norm: config::Norm,
+    /// The order of sublayers and norms.
+    pub wiring: Wiring,
+    /// Probability of dropping an element of a sublayer's output while training.
+    pub dropout: f64,
+}
+
+impl BlockConfig {
+    /// A pre-norm block with RMSNorm and without dropout.
+    pub const fn new(attention: AttentionConfig, feed_forward: FeedForwardConfig) -> Self {
+        Self {
+            attention,
+            feed_forward,
+            norm: config::Norm::Rms { epsilon: 1e-6 },
+            wiring: Wiring::PreNorm,
+            dropout: 0.0,
+        }
+    }
+
+    /// Its norms, each of `d_model` elements.
+    pub(crate) fn norms(&self) -> BlockNorms<NormConfig> {
+        let norm = NormConfig::new(self.norm, self.attention.d_model);
+        let shared = self.wiring == Wiring::Parallel { shared_norm: true };
+        let after = (self.wiring == Wiring::Sandwich).then_some(norm);
+        BlockNorms {
+            first: norm,
+            second: (!shared).then_some(norm),
+            after,
+        }
+    }
+
+    /// Its linear layers: queries, keys and values; output; gate, where there is one; up; down.
+    pub fn linear_layers(&self) -> Vec<LinearConfig> {
+        let (gate, up) = self.feed_forward.widening();
+        let attention = [self.attention.qkv(), self.attention.out()];
+        let feed_forward = gate.into_iter().chain([up, self.feed_forward.down()]);
+        attention.into_iter().chain(feed_forward).collect()
+    }
+
+    /// Elements of its norms, those of queries and keys among them.
+    pub(crate) fn norm_parameters(&self) -> u128 {
+        let norms = self.norms();
+        let whole = [Some(norms.first), norms.second, norms.after, norms.after];
+        let heads = self.attention.head_norms().into_iter().flatten();
+        let all = whole.into_iter().flatten().chain(heads);
+        all.map(|norm| norm.parameters()).sum()
+    }
+
+    /// A block with the initial weights of [`crate::nn::LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Block<B> {
+        let from = Initializer::standalone(self.attention.d_model, device);
+        self.init_from(&from, "")
+    }
+
+    pub(crate) fn init_from<B: Backend>(&self, from: &Initializer<'_, B>, path: &str) -> Block<B> {
+        let norms = self.norms();
+        let init = |norm: NormConfig| norm.init(from.device());
+        Block {
+            norm1: init(norms.first),
+            attention: self.attention.init_from(from, &format!("{path}.attention")),
+            norm1_after: norms.after.map(init),
+            norm2: norms.second.map(init),
+            feed_forward: self
+                .feed_forward
+                .init_from(from, &format!("{path}.feed_forward")),
+            norm2_after: norms.after.map(init),
+            wiring: self.wiring,
+            residual_dropout: self.dropout,
+        }
+    }
+}
+
+/// The norms of a block.
+pub(crate) struct BlockNorms<T> {
+    /// Of the attention.
+    pub(crate) first: T,
+    /// Of the feed-forward layer; none where the first is shared.
+    pub(crate) second: Option<T>,
+    /// After each of the two sublayers.
+    pub(crate) after: Option<T>,
+}
+
+/// One block of a stack.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::{AttentionConfig, BlockConfig, FeedForwardConfig};
+///
+/// let device = Default::default();
+/// let config = BlockConfig::new(AttentionConfig::new(16, 4), FeedForwardConfig::new(16, 64));
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// assert_eq!(config.init::<Flex>(&device).forward(x, None, None, None).dims(), [2, 3, 16]);
+/// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
     /// Of the attention.
-    pub norm1: NormLayer<B>,
+    pub norm1: Norm<B>,
     /// Mixes tokens.
     pub attention: Attention<B>,
-    /// Of the feed-forward part; none where the wiring shares the first.
-    pub norm2: Option<NormLayer<B>>,
+    /// After the attention, in a sandwich.
+    pub norm1_after: Option<Norm<B>>,
+    /// Of the feed-forward layer; none where the wiring shares the first.
+    pub norm2: Option<Norm<B>>,
     /// Works on each token.
-    pub feed_forward: FeedForwardLayer<B>,
+    pub feed_forward: FeedForward<B>,
+    /// After the feed-forward layer, in a sandwich.
+    pub norm2_after: Option<Norm<B>>,
     #[module(skip)]
     wiring: Wiring,
     #[module(skip)]
@@ -49,20 +155,6 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, layer: usize, config: &DecoderConfig) -> Self {
-        let path = format!("blocks.{layer}");
-        let norm = || NormLayer::init(from, config.norm, config.d_model);
-        let shared = config.wiring == Wiring::Parallel { shared_norm: true };
-        Self {
-            norm1: norm(),
-            attention: Attention::init(from, layer, config),
-            norm2: (!shared).then(norm),
-            feed_forward: FeedForwardLayer::init(from, &format!("{path}.feed_forward"), config),
-            wiring: config.wiring,
-            residual_dropout: config.dropout_at(DropoutSite::Residual),
-        }
-    }
-
     /// `[batch, seq, d_model]` to the same; `documents` as [`Attention::forward`] takes them.
     pub fn forward(
         &self,
@@ -82,11 +174,10 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
-        layer: usize,
-        pieces: &mut [Piece<'_, B>],
+        sequences: Vec<CachedRows<'_, B>>,
     ) -> Tensor<B, 3> {
         self.wired(x, |x, residual| {
-            self.attention.ragged(x, angles, layer, pieces, residual)
+            self.attention.ragged(x, angles, sequences, residual)
         })
     }
 
@@ -108,6 +199,12 @@ impl<B: Backend> Block<B> {
                 let x = self.norm1.forward(attended);
                 self.second_norm(self.feed(x.clone(), x))
             }
+            Wiring::Sandwich => {
+                let normed = self.norm1.forward(x.clone());
+                let x = self.added_after(x, &self.norm1_after, attend(normed, None));
+                let fed = self.feed_forward.forward(self.second_norm(x.clone()), None);
+                self.added_after(x, &self.norm2_after, fed)
+            }
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
                 let fed = self.second_norm(x.clone());
@@ -124,7 +221,7 @@ impl<B: Backend> Block<B> {
         rotary: Option<&RotaryTable<B>>,
     ) -> Tensor<B, 4> {
         let x = match self.wiring {
-            Wiring::PreNorm | Wiring::Parallel { .. } => self.norm1.forward(x),
+            Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
             Wiring::PostNorm => x,
         };
         self.attention.weights(x, rotary)
@@ -145,6 +242,20 @@ impl<B: Backend> Block<B> {
             return part(Some(residual));
         }
         residual + dropout(part(None), self.residual_dropout)
+    }
+
+    /// A sublayer's output, normalized, added to the residual stream.
+    fn added_after(
+        &self,
+        residual: Tensor<B, 3>,
+        norm: &Option<Norm<B>>,
+        output: Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
+        let output = match norm {
+            Some(norm) => norm.forward(output),
+            None => output,
+        };
+        residual + dropout(output, self.residual_dropout)
     }
 
     /// The feed-forward's norm, the first where it is shared.

@@ -1,18 +1,23 @@
-//! What a model is, as it is written down: sizes and one choice per part. [`crate::checked`] holds the rules.
+//! Model configuration as written by the user: sizes and one variant per component. [`crate::checked`] holds the rules.
+
+mod legacy;
 
 use documented::DocumentedFields;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use emberlm_kernels::{Activation, RotaryLayout};
 
-/// A decoder as written in a configuration file, not yet checked.
+/// A decoder as written in a configuration file, not yet checked. Keys of earlier versions are read too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
     /// The published family it stems from, whose tensor names exchanged weights have: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3" or "palm".
     pub family: Family,
-    /// Number of token ids; 0 takes the dataset's.
-    pub vocab_size: usize,
+    /// Number of token ids; by default the dataset's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vocab_size: Option<usize>,
     /// The longest sequence, in tokens.
     pub seq_len: usize,
     /// Width of the residual stream.
@@ -23,44 +28,52 @@ pub struct ModelConfig {
     pub heads: usize,
     /// Key-value heads per block; each serves heads / kv_heads query heads.
     pub kv_heads: usize,
-    /// Width of a head; 0 takes d_model / heads.
-    pub head_dim: usize,
-    /// An attention sees only so many of the newest tokens; 0 sees all.
-    pub window: usize,
-    /// The blocks, counted from 0, that see all tokens in spite of the window.
-    #[serde(default)]
-    pub full_attention_layers: Vec<usize>,
-    /// With a window, these first tokens of the sequence are seen from everywhere all the same.
-    #[serde(default)]
-    pub global_tokens: usize,
-    /// Normalise queries and keys per head before attention, with the model's norm.
+    /// Width of a head; by default d_model / heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_dim: Option<usize>,
+    /// Normalize queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
     /// Probability of dropping an element while training.
     pub dropout: f64,
-    /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (what a sublayer adds).
+    /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
     pub dropout_sites: Vec<DropoutSite>,
-    /// Multiply the embeddings by √d_model before anything is added to them.
+    /// Multiply the embeddings by √d_model before positions are added.
     #[serde(default)]
     pub scale_embedding: bool,
-    /// Normalise the embeddings before the first block.
+    /// Normalize the embeddings before the first block.
     pub norm_embedding: bool,
-    /// Which linear maps have a bias.
+    /// Which linear layers have a bias.
     pub bias: Biases,
-    /// How attention weighs what it sees: kind "softmax" or "linear" { features (0: 4 · head_dim), seed }, a random estimate of it at a cost linear in the sequence.
+    /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap } or "linear" { features (default 4 · head_dim), seed }, a random estimate of it at a cost linear in the sequence.
     #[serde(default)]
     pub attention: AttentionKind,
-    /// The normalisation: kind "layer" { bias, epsilon }, "rms" { epsilon } or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
+    /// The normalization: kind "layer" { bias, epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
     pub norm: Norm,
-    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (0: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
+    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
     pub position: Position,
-    /// The feed-forward part: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (0: 4 · d_model).
+    /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default 4 · d_model).
     pub feed_forward: FeedForward,
-    /// How a block's sublayers and norms are wired: kind "pre_norm", "post_norm" or "parallel" { shared_norm }.
+    /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
     pub wiring: Wiring,
-    /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (0: none).
+    /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (default none).
     pub head: Head,
-    /// The first weights: kind "normal" { std, scale_residual }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
+    /// Weight initialization: kind "normal" { std, scale_residual }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
+}
+
+impl Serialize for ModelConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The derived function: `remote` makes it an inherent one.
+        ModelConfig::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields: Map<String, Value> = Deserialize::deserialize(deserializer)?;
+        legacy::upgrade(&mut fields).map_err(D::Error::custom)?;
+        ModelConfig::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+    }
 }
 
 /// A published family of models; [`crate::families`] holds what each is.
@@ -94,26 +107,140 @@ pub enum Family {
 }
 
 /// How an attention weighs the tokens that it sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AttentionKind {
     /// By the softmax of the scores.
-    #[default]
-    Softmax,
+    Softmax {
+        /// Limits attention to the newest tokens; without it every earlier token is seen.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<Window>,
+        /// Factor on the scores; by default `1/√head_dim`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scale: Option<f64>,
+        /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        soft_cap: Option<f64>,
+    },
     /// By an unbiased estimate of the scores' exponentials from positive random features (Choromanski et al. 2021,
     /// "Performer"): time linear in the sequence, and running sums in place of a cache that grows.
     Linear {
-        /// Random features per head, the same for all heads of a block; 0 for `4 · head_dim`. The error falls about
+        /// Random features per head, the same for all heads of a block; by default `4 · head_dim`. The error falls about
         /// as `1/√features`.
-        #[serde(default)]
-        features: usize,
-        /// Of the features' draw. They are not trained, and not stored with the weights.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        features: Option<usize>,
+        /// Seed of the features. They are not trained, and not stored with the weights.
         #[serde(default)]
         seed: u64,
     },
 }
 
-/// A normalisation with its parameters.
+impl AttentionKind {
+    /// Softmax attention to every earlier token, with the usual scale and no cap.
+    pub const SOFTMAX: Self = Self::Softmax {
+        window: None,
+        scale: None,
+        soft_cap: None,
+    };
+
+    /// Softmax attention to a window.
+    pub const fn windowed(window: Window) -> Self {
+        Self::Softmax {
+            window: Some(window),
+            scale: None,
+            soft_cap: None,
+        }
+    }
+}
+
+impl Default for AttentionKind {
+    fn default() -> Self {
+        Self::SOFTMAX
+    }
+}
+
+/// A sliding window: a token sees the newest `tokens` tokens, its own among them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Its length, at least 1.
+    pub tokens: usize,
+    /// The first so many tokens of the sequence are seen from everywhere.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub global_tokens: usize,
+    /// The blocks that see every earlier token all the same.
+    #[serde(default, skip_serializing_if = "FullLayers::is_none")]
+    pub full_layers: FullLayers,
+}
+
+/// Blocks without the model's window: a list, or `{ every = 2 }`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FullLayers {
+    /// Their numbers, from 0.
+    Listed(Vec<usize>),
+    /// The last of every so many blocks.
+    Every {
+        /// At least 1.
+        every: usize,
+    },
+}
+
+impl FullLayers {
+    /// No block.
+    pub const NONE: Self = Self::Listed(Vec::new());
+
+    fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// The blocks among `n_layers`, in order; those of a list are not checked.
+    pub fn layers(&self, n_layers: usize) -> Vec<usize> {
+        match self {
+            Self::Listed(layers) => {
+                let mut layers = layers.clone();
+                layers.sort_unstable();
+                layers.dedup();
+                layers
+            }
+            Self::Every { every } => {
+                let every = (*every).max(1);
+                (every - 1..n_layers).step_by(every).collect()
+            }
+        }
+    }
+
+    /// Whether block `layer` is one of them.
+    pub fn contains(&self, layer: usize) -> bool {
+        match self {
+            Self::Listed(layers) => layers.contains(&layer),
+            Self::Every { every } => (layer + 1).is_multiple_of((*every).max(1)),
+        }
+    }
+}
+
+impl Default for FullLayers {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Window {
+    /// A window in every block, without global tokens.
+    pub const fn new(tokens: usize) -> Self {
+        Self {
+            tokens,
+            global_tokens: 0,
+            full_layers: FullLayers::NONE,
+        }
+    }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// A normalization with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Norm {
@@ -129,11 +256,28 @@ pub enum Norm {
         /// Added to the mean square.
         epsilon: f64,
     },
+    /// RMSNorm with the gain `1 + w`, where `w` starts at 0 (Gemma).
+    OffsetRms {
+        /// Added to the mean square.
+        epsilon: f64,
+    },
     /// RMSNorm without parameters, ε outside of the root.
     UnitRms {
         /// Added to the root of the mean square.
         epsilon: f64,
     },
+}
+
+impl Norm {
+    /// Its ε.
+    pub const fn epsilon(self) -> f64 {
+        match self {
+            Self::Layer { epsilon, .. }
+            | Self::Rms { epsilon }
+            | Self::OffsetRms { epsilon }
+            | Self::UnitRms { epsilon } => epsilon,
+        }
+    }
 }
 
 /// How a token's position enters.
@@ -146,9 +290,9 @@ pub enum Position {
     Sinusoidal,
     /// Rotated queries and keys (Su et al. 2021).
     Rotary {
-        /// How many elements of a head are rotated, rounded up to whole pairs; 0 for all.
-        #[serde(default)]
-        dims: usize,
+        /// How many elements of a head are rotated, rounded up to whole pairs; by default all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dims: Option<usize>,
         /// The base of the frequencies `base^(-2i/dims)`.
         base: f64,
         /// Which elements form a pair.
@@ -186,26 +330,55 @@ pub enum RotaryScaling {
     },
 }
 
-/// The position-wise part of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum FeedForward {
+/// The feed-forward layer of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeedForward {
+    /// Gated or not.
+    pub kind: FeedForwardKind,
+    /// `f`.
+    pub activation: Activation,
+    /// Hidden elements; by default `4 · d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+}
+
+impl FeedForward {
+    /// `down(f(up(x)))`, of the default width.
+    pub const fn dense(activation: Activation) -> Self {
+        Self {
+            kind: FeedForwardKind::Dense,
+            activation,
+            width: None,
+        }
+    }
+
+    /// `down(f(gate(x)) · up(x))`, of the default width.
+    pub const fn gated(activation: Activation) -> Self {
+        Self {
+            kind: FeedForwardKind::Gated,
+            activation,
+            width: None,
+        }
+    }
+
+    /// The same with a hidden width.
+    pub const fn with_width(self, width: usize) -> Self {
+        Self {
+            width: Some(width),
+            ..self
+        }
+    }
+}
+
+/// Whether a feed-forward layer is gated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedForwardKind {
     /// `down(f(up(x)))`.
-    Dense {
-        /// `f`.
-        activation: Activation,
-        /// Hidden elements; 0 for `4 · d_model`.
-        #[serde(default)]
-        width: usize,
-    },
+    Dense,
     /// `down(f(gate(x)) · up(x))` (Shazeer 2020).
-    Gated {
-        /// `f`.
-        activation: Activation,
-        /// Hidden elements; 0 for `4 · d_model`.
-        #[serde(default)]
-        width: usize,
-    },
+    Gated,
 }
 
 /// How a block is wired; [`crate::Decoder`]'s blocks draw each.
@@ -216,6 +389,8 @@ pub enum Wiring {
     PreNorm,
     /// `norm(x + f(x))`, a norm after the last block.
     PostNorm,
+    /// `x + norm(f(norm(x)))`, four norms a block (Gemma 2), a norm after the last block.
+    Sandwich,
     /// `x + attention(norm(x)) + feed_forward(norm(x))`, a norm after the last block.
     Parallel {
         /// One norm for both or one each.
@@ -257,9 +432,9 @@ pub struct Head {
     /// Whether logits are multiplied by 1/√d_model, before a bias is added.
     #[serde(default)]
     pub scaled: bool,
-    /// Bounds logits to ±cap by `cap · tanh(logits / cap)`; 0 for no bound.
-    #[serde(default)]
-    pub soft_cap: f64,
+    /// Bounds logits to ±cap by `cap · tanh(logits / cap)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_cap: Option<f64>,
 }
 
 /// A place where dropout can act.

@@ -10,8 +10,9 @@ pub use table::{Part, Row, table};
 use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
 use serde::Serialize;
 
+use self::table::counted;
+use crate::attention::{AttentionConfig, Mechanism};
 use crate::checked::DecoderConfig;
-use crate::config::{AttentionKind, FeedForward, Norm, Position, Wiring};
 
 /// Parameters by part. A tied head counts 0: it is the embedding's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,133 +55,60 @@ pub struct Memory {
     pub kv_cache: usize,
 }
 
-/// The sizes that are multiplied.
-struct Sizes {
-    vocab: u128,
-    seq_len: u128,
-    d_model: u128,
-    layers: u128,
-    head_dim: u128,
-    /// All query heads together.
-    mixed: u128,
-    /// Queries, keys and values together.
-    qkv: u128,
-    /// Keys of all key-value heads together.
-    keys: u128,
-    width: u128,
-}
-
-impl Sizes {
-    fn of(config: &DecoderConfig) -> Self {
-        let wide = |size: usize| size as u128;
-        let [heads, kv_heads, head_dim] =
-            [config.heads, config.kv_heads, config.head_dim].map(wide);
-        Self {
-            vocab: wide(config.vocab_size),
-            seq_len: wide(config.seq_len),
-            d_model: wide(config.d_model),
-            layers: wide(config.n_layers),
-            head_dim,
-            mixed: heads * head_dim,
-            qkv: (heads + 2 * kv_heads) * head_dim,
-            keys: kv_heads * head_dim,
-            width: wide(config.feed_forward_width()),
-        }
-    }
-}
-
+/// A count as a `usize`, at most its greatest number.
 fn narrow(count: u128) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// `count` where `there`, else 0.
-fn where_there(there: bool, count: u128) -> u128 {
-    if there { count } else { 0 }
-}
-
-/// Counts a model's parameters.
+/// Counts a model's parameters, component by component.
 pub fn parameters(config: &DecoderConfig) -> Parameters {
-    let sizes = Sizes::of(config);
-    let embedding = sizes.vocab * sizes.d_model;
-    let learned = config.position == Position::Learned;
-    let positions = where_there(learned, sizes.seq_len * sizes.d_model);
-    let attention = sizes.layers * attention_parameters(config, &sizes);
-    let feed_forward = sizes.layers * feed_forward_parameters(config, &sizes);
-    let norms = norm_parameters(config, &sizes);
-    let head =
-        where_there(!config.head.tied, embedding) + where_there(config.head.bias, sizes.vocab);
-    let total = embedding + positions + attention + feed_forward + norms + head;
+    let counted = counted(config);
+    let of = |parts: &[Part]| {
+        let chosen = counted.iter().filter(|c| parts.contains(&c.part));
+        narrow(chosen.map(|c| c.total()).sum())
+    };
     Parameters {
-        total: narrow(total),
-        embedding: narrow(embedding),
-        positions: narrow(positions),
-        attention: narrow(attention),
-        feed_forward: narrow(feed_forward),
-        norms: narrow(norms),
-        head: narrow(head),
+        total: narrow(counted.iter().map(|c| c.total()).sum()),
+        embedding: of(&[Part::TokenEmbedding]),
+        positions: of(&[Part::Positions]),
+        attention: of(&[Part::AttentionQkv, Part::AttentionOut]),
+        feed_forward: of(&[Part::FeedForwardUp, Part::FeedForwardDown]),
+        norms: of(&[Part::BlockNorms, Part::FinalNorm]),
+        head: of(&[Part::Head]),
     }
-}
-
-fn attention_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
-    let biases = where_there(config.bias.qkv, sizes.qkv)
-        + where_there(config.bias.attention_out, sizes.d_model);
-    sizes.d_model * sizes.qkv + sizes.mixed * sizes.d_model + biases
-}
-
-fn feed_forward_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
-    let into = match config.feed_forward {
-        FeedForward::Dense { .. } => 1,
-        FeedForward::Gated { .. } => 2,
-    };
-    let biases = where_there(config.bias.feed_forward, into * sizes.width + sizes.d_model);
-    (into + 1) * sizes.d_model * sizes.width + biases
-}
-
-/// Vectors of parameters in a norm.
-fn norm_vectors(config: &DecoderConfig) -> u128 {
-    match config.norm {
-        Norm::Layer { bias: true, .. } => 2,
-        Norm::Layer { bias: false, .. } | Norm::Rms { .. } => 1,
-        Norm::UnitRms { .. } => 0,
-    }
-}
-
-fn norm_parameters(config: &DecoderConfig, sizes: &Sizes) -> u128 {
-    let per_block = match config.wiring {
-        Wiring::Parallel { shared_norm: true } => 1,
-        Wiring::PreNorm | Wiring::PostNorm | Wiring::Parallel { .. } => 2,
-    };
-    let whole = sizes.layers * per_block + 1 + where_there(config.norm_embedding, 1);
-    let heads = where_there(config.qk_norm, 2 * sizes.layers);
-    norm_vectors(config) * (whole * sizes.d_model + heads * sizes.head_dim)
 }
 
 /// Counts a model's operations per token.
 pub fn flops_per_token(config: &DecoderConfig) -> Flops {
-    let sizes = Sizes::of(config);
-    let feed_forward_maps = match config.feed_forward {
-        FeedForward::Dense { .. } => 2,
-        FeedForward::Gated { .. } => 3,
-    };
-    let weights_per_block =
-        sizes.d_model * (sizes.qkv + sizes.mixed + feed_forward_maps * sizes.width);
-    let products = 2 * (sizes.layers * weights_per_block + sizes.vocab * sizes.d_model);
-    let forward = products + sizes.layers * attention_products(config, &sizes);
+    let stack = config.stack();
+    let layers = stack.n_layers as u128;
+    let linear = stack.block.linear_layers().into_iter();
+    let weights_per_block: u128 = linear.map(|layer| layer.weights()).sum();
+    let head = config.embeddings().tokens();
+    let products = 2 * (layers * weights_per_block + head);
+    let mixing = attention_products(&stack.block.attention, config.seq_len);
+    let forward = products + layers * mixing;
     Flops {
         forward: narrow(forward),
         training: narrow(3 * forward),
     }
 }
 
-/// Operations per token of what one block's attention multiplies besides its maps.
-fn attention_products(config: &DecoderConfig, sizes: &Sizes) -> u128 {
-    match config.attention {
-        AttentionKind::Softmax => 4 * sizes.mixed * sizes.seq_len,
-        AttentionKind::Linear { features, .. } => {
-            let (features, head_dim) = (features as u128, sizes.head_dim);
-            let (heads, kv_heads) = (config.heads as u128, config.kv_heads as u128);
+/// Operations per token of an attention's products besides its linear layers.
+fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
+    let [heads, kv_heads, head_dim, seq_len] = [
+        attention.heads,
+        attention.kv_heads,
+        attention.head_dim,
+        seq_len,
+    ]
+    .map(|size| size as u128);
+    match attention.mechanism {
+        Mechanism::Softmax { .. } => 4 * heads * head_dim * seq_len,
+        Mechanism::Linear { features, .. } => {
+            let features = features as u128;
             // Values carry a column of ones.
-            let chunk = (LINEAR_ATTENTION_CHUNK as u128).min(sizes.seq_len);
+            let chunk = (LINEAR_ATTENTION_CHUNK as u128).min(seq_len);
             let value = head_dim + 1;
             let per_query = features * head_dim + chunk * (features + value) + features * value;
             let per_key = features * head_dim + features * value;
@@ -190,20 +118,20 @@ fn attention_products(config: &DecoderConfig, sizes: &Sizes) -> u128 {
 }
 
 /// Elements that one block keeps of a sequence of the full length while decoding.
-fn cached_elements(config: &DecoderConfig, sizes: &Sizes) -> u128 {
-    match config.attention {
-        AttentionKind::Softmax => 2 * sizes.keys * sizes.seq_len,
-        AttentionKind::Linear { features, .. } => {
-            config.kv_heads as u128 * (features as u128 * (sizes.head_dim + 1) + 1)
-        }
+fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
+    let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
+    match attention.mechanism {
+        Mechanism::Softmax { .. } => 2 * kv_heads * head_dim * seq_len as u128,
+        Mechanism::Linear { features, .. } => kv_heads * (features as u128 * (head_dim + 1) + 1),
     }
 }
 
 /// Counts a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
-    let sizes = Sizes::of(config);
     let weights = 4 * parameters(config).total as u128;
-    let kv_elements = sizes.layers * cached_elements(config, &sizes);
+    let stack = config.stack();
+    let kv_elements =
+        stack.n_layers as u128 * cached_elements(&stack.block.attention, config.seq_len);
     Memory {
         weights: narrow(weights),
         training_state: narrow(4 * weights),
@@ -298,9 +226,9 @@ mod tests {
     #[test]
     fn linear_attention_does_not_grow_with_the_sequence() {
         let linear = |seq_len| {
-            let mut raw = preset("gpt2").raw().clone();
-            raw.attention = AttentionKind::Linear {
-                features: 64,
+            let mut raw = preset("gpt2").raw();
+            raw.attention = crate::config::AttentionKind::Linear {
+                features: Some(64),
                 seed: 0,
             };
             raw.seq_len = seq_len;
@@ -321,17 +249,15 @@ mod tests {
     fn sizes_beyond_any_machine_are_counted_without_overflow() {
         const MOST: usize = 1 << 24;
         let mut raw = families::preset("gpt2").expect("a preset").config;
-        raw.vocab_size = MOST;
+        raw.vocab_size = Some(MOST);
         raw.seq_len = MOST;
         raw.d_model = MOST;
         raw.n_layers = MOST;
         raw.heads = MOST;
         raw.kv_heads = MOST;
-        raw.head_dim = MOST;
-        raw.feed_forward = FeedForward::Gated {
-            activation: crate::Activation::Silu,
-            width: MOST,
-        };
+        raw.head_dim = Some(MOST);
+        raw.feed_forward =
+            crate::config::FeedForward::gated(crate::Activation::Silu).with_width(MOST);
         raw.qk_norm = true;
         let config = DecoderConfig::try_from(raw).expect("legal");
         let counted = parameters(&config);

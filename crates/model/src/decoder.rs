@@ -4,46 +4,34 @@
 //! tokens ─► embedding (+ positions) ─► [norm] ─► block × n_layers ─► norm ─► head ─► logits
 //! ```
 
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{Backend, HeadLossOptions, Precision};
 
-use crate::block::Block;
 use crate::checked::DecoderConfig;
-use crate::config::DropoutSite;
-use crate::dropout::dropout;
+use crate::embeddings::Embeddings;
 use crate::init::Initializer;
 use crate::kv_cache::KvCache;
 use crate::linear::Linear;
-use crate::norm::NormLayer;
-use crate::position::{AddedPositions, RotaryTable};
+use crate::lm_head::LmHead;
+use crate::stack::Stack;
 use crate::token_table::TokenTable;
 use crate::tokens::Tokens;
 
-/// A decoder with its weights. The fields' names are the weights' paths.
+/// A decoder with its weights: embeddings, a causal stack and a language-model head. A weight's path is that of the fields
+/// within these three (`tokens`, `blocks.0.norm1.gain`, `head`).
 #[derive(Module, Debug)]
 pub struct Decoder<B: BurnBackend> {
-    /// The token embedding, `[vocab_size, d_model]`.
-    pub tokens: TokenTable<B>,
-    /// What is added to it by position.
-    pub positions: AddedPositions<B>,
-    /// Of the embeddings.
-    pub norm_embedding: Option<NormLayer<B>>,
-    /// The blocks in order.
-    pub blocks: Vec<Block<B>>,
-    /// After the last block.
-    pub norm_final: NormLayer<B>,
-    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves. A packed decoder always has one.
-    pub head: Option<TokenTable<B>>,
-    /// The output projection's bias, `[vocab_size]`.
-    pub head_bias: Option<Param<Tensor<B, 1>>>,
-    rotary: Option<RotaryTable<B>>,
+    /// Tokens to vectors.
+    pub embeddings: Embeddings<B>,
+    /// The blocks.
+    pub stack: Stack<B>,
+    /// Vectors to logits.
+    pub lm_head: LmHead<B>,
     #[module(skip)]
     config: DecoderConfig,
-    #[module(skip)]
-    precision: Precision,
 }
 
 impl DecoderConfig {
@@ -75,23 +63,10 @@ impl DecoderConfig {
 
     fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
         Decoder {
-            tokens: from.token_embedding("tokens", self.vocab_size),
-            positions: AddedPositions::init(from, self),
-            norm_embedding: self
-                .norm_embedding
-                .then(|| NormLayer::init(from, self.norm, self.d_model)),
-            blocks: (0..self.n_layers)
-                .map(|layer| Block::init(from, layer, self))
-                .collect(),
-            norm_final: NormLayer::init(from, self.norm, self.d_model),
-            head: (!self.head.tied).then(|| from.head("head", self.vocab_size)),
-            head_bias: self
-                .head
-                .bias
-                .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
-            rotary: RotaryTable::init(self, from.device()),
+            embeddings: self.embeddings().init_from(from),
+            stack: self.stack().init_from(from),
+            lm_head: self.lm_head().init_from(from),
             config: self.clone(),
-            precision: Precision::default(),
         }
     }
 }
@@ -104,11 +79,11 @@ impl<B: Backend> Decoder<B> {
 
     /// The same model with its products in another precision; what it holds stays as it is.
     pub fn with_precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.lm_head.precision = precision;
         for linear in self.linears_mut() {
             linear.precision = precision;
         }
-        for block in &mut self.blocks {
+        for block in &mut self.stack.blocks {
             block.attention.set_precision(precision);
         }
         self
@@ -116,7 +91,7 @@ impl<B: Backend> Decoder<B> {
 
     /// The blocks' linear layers.
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
-        self.blocks.iter_mut().flat_map(|block| {
+        self.stack.blocks.iter_mut().flat_map(|block| {
             let feed = &mut block.feed_forward;
             let linears = [
                 Some(&mut block.attention.qkv),
@@ -131,7 +106,7 @@ impl<B: Backend> Decoder<B> {
 
     /// The device its weights are on.
     pub fn device(&self) -> Device<B> {
-        self.tokens.device()
+        self.embeddings.tokens.device()
     }
 
     /// Logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
@@ -201,64 +176,15 @@ impl<B: Backend> Decoder<B> {
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Tensor<B, 1> {
-        let [batch, seq, _] = hidden.dims();
-        let targets = targets.reshape([batch * seq]); // [tokens]
-        let options = HeadLossOptions {
-            soft_cap: self.config.head.soft_cap,
-            ..options
-        };
-        let hidden = hidden.reshape([batch * seq, self.config.d_model]); // [tokens, d_model]
-        let hidden = self.scaled_hidden(hidden);
-        let bias = self.head_bias.as_ref().map(Param::val);
-        self.table()
-            .head_loss(hidden, bias, targets, options, self.precision)
-    }
-
-    /// What the head's weight is multiplied with: the hidden states `[tokens, d_model]`, scaled where the head is.
-    fn scaled_hidden(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
-        match self.config.logit_scale() {
-            Some(scale) => hidden * scale,
-            None => hidden,
-        }
+        let tokens = &self.embeddings.tokens;
+        self.lm_head.loss_sum(hidden, tokens, targets, options)
     }
 
     /// The attentions' weights after the softmax, block by block, `[batch, heads, seq, seq]` each; for linear attention
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
-        let rotary = self.rotary.as_ref();
-        let mut x = self.embedded(&tokens.into(), 0);
-        let mut weights = Vec::with_capacity(self.blocks.len());
-        for block in &self.blocks {
-            weights.push(block.attention_weights(x.clone(), rotary));
-            x = block.forward(x, rotary, None, None);
-        }
-        weights
-    }
-
-    /// What the first block takes, `[batch, seq, d_model]`, of tokens whose first stands at `offset`.
-    pub(crate) fn embedded(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
-        self.embedded_with(tokens.ids.clone(), |x| {
-            self.positions.add(x, offset, tokens.documents.as_ref())
-        })
-    }
-
-    /// The same of `ids` `[batch, seq]`, whose positions `add` adds.
-    pub(crate) fn embedded_with(
-        &self,
-        ids: Tensor<B, 2, Int>,
-        add: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
-    ) -> Tensor<B, 3> {
-        let x = self.tokens.look_up(ids); // [batch, seq, d_model]
-        let x = match self.config.scale_embedding {
-            true => x * (self.config.d_model as f64).sqrt(),
-            false => x,
-        };
-        let x = add(x);
-        let x = dropout(x, self.config.dropout_at(DropoutSite::Embedding));
-        match &self.norm_embedding {
-            Some(norm) => norm.forward(x),
-            None => x,
-        }
+        self.stack
+            .attention_weights(self.embeddings.forward(&tokens.into(), 0))
     }
 
     /// The states before the head, `[batch, seq, d_model]`.
@@ -269,37 +195,17 @@ impl<B: Backend> Decoder<B> {
     ) -> Tensor<B, 3> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let tokens = tokens.into();
-        let mut x = self.embedded(&tokens, offset);
-        let mut caches = cache.map(|cache| cache.layers.iter_mut());
-        for block in &self.blocks {
-            let cache = caches.as_mut().and_then(Iterator::next);
-            x = block.forward(x, self.rotary.as_ref(), tokens.documents.as_ref(), cache);
-        }
-        self.norm_final.forward(x)
+        let x = self.embeddings.forward(&tokens, offset);
+        self.stack.forward(x, tokens.documents.as_ref(), cache)
     }
 
     /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
     pub(crate) fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
-        let [batch, seq, width] = hidden.dims();
-        let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
-        let hidden = self.scaled_hidden(hidden);
-        let bias = self.head_bias.as_ref().map(Param::val);
-        let logits = self.table().logits(hidden, bias, self.precision); // [tokens, vocab_size]
-        let cap = self.config.head.soft_cap;
-        let logits = if cap > 0.0 {
-            (logits / cap).tanh() * cap
-        } else {
-            logits
-        };
-        logits.reshape([batch, seq, self.config.vocab_size])
+        self.lm_head.forward(hidden, &self.embeddings.tokens)
     }
 
-    pub(crate) fn rotary(&self) -> Option<&RotaryTable<B>> {
-        self.rotary.as_ref()
-    }
-
-    /// What the hidden states are multiplied with for the logits.
+    /// The table that the hidden states are multiplied with for the logits.
     pub(crate) fn table(&self) -> &TokenTable<B> {
-        self.head.as_ref().unwrap_or(&self.tokens)
+        self.lm_head.table(&self.embeddings.tokens)
     }
 }

@@ -20,12 +20,12 @@ use crate::config::{
     AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
     RotaryScaling, Wiring,
 };
-use crate::hugging_face::Exchange;
+use crate::exchange::Exchange;
 use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
 use emberlm_kernels::{Activation, RotaryLayout};
 
-/// A named size of a family. Its vocabulary is 0 where it is the dataset's.
+/// A named size of a family. Its vocabulary is unset where the dataset decides it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
     /// What it is called on the command line.
@@ -141,17 +141,14 @@ pub fn preset(name: &str) -> Option<Preset> {
 fn common(family: Family) -> ModelConfig {
     ModelConfig {
         family,
-        vocab_size: 0,
+        vocab_size: None,
         seq_len: 1024,
         d_model: 768,
         n_layers: 12,
         heads: 12,
         kv_heads: 12,
-        head_dim: 0,
-        window: 0,
-        full_attention_layers: Vec::new(),
-        global_tokens: 0,
-        attention: AttentionKind::Softmax,
+        head_dim: None,
+        attention: AttentionKind::SOFTMAX,
         qk_norm: false,
         dropout: 0.0,
         dropout_sites: vec![
@@ -163,17 +160,14 @@ fn common(family: Family) -> ModelConfig {
         norm_embedding: false,
         bias: Biases::all(false),
         norm: Norm::Rms { epsilon: 1e-5 },
-        position: rotary(0, 10_000.0, RotaryLayout::HalfSplit),
-        feed_forward: FeedForward::Gated {
-            activation: Activation::Silu,
-            width: 0,
-        },
+        position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
+        feed_forward: FeedForward::gated(Activation::Silu),
         wiring: Wiring::PreNorm,
         head: Head {
             tied: false,
             bias: false,
             scaled: false,
-            soft_cap: 0.0,
+            soft_cap: None,
         },
         init: Init::Normal {
             std: 0.02,
@@ -182,7 +176,7 @@ fn common(family: Family) -> ModelConfig {
     }
 }
 
-fn rotary(dims: usize, base: f64, layout: RotaryLayout) -> Position {
+fn rotary(dims: Option<usize>, base: f64, layout: RotaryLayout) -> Position {
     Position::Rotary {
         dims,
         base,
@@ -212,7 +206,7 @@ mod tests {
         assert_eq!(names.len(), count, "{names:?}");
         for preset in presets() {
             let mut config = preset.config;
-            config.vocab_size = config.vocab_size.max(1);
+            config.vocab_size.get_or_insert(1);
             if let Err(error) = DecoderConfig::try_from(config) {
                 panic!("{}: {error}", preset.name);
             }
@@ -224,7 +218,7 @@ mod tests {
         let page = include_str!("../../../docs/families.md");
         for preset in presets() {
             let row = format!("| `{}` |", preset.name);
-            let sized = preset.config.vocab_size > 0;
+            let sized = preset.config.vocab_size.is_some();
             let count = match DecoderConfig::try_from(preset.config) {
                 Ok(config) if sized => in_thousands(crate::count::parameters(&config).total),
                 _ => String::new(),

@@ -9,8 +9,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use emberlm_kernels::Backend;
 
-use crate::checked::DecoderConfig;
-use crate::config::AttentionKind;
+use crate::attention::{AttentionConfig, Mechanism};
 
 /// The rows `ω` of `φ(x) = exp(ω x' - ‖x'‖²/2)`, untrained, the same for all heads of a block.
 #[derive(Module, Debug)]
@@ -20,12 +19,17 @@ pub(crate) struct FeatureTable<B: BurnBackend> {
 }
 
 impl<B: Backend> FeatureTable<B> {
-    /// Of a block of a model with linear attention.
-    pub(crate) fn init(config: &DecoderConfig, layer: usize, device: &Device<B>) -> Option<Self> {
-        let AttentionKind::Linear { features, seed } = config.attention else {
+    /// Those of linear attention.
+    pub(crate) fn init(config: &AttentionConfig, device: &Device<B>) -> Option<Self> {
+        let Mechanism::Linear {
+            features,
+            seed,
+            stream,
+        } = config.mechanism
+        else {
             return None;
         };
-        let values = orthogonal_rows(features, config.head_dim, seed, layer as u64);
+        let values = orthogonal_rows(features, config.head_dim, seed, stream);
         let data = TensorData::new(values, [features, config.head_dim]);
         let rows = Tensor::from_data(data, device);
         Some(Self { rows })

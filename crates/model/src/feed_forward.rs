@@ -1,20 +1,102 @@
-//! The position-wise part of a block.
+//! The feed-forward layer of a block.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Activation, Backend, ops};
 
-use crate::checked::DecoderConfig;
-use crate::config::{DropoutSite, FeedForward};
+use crate::config::FeedForwardKind;
 use crate::dropout::dropout;
 use crate::init::{Initializer, MapInto};
-use crate::linear::Linear;
+use crate::linear::{Linear, LinearConfig};
 
-/// `down(f(up(x)))`, or gated `down(f(gate(x)) · up(x))`.
+/// The configuration of a [`FeedForward`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FeedForwardConfig {
+    /// Width of the input and the output.
+    pub d_model: usize,
+    /// Hidden elements.
+    pub width: usize,
+    /// Gated or not.
+    pub kind: FeedForwardKind,
+    /// The activation.
+    pub activation: Activation,
+    /// Whether its linear layers have biases.
+    pub bias: bool,
+    /// Probability of dropping a hidden element while training.
+    pub dropout: f64,
+}
+
+impl FeedForwardConfig {
+    /// `down(gelu(up(x)))` without biases and dropout.
+    pub const fn new(d_model: usize, width: usize) -> Self {
+        Self {
+            d_model,
+            width,
+            kind: FeedForwardKind::Dense,
+            activation: Activation::Gelu,
+            bias: false,
+            dropout: 0.0,
+        }
+    }
+
+    /// The layers into the hidden width: the gate, where there is one, and `up`.
+    pub(crate) fn widening(&self) -> (Option<LinearConfig>, LinearConfig) {
+        let up = LinearConfig::new(self.d_model, self.width).with_bias(self.bias);
+        match self.kind {
+            FeedForwardKind::Dense => (None, up),
+            FeedForwardKind::Gated => (Some(up), up),
+        }
+    }
+
+    /// The layer back to the residual stream.
+    pub(crate) fn down(&self) -> LinearConfig {
+        LinearConfig::new(self.width, self.d_model).with_bias(self.bias)
+    }
+
+    /// A layer with the initial weights of [`LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> FeedForward<B> {
+        self.init_from(&Initializer::standalone(self.d_model, device), "")
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> FeedForward<B> {
+        let (gate, up) = self.widening();
+        let layer = |config: LinearConfig, name: &str, into| {
+            config.init_from(from, &format!("{path}.{name}"), into)
+        };
+        FeedForward {
+            gate: gate.map(|gate| layer(gate, "gate", MapInto::Hidden)),
+            up: layer(up, "up", MapInto::Hidden),
+            down: layer(self.down(), "down", MapInto::Residual),
+            activation: self.activation,
+            hidden_dropout: self.dropout,
+        }
+    }
+}
+
+/// `down(f(up(x)))`, or gated `down(f(gate(x)) · up(x))` (Shazeer 2020).
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::{Activation, config::FeedForwardKind, nn::FeedForwardConfig};
+///
+/// let device = Default::default();
+/// let config = FeedForwardConfig {
+///     kind: FeedForwardKind::Gated,
+///     activation: Activation::Silu,
+///     ..FeedForwardConfig::new(16, 40)
+/// };
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// assert_eq!(config.init::<Flex>(&device).forward(x, None).dims(), [2, 3, 16]);
+/// ```
 #[derive(Module, Debug)]
-pub struct FeedForwardLayer<B: BurnBackend> {
+pub struct FeedForward<B: BurnBackend> {
     /// `[d_model, width]`.
     pub gate: Option<Linear<B>>,
     /// `[d_model, width]`.
@@ -27,26 +109,7 @@ pub struct FeedForwardLayer<B: BurnBackend> {
     hidden_dropout: f64,
 }
 
-impl<B: Backend> FeedForwardLayer<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, path: &str, config: &DecoderConfig) -> Self {
-        let (activation, gated, width) = match config.feed_forward {
-            FeedForward::Dense { activation, width } => (activation, false, width),
-            FeedForward::Gated { activation, width } => (activation, true, width),
-        };
-        let map = |name: &str, shape, into| {
-            let path = format!("{path}.{name}");
-            Linear::init(from, &path, shape, config.bias.feed_forward, into)
-        };
-        let widen = [config.d_model, width];
-        Self {
-            gate: gated.then(|| map("gate", widen, MapInto::Hidden)),
-            up: map("up", widen, MapInto::Hidden),
-            down: map("down", [width, config.d_model], MapInto::Residual),
-            activation,
-            hidden_dropout: config.dropout_at(DropoutSite::Hidden),
-        }
-    }
-
+impl<B: Backend> FeedForward<B> {
     /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         let hidden = match &self.gate {

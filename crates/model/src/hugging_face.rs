@@ -1,13 +1,8 @@
 //! Hugging Face model directories, read as they are and written so that `transformers` loads them.
 //!
-//! `fields` reads a `config.json` by its type's rules, `rope`, `layers` and `names` what several types share; `export`
-//! writes. What each type's fields are called is in the family's own file.
+//! `export` writes. `exchange` reads the fields of a `config.json`; their names are in each family's own file.
 
 mod export;
-pub(crate) mod fields;
-pub(crate) mod layers;
-pub(crate) mod names;
-pub(crate) mod rope;
 
 pub use export::{ExportOptions, Exported, export};
 
@@ -19,12 +14,12 @@ use serde_json::{Map, Value};
 use emberlm_kernels::Backend;
 use emberlm_system::read;
 
-use self::fields::Fields;
 use crate::checked::DecoderConfig;
-use crate::config::ModelConfig;
 use crate::count;
 use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
+use crate::exchange::Exchange;
+use crate::exchange::fields::Fields;
 use crate::families::Family;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load};
 
@@ -38,28 +33,6 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 /// A number takes two bytes at least; with more parameters than this to each, some tensor is missing or of another
 /// shape whatever else is found.
 const MOST_PER_BYTE: u64 = 4;
-
-/// How a family's models look in a Hugging Face directory.
-pub(crate) struct Exchange {
-    /// The value of `model_type`.
-    pub(crate) model_type: &'static str,
-    /// The class that `transformers` loads it with.
-    pub(crate) architecture: &'static str,
-    /// What the names of all but the head begin with; files of the bare model lack it.
-    pub(crate) prefix: &'static str,
-    /// The embedding's tensor.
-    pub(crate) embedding: &'static str,
-    /// The untied head's tensor.
-    pub(crate) head: &'static str,
-    /// Whether a tensor is a mask or a table of angles that older versions kept beside the weights.
-    pub(crate) constant: fn(&str) -> bool,
-    /// The model that a `config.json` describes.
-    pub(crate) read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
-    /// The fields that describe a model; what they cannot say is found by reading them again.
-    pub(crate) write: fn(&DecoderConfig) -> Map<String, Value>,
-    /// Gives a model the parameters that the type always has; new ones are zeros, which changes nothing it computes.
-    pub(crate) complete: fn(&mut ModelConfig),
-}
 
 /// A Hugging Face directory whose configuration has been read.
 #[derive(Debug)]

@@ -64,6 +64,23 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
+    /// For a module on its own: PyTorch's initial weights, with a seed from the backend's random state.
+    pub(crate) fn standalone(d_model: usize, device: &'a Device<B>) -> Self {
+        let distribution = burn::tensor::Distribution::Uniform(0.0, 65_536.0);
+        let drawn = Tensor::<B, 1>::random([4], distribution, device).into_data();
+        let seed = drawn
+            .iter::<f32>()
+            .fold(0, |seed, x| (seed << 16) ^ x as u64);
+        Self {
+            init: Init::FanIn,
+            n_layers: 1,
+            d_model,
+            seed: Some(seed),
+            device,
+            largest: None,
+        }
+    }
+
     pub(crate) fn device(&self) -> &'a Device<B> {
         self.device
     }
@@ -74,19 +91,13 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 
     /// The token embedding, `[vocab_size, d_model]`.
-    pub(crate) fn token_embedding(&self, path: &str, vocab_size: usize) -> TokenTable<B> {
-        let shape = [vocab_size, self.d_model];
+    pub(crate) fn token_embedding(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
         self.table(path, shape, self.embedded(shape))
     }
 
     /// An untied head's weight, `[vocab_size, d_model]`.
-    pub(crate) fn head(&self, path: &str, vocab_size: usize) -> TokenTable<B> {
-        let shape = [vocab_size, self.d_model];
-        self.table(
-            path,
-            shape,
-            self.mapped(shape, self.d_model, MapInto::Hidden),
-        )
+    pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
+        self.table(path, shape, self.mapped(shape, shape[1], MapInto::Hidden))
     }
 
     /// The distribution of an embedding's rows.

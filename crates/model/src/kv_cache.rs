@@ -6,8 +6,8 @@ use burn::tensor::{Device, Tensor};
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::{Backend, LinearAttentionState, ops};
 
+use crate::attention::Mechanism;
 use crate::checked::DecoderConfig;
-use crate::config::AttentionKind;
 
 /// The cache of a whole model for one batch of sequences of equal length.
 #[derive(Clone, Debug)]
@@ -21,15 +21,15 @@ impl<B: Backend> KvCache<B> {
     /// Keys and values are allocated at once; linear attention's sums are small and made when they are.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         let shape = [batch, config.kv_heads, capacity, config.head_dim];
-        let held = || match config.attention {
-            AttentionKind::Softmax => Held::KeysAndValues {
+        let held = |layer| match config.attention_of(layer).mechanism {
+            Mechanism::Softmax { .. } => Held::KeysAndValues {
                 keys: Some(Tensor::zeros(shape, device)),
                 values: Some(Tensor::zeros(shape, device)),
             },
-            AttentionKind::Linear { .. } => Held::Sums(None),
+            Mechanism::Linear { .. } => Held::Sums(None),
         };
-        let layer = |_| LayerCache {
-            held: held(),
+        let layer = |layer| LayerCache {
+            held: held(layer),
             len: 0,
         };
         let layers = (0..config.n_layers).map(layer).collect();
@@ -94,6 +94,15 @@ impl<B: Backend> KvCache<B> {
     pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut LayerCache<B>> {
         self.layers.get_mut(layer)
     }
+}
+
+/// Consecutive rows of one sequence among those of several.
+#[derive(Debug)]
+pub(crate) struct CachedRows<'a, B: BurnBackend> {
+    /// How many, at least one.
+    pub(crate) rows: usize,
+    /// A block's cache of the sequence, which the rows continue.
+    pub(crate) cache: Option<&'a mut LayerCache<B>>,
 }
 
 /// What one block keeps.

@@ -1,11 +1,13 @@
 //! Token ids in, logits out: the decoder-only transformer, its closed set of parts and its families.
 //!
-//! Map, in the order a token meets it: [`tokens`] are what a decoder takes; [`config`] is what can be written down, [`checked`] what is allowed;
-//! `init` makes the first weights; [`decoder`] embeds, runs the `block`s (`attention`, `feed_forward`, `norm`, with
-//! `position`s and linear attention's `features`) and projects; [`training`] makes its gradients; [`kv_cache`] lets it go
-//! on where it stopped; [`count`] says how large it is; `token_scores` how well each token was predicted; `token_table` is the
-//! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter (`low_rank`), `weight_format` packs a
-//! decoder's weights for prediction, and [`ragged`] is the pass over pieces of several sequences at once; [`weights`]
+//! Map, in the order a token meets it: [`tokens`] are a decoder's input; [`config`] is a configuration as written, [`checked`] one
+//! that is legal; `init` draws initial weights; [`decoder`] is `embeddings`, a `stack` of `block`s (`attention`, `feed_forward`,
+//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own;
+//! [`training`] computes gradients; [`kv_cache`] continues a sequence; [`count`] counts parameters, operations and memory;
+//! `token_scores` are the losses of single tokens; `token_table` is the
+//! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter
+//! (`low_rank`), `weight_format` packs a decoder's weights for prediction, and [`ragged`] is the pass over pieces of several
+//! sequences at once; [`weights`]
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
@@ -18,7 +20,9 @@ pub mod config;
 pub mod count;
 pub mod decoder;
 mod dropout;
+mod embeddings;
 pub mod error;
+mod exchange;
 pub mod families;
 mod features;
 mod feed_forward;
@@ -26,12 +30,15 @@ pub mod hugging_face;
 mod init;
 pub mod kv_cache;
 mod linear;
+mod lm_head;
 mod low_rank;
+pub mod nn;
 mod norm;
 pub mod parameters;
 mod position;
 pub mod ragged;
 mod reconfigure;
+mod stack;
 mod tiny;
 mod token_scores;
 mod token_table;

@@ -1,8 +1,8 @@
 //! A linear layer, with its weight in f32 or packed, and an optional low-rank adapter.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Backend, PackedFormat, PackedWeight, Precision, ops};
 
@@ -10,6 +10,17 @@ use crate::init::{Initializer, MapInto};
 use crate::low_rank::LowRank;
 
 /// `y = x W + b`, with an adapter `y = x W + b + scale · (x A) B`.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::LinearConfig;
+///
+/// let device = Default::default();
+/// let linear = LinearConfig::new(16, 8).with_bias(true).init::<Flex>(&device);
+/// let x = Tensor::zeros([2, 3, 16], &device);
+/// assert_eq!(linear.forward(x, None).dims(), [2, 3, 8]);
+/// ```
 #[derive(Module, Debug)]
 pub struct Linear<B: BurnBackend> {
     /// The weight W, `[in, out]`.
@@ -118,5 +129,58 @@ impl<B: Backend> Linear<B> {
             let packed = ops::pack(weight.val().transpose(), format);
             self.weight = LinearWeight::Packed(packed);
         }
+    }
+}
+
+/// The configuration of a [`Linear`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearConfig {
+    /// Elements of the input.
+    pub d_input: usize,
+    /// Elements of the output.
+    pub d_output: usize,
+    /// Whether it has a bias.
+    pub bias: bool,
+}
+
+impl LinearConfig {
+    /// A layer without a bias.
+    pub const fn new(d_input: usize, d_output: usize) -> Self {
+        Self {
+            d_input,
+            d_output,
+            bias: false,
+        }
+    }
+
+    /// The same with a bias or without.
+    pub const fn with_bias(self, bias: bool) -> Self {
+        Self { bias, ..self }
+    }
+
+    /// Elements of the weight.
+    pub(crate) fn weights(&self) -> u128 {
+        self.d_input as u128 * self.d_output as u128
+    }
+
+    /// Elements of its parameters.
+    pub(crate) fn parameters(&self) -> u128 {
+        self.weights() + if self.bias { self.d_output as u128 } else { 0 }
+    }
+
+    /// A layer with PyTorch's initial weights, uniform in `±1/√d_input`, drawn from the backend's random state.
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Linear<B> {
+        let from = Initializer::standalone(self.d_input, device);
+        self.init_from(&from, "", MapInto::Hidden)
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+        into: MapInto,
+    ) -> Linear<B> {
+        let shape = [self.d_input, self.d_output];
+        Linear::init(from, path, shape, self.bias, into)
     }
 }

@@ -1,42 +1,97 @@
-//! A normalisation with its gain and bias.
+//! A normalization with its gain and bias.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Tensor, TensorData};
 
 use emberlm_kernels::{Backend, Normalization, ops};
 
-use crate::config::Norm;
-use crate::init::Initializer;
+use crate::config;
 
-/// `gain · normalised(x) + bias` over the last dimension.
+/// The configuration of a [`Norm`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormConfig {
+    /// The kind of normalization and its ε.
+    pub kind: config::Norm,
+    /// Elements of the last dimension.
+    pub width: usize,
+}
+
+impl NormConfig {
+    /// A normalization of `width` elements.
+    pub const fn new(kind: config::Norm, width: usize) -> Self {
+        Self { kind, width }
+    }
+
+    /// Whether it has a gain, and whether it has a bias.
+    const fn parts(&self) -> [bool; 2] {
+        match self.kind {
+            config::Norm::Layer { bias, .. } => [true, bias],
+            config::Norm::Rms { .. } | config::Norm::OffsetRms { .. } => [true, false],
+            config::Norm::UnitRms { .. } => [false, false],
+        }
+    }
+
+    /// Elements of its parameters.
+    pub(crate) fn parameters(&self) -> u128 {
+        let parts = self.parts().into_iter().filter(|&part| part);
+        parts.count() as u128 * self.width as u128
+    }
+
+    /// A normalization that changes nothing but the scale: its gain is 1, its bias 0.
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Norm<B> {
+        let filled = |value: f32| {
+            let data = TensorData::new(vec![value; self.width], [self.width]);
+            Param::from_tensor(Tensor::from_data(data, device))
+        };
+        let (kind, offset) = match self.kind {
+            config::Norm::Layer { epsilon, .. } => (Normalization::Layer { epsilon }, 0.0),
+            config::Norm::Rms { epsilon } => (Normalization::Rms { epsilon }, 0.0),
+            config::Norm::OffsetRms { epsilon } => (Normalization::Rms { epsilon }, 1.0),
+            config::Norm::UnitRms { epsilon } => (Normalization::UnitRms { epsilon }, 0.0),
+        };
+        let [gain, bias] = self.parts();
+        Norm {
+            gain: gain.then(|| filled(1.0 - offset)),
+            bias: bias.then(|| filled(0.0)),
+            offset,
+            kind,
+        }
+    }
+}
+
+/// `gain · normalized(x) + bias` over the last dimension.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::{config, nn::NormConfig};
+///
+/// let device = Default::default();
+/// let norm = NormConfig::new(config::Norm::Rms { epsilon: 1e-6 }, 16).init::<Flex>(&device);
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// assert_eq!(norm.forward::<3>(x).dims(), [2, 3, 16]);
+/// ```
 #[derive(Module, Debug)]
-pub struct NormLayer<B: BurnBackend> {
-    /// `[width]`.
+pub struct Norm<B: BurnBackend> {
+    /// `[width]`, without [`config::Norm::OffsetRms`]'s 1.
     pub gain: Option<Param<Tensor<B, 1>>>,
     /// `[width]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
+    /// Added to the stored gain.
+    #[module(skip)]
+    offset: f32,
     #[module(skip)]
     kind: Normalization,
 }
 
-impl<B: Backend> NormLayer<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, norm: Norm, width: usize) -> Self {
-        let (kind, gain, bias) = match norm {
-            Norm::Layer { bias, epsilon } => (Normalization::Layer { epsilon }, true, bias),
-            Norm::Rms { epsilon } => (Normalization::Rms { epsilon }, true, false),
-            Norm::UnitRms { epsilon } => (Normalization::UnitRms { epsilon }, false, false),
-        };
-        Self {
-            gain: gain.then(|| from.constant(1.0, width)),
-            bias: bias.then(|| from.constant(0.0, width)),
-            kind,
-        }
-    }
-
+impl<B: Backend> Norm<B> {
     /// Any shape whose last dimension is the norm's width.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        let gain = self.gain.as_ref().map(Param::val);
+        let gain = self.gain.as_ref().map(|gain| match self.offset {
+            0.0 => gain.val(),
+            offset => gain.val() + offset,
+        });
         let bias = self.bias.as_ref().map(Param::val);
         ops::normalize(self.kind, x, gain, bias)
     }

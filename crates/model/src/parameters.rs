@@ -13,10 +13,13 @@ use emberlm_kernels::Backend;
 use crate::attention::Attention;
 use crate::block::Block;
 use crate::decoder::Decoder;
-use crate::feed_forward::FeedForwardLayer;
+use crate::embeddings::Embeddings;
+use crate::feed_forward::FeedForward;
 use crate::linear::{Linear, LinearWeight};
-use crate::norm::NormLayer;
+use crate::lm_head::LmHead;
+use crate::norm::Norm;
 use crate::position::AddedPositions;
+use crate::stack::Stack;
 use crate::token_table::TokenTable;
 use crate::weights::{part_path, whole_path};
 
@@ -155,6 +158,20 @@ impl List {
         });
     }
 
+    /// Adds the gain and the bias of the norm in field `name`, where there is one.
+    fn norm<B: BurnBackend>(&mut self, name: &str, norm: Option<&Norm<B>>) {
+        let Some(norm) = norm else {
+            return;
+        };
+        self.module(name, |list| {
+            for (name, vector) in [("gain", &norm.gain), ("bias", &norm.bias)] {
+                if let Some(vector) = vector {
+                    list.add(name, ParameterRole::Vector, vector);
+                }
+            }
+        });
+    }
+
     /// Adds a table in field `name`, which may be in parts.
     fn table<B: BurnBackend>(&mut self, name: &str, role: &ParameterRole, table: &TokenTable<B>) {
         match table {
@@ -171,15 +188,31 @@ impl List {
 
 impl<B: Backend> Decoder<B> {
     fn list(&self, list: &mut List) {
+        self.embeddings.list(list);
+        self.stack.list(list);
+        self.lm_head.list(list);
+    }
+}
+
+impl<B: Backend> Embeddings<B> {
+    fn list(&self, list: &mut List) {
         list.table("tokens", &ParameterRole::Embedding, &self.tokens);
         list.module("positions", |list| self.positions.list(list));
-        if let Some(norm) = &self.norm_embedding {
-            list.module("norm_embedding", |list| norm.list(list));
-        }
+        list.norm("norm_embedding", self.norm_embedding.as_ref());
+    }
+}
+
+impl<B: Backend> Stack<B> {
+    fn list(&self, list: &mut List) {
         for (layer, block) in self.blocks.iter().enumerate() {
             list.module(format!("blocks.{layer}"), |list| block.list(list));
         }
-        list.module("norm_final", |list| self.norm_final.list(list));
+        list.norm("norm_final", self.norm_final.as_ref());
+    }
+}
+
+impl<B: Backend> LmHead<B> {
+    fn list(&self, list: &mut List) {
         if let Some(head) = &self.head {
             list.table("head", &ParameterRole::Head, head);
         }
@@ -199,12 +232,12 @@ impl<B: Backend> AddedPositions<B> {
 
 impl<B: Backend> Block<B> {
     fn list(&self, list: &mut List) {
-        list.module("norm1", |list| self.norm1.list(list));
+        list.norm("norm1", Some(&self.norm1));
         list.module("attention", |list| self.attention.list(list));
-        if let Some(norm) = &self.norm2 {
-            list.module("norm2", |list| norm.list(list));
-        }
+        list.norm("norm1_after", self.norm1_after.as_ref());
+        list.norm("norm2", self.norm2.as_ref());
         list.module("feed_forward", |list| self.feed_forward.list(list));
+        list.norm("norm2_after", self.norm2_after.as_ref());
     }
 }
 
@@ -215,15 +248,12 @@ impl<B: Backend> Attention<B> {
         };
         list.module("qkv", |list| self.qkv.list(list, qkv));
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
-        for (name, norm) in [("q_norm", &self.q_norm), ("k_norm", &self.k_norm)] {
-            if let Some(norm) = norm {
-                list.module(name, |list| norm.list(list));
-            }
-        }
+        list.norm("q_norm", self.q_norm.as_ref());
+        list.norm("k_norm", self.k_norm.as_ref());
     }
 }
 
-impl<B: Backend> FeedForwardLayer<B> {
+impl<B: Backend> FeedForward<B> {
     fn list(&self, list: &mut List) {
         let layers = [
             ("gate", self.gate.as_ref()),
@@ -252,16 +282,6 @@ impl<B: Backend> Linear<B> {
                 list.add("a", ParameterRole::Adapter, &adapter.a);
                 list.add("b", ParameterRole::Adapter, &adapter.b);
             });
-        }
-    }
-}
-
-impl<B: Backend> NormLayer<B> {
-    fn list(&self, list: &mut List) {
-        for (name, vector) in [("gain", &self.gain), ("bias", &self.bias)] {
-            if let Some(vector) = vector {
-                list.add(name, ParameterRole::Vector, vector);
-            }
         }
     }
 }

@@ -8,9 +8,54 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::{Backend, RotaryLayout, ops};
 
-use crate::checked::DecoderConfig;
-use crate::config::{Position, RotaryScaling};
+use crate::config::RotaryScaling;
 use crate::init::Initializer;
+
+/// The configuration of [`AddedPositions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddedPositionsConfig {
+    /// Nothing is added.
+    None,
+    /// A learned vector per position.
+    Learned {
+        /// The number of positions.
+        seq_len: usize,
+    },
+    /// The fixed sines and cosines of Vaswani et al. 2017.
+    Sinusoidal {
+        /// The number of positions.
+        seq_len: usize,
+    },
+}
+
+impl AddedPositionsConfig {
+    /// Elements of its parameters, for vectors of `d_model`.
+    pub(crate) fn parameters(&self, d_model: usize) -> u128 {
+        match *self {
+            Self::Learned { seq_len } => seq_len as u128 * d_model as u128,
+            Self::Sinusoidal { .. } | Self::None => 0,
+        }
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+        d_model: usize,
+    ) -> AddedPositions<B> {
+        let (weight, fixed) = match *self {
+            Self::Learned { seq_len } => {
+                let path = format!("{path}.weight");
+                (Some(from.embedding(&path, [seq_len, d_model])), None)
+            }
+            Self::Sinusoidal { seq_len } => {
+                (None, Some(sinusoids([seq_len, d_model], from.device())))
+            }
+            Self::None => (None, None),
+        };
+        AddedPositions { weight, fixed }
+    }
+}
 
 /// Vectors added to the embeddings, one per position.
 #[derive(Module, Debug)]
@@ -22,24 +67,6 @@ pub struct AddedPositions<B: BurnBackend> {
 }
 
 impl<B: Backend> AddedPositions<B> {
-    pub(crate) fn init(from: &Initializer<'_, B>, config: &DecoderConfig) -> Self {
-        let shape = [config.seq_len, config.d_model];
-        match config.position {
-            Position::Learned => Self {
-                weight: Some(from.embedding("positions.weight", shape)),
-                fixed: None,
-            },
-            Position::Sinusoidal => Self {
-                weight: None,
-                fixed: Some(sinusoids(shape, from.device())),
-            },
-            Position::Rotary { .. } | Position::None => Self {
-                weight: None,
-                fixed: None,
-            },
-        }
-    }
-
     /// Adds the vectors of the positions from `offset` on to `x` `[batch, seq, d_model]`. With `documents` `[batch, seq]`,
     /// where each token's begins, token `i` takes the vector `offset + i - documents[i]`.
     pub fn add(
@@ -95,7 +122,62 @@ fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> 
     Tensor::from_data(TensorData::new(values.collect(), shape), device)
 }
 
-/// The cosines and sines by which queries and keys are turned.
+/// The configuration of rotary positions (Su et al. 2021).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RotaryConfig {
+    /// The number of positions.
+    pub seq_len: usize,
+    /// How many elements of a head are rotated, rounded up to whole pairs.
+    pub dims: usize,
+    /// The base of the frequencies `base^(-2i/dims)`.
+    pub base: f64,
+    /// Which elements form a pair.
+    pub layout: RotaryLayout,
+    /// A change of the frequencies for longer contexts.
+    pub scaling: RotaryScaling,
+}
+
+impl RotaryConfig {
+    /// `dims` elements rotated with the base 10,000, the halves of a head in pairs.
+    pub const fn new(seq_len: usize, dims: usize) -> Self {
+        Self {
+            seq_len,
+            dims,
+            base: 10_000.0,
+            layout: RotaryLayout::HalfSplit,
+            scaling: RotaryScaling::None,
+        }
+    }
+
+    /// The table of the positions' cosines and sines.
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> RotaryTable<B> {
+        let Self {
+            seq_len,
+            dims,
+            base,
+            scaling,
+            ..
+        } = *self;
+        let pairs = dims.div_ceil(2);
+        let table = |f: fn(f64) -> f64| {
+            let values = (0..seq_len).flat_map(|position| {
+                (0..pairs).map(move |i| {
+                    let frequency = base.powf(-((2 * i) as f64) / dims as f64);
+                    f(position as f64 * scaled(frequency, scaling)) as f32
+                })
+            });
+            let data = TensorData::new(values.collect(), [seq_len, pairs]);
+            Tensor::from_data(data, device)
+        };
+        RotaryTable {
+            cos: table(f64::cos),
+            sin: table(f64::sin),
+            layout: self.layout,
+        }
+    }
+}
+
+/// The cosines and sines by which queries and keys are rotated.
 #[derive(Module, Debug)]
 pub struct RotaryTable<B: BurnBackend> {
     /// `[seq_len, pairs]`.
@@ -107,34 +189,6 @@ pub struct RotaryTable<B: BurnBackend> {
 }
 
 impl<B: Backend> RotaryTable<B> {
-    pub(crate) fn init(config: &DecoderConfig, device: &Device<B>) -> Option<Self> {
-        let Position::Rotary {
-            dims,
-            base,
-            layout,
-            scaling,
-        } = config.position
-        else {
-            return None;
-        };
-        let pairs = dims.div_ceil(2);
-        let table = |f: fn(f64) -> f64| {
-            let values = (0..config.seq_len).flat_map(|position| {
-                (0..pairs).map(move |i| {
-                    let frequency = base.powf(-((2 * i) as f64) / dims as f64);
-                    f(position as f64 * scaled(frequency, scaling)) as f32
-                })
-            });
-            let data = TensorData::new(values.collect(), [config.seq_len, pairs]);
-            Tensor::from_data(data, device)
-        };
-        Some(Self {
-            cos: table(f64::cos),
-            sin: table(f64::sin),
-            layout,
-        })
-    }
-
     /// Those of `seq` positions from `offset` on, by which queries and keys are turned.
     ///
     /// Where documents are isolated, positions need not restart: a query turned by `θ i` and a key turned by `θ j` have the

@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 
 use crate::decoder::Decoder;
-use crate::kv_cache::KvCache;
+use crate::kv_cache::{CachedRows, KvCache};
 
 /// The output requested for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +79,19 @@ impl<B: Backend> Decoder<B> {
         let device = self.device();
         let places = Tensor::<B, 1, Int>::from_data(TensorData::new(places, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
-        let mut x = self.embedded_with(ids, |x| self.positions.add_at(x, &places));
-        let angles = self.rotary().map(|table| table.angles_at(&places));
-        for (layer, block) in self.blocks.iter().enumerate() {
-            x = block.ragged(x, angles.as_ref(), layer, pieces); // [1, rows, d_model]
+        let mut x = self.embeddings.forward_at(ids, &places);
+        let angles = self.stack.rotary().map(|table| table.angles_at(&places));
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
+            let sequences = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());
+            let sequences = sequences.map(|piece| CachedRows {
+                rows: piece.tokens.len(),
+                cache: piece.cache.layer(layer),
+            });
+            x = block.ragged(x, angles.as_ref(), sequences.collect()); // [1, rows, d_model]
         }
         let sums = summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());
-            self.norm_final.forward(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
+            self.stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
         });
         let sums: Vec<Tensor<B, 2>> = sums.collect();
         output.hidden_sums = (!sums.is_empty()).then(|| Tensor::cat(sums, 0));
@@ -98,7 +103,7 @@ impl<B: Backend> Decoder<B> {
             let wanted = Tensor::<B, 1, Int>::from_data(TensorData::new(wanted, [rows]), &device);
             x = x.select(1, wanted);
         }
-        let logits = self.logits(self.norm_final.forward(x)); // [1, rows, vocab_size]
+        let logits = self.logits(self.stack.finish(x)); // [1, rows, vocab_size]
         output.logits = Some(logits.reshape([rows, self.config().vocab_size]));
         output
     }

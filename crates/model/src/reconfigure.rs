@@ -29,9 +29,10 @@ impl<B: Backend> Decoder<B> {
             return Err(ConfigError::new("weights", format.name(), rule));
         }
         let held = self.config();
-        if let Some((field, value)) = first_difference(held, config, &["seq_len"]) {
+        let (own, other) = (held.raw(), config.raw());
+        if let Some((field, value)) = first_difference(&own, &other, &["seq_len"]) {
             return Err(ConfigError {
-                value: field_of(config, &field),
+                value: field_of(&other, &field),
                 field: field.into(),
                 rule: format!("must be {value}, as in the weights"),
             });

@@ -1,6 +1,6 @@
 //! Models that are tiny but for their parts.
 
-use crate::config::{FeedForward, Init, ModelConfig, Position, RotaryScaling};
+use crate::config::{AttentionKind, FullLayers, Init, ModelConfig, Position, RotaryScaling};
 
 impl ModelConfig {
     /// [`ModelConfig::tiny`]'s.
@@ -12,11 +12,8 @@ impl ModelConfig {
     /// The same parts at a tiny size, for comparing one computation of a model with another: what is a part of a whole stays
     /// a part, and what is grouped stays grouped.
     pub fn tiny(mut self) -> Self {
-        let head_dim = match self.head_dim {
-            0 => self.d_model / self.heads.max(1),
-            given => given,
-        };
-        self.vocab_size = Self::TINY_VOCAB_SIZE;
+        let head_dim = self.head_dim.unwrap_or(self.d_model / self.heads.max(1));
+        self.vocab_size = Some(Self::TINY_VOCAB_SIZE);
         self.seq_len = Self::TINY_SEQ_LEN;
         self.d_model = 16;
         self.n_layers = 2;
@@ -27,11 +24,18 @@ impl ModelConfig {
         };
         self.heads = 4;
         // 4 where it follows from the width, else another.
-        self.head_dim = if self.head_dim == 0 { 0 } else { 6 };
-        self.window = self.window.min(5);
+        self.head_dim = self.head_dim.map(|_| 6);
+        if let AttentionKind::Softmax { window, scale, .. } = &mut self.attention {
+            if let Some(window) = window {
+                window.tokens = window.tokens.min(5);
+                if let FullLayers::Listed(layers) = &mut window.full_layers {
+                    layers.retain(|&layer| layer < self.n_layers);
+                }
+            }
+            *scale = scale.map(|_| 0.3);
+        }
         if let Position::Rotary { dims, scaling, .. } = &mut self.position {
-            let partial = (1..head_dim).contains(dims);
-            *dims = if partial { 2 } else { 0 };
+            *dims = dims.filter(|&dims| dims < head_dim).map(|_| 2);
             if let RotaryScaling::Llama3 {
                 original_seq_len, ..
             } = scaling
@@ -44,9 +48,7 @@ impl ModelConfig {
             std: 0.3,
             scale_residual: false,
         };
-        let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-            &mut self.feed_forward;
-        *width = 20;
+        self.feed_forward.width = Some(20);
         self
     }
 }

@@ -41,8 +41,8 @@ impl DecoderConfig {
     /// # Errors
     /// The field that stands against it: linear attention, whose running sums are of all tokens so far.
     pub fn check_documents(&self) -> Result<(), ConfigError> {
-        match self.attention {
-            AttentionKind::Softmax => Ok(()),
+        match &self.attention {
+            AttentionKind::Softmax { .. } => Ok(()),
             AttentionKind::Linear { .. } => {
                 let rule = "must be \"softmax\" for documents to be isolated: linear attention's sums cannot forget a token";
                 Err(ConfigError::new("attention.kind", "\"linear\"", rule))

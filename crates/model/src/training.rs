@@ -76,17 +76,17 @@ impl<B: TrainingBackend> Decoder<B> {
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
         self.seed_dropout(pass, 0);
         let tokens = tokens.into();
-        let embedded = self.embedded(&tokens, 0);
+        let embedded = self.embeddings.forward(&tokens, 0);
         let documents = tokens.documents.as_ref();
         if pass.recompute {
             return self.recomputed(embedded, documents, pass, loss);
         }
         let mut x = embedded;
-        for (i, block) in self.blocks.iter().enumerate() {
+        for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            x = block.forward(x, self.rotary(), documents, None);
+            x = block.forward(x, self.stack.rotary(), documents, None);
         }
-        let loss = loss(self.norm_final.forward(x));
+        let loss = loss(self.stack.finish(x));
         let value = loss.clone().inner();
         (value, loss.backward())
     }
@@ -98,30 +98,30 @@ impl<B: TrainingBackend> Decoder<B> {
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
-        let mut inputs = Vec::with_capacity(self.blocks.len());
+        let mut inputs = Vec::with_capacity(self.stack.blocks.len());
         let mut x = embedded.clone().inner();
-        for (i, block) in self.blocks.iter().enumerate() {
+        for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
             // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let output = block.forward(input, self.rotary(), documents, None);
+            let output = block.forward(input, self.stack.rotary(), documents, None);
             inputs.push(x);
             x = output.inner();
         }
 
         let last = Tensor::<B, 3>::from_inner(x).require_grad();
-        let loss = loss(self.norm_final.forward(last.clone()));
+        let loss = loss(self.stack.finish(last.clone()));
         let value = loss.clone().inner();
         let mut all = loss.backward();
         let mut grad = taken(&last, &mut all);
         drop(last);
 
-        for (i, block) in self.blocks.iter().enumerate().rev() {
+        for (i, block) in self.stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
-            let output = block.forward(input.clone(), self.rotary(), documents, None);
+            let output = block.forward(input.clone(), self.stack.rotary(), documents, None);
             let mut grads = back(output, grad);
             grad = taken(&input, &mut grads);
             move_gradients(block, grads, &mut all);

@@ -39,7 +39,7 @@ impl<B: Backend> Decoder<B> {
     pub fn packed(mut self, format: PackedFormat) -> Self {
         self.linears_mut().for_each(|linear| linear.pack(format));
         let head = self.table().packed(format);
-        self.head = Some(head);
+        self.lm_head.head = Some(head);
         self
     }
 
@@ -83,7 +83,7 @@ mod tests {
     fn packing_frees_the_floats_of_the_linear_layers() {
         for tied in [true, false] {
             let mut raw = families::preset("char-nano").unwrap().config;
-            (raw.vocab_size, raw.seq_len, raw.d_model) = (31, 8, 16);
+            (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
             (raw.n_layers, raw.heads, raw.kv_heads) = (2, 2, 2);
             raw.head.tied = tied;
             let config = DecoderConfig::try_from(raw).unwrap();

@@ -62,10 +62,12 @@ pub(crate) struct Trail(Vec<String>);
 impl Trail {
     /// Burn names an enum's variants too: a table that is whole and a weight in f32 have their field's path, and the parts of a
     /// table are `parts` there.
+    /// The fields of a decoder's three components are its own to files and optimizers.
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
             ("Enum:TokenTable", "Parts") => "parts",
+            ("Struct:Decoder", "embeddings" | "stack" | "lm_head") => "",
             _ => name,
         };
         self.0.push(name.to_owned());

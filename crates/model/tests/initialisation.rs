@@ -25,19 +25,17 @@ const CUT: f64 = 0.98658;
 /// A family's parts at small sizes.
 fn config(family: Family) -> DecoderConfig {
     let mut raw = family.presets().swap_remove(0).config;
-    raw.vocab_size = VOCAB as usize;
+    raw.vocab_size = Some(VOCAB as usize);
     raw.seq_len = SEQ_LEN as usize;
     raw.d_model = D as usize;
     raw.n_layers = LAYERS as usize;
     raw.kv_heads = if raw.kv_heads < raw.heads { 2 } else { 6 };
     raw.heads = 6;
-    raw.head_dim = MIXED as usize / 6;
+    raw.head_dim = Some(MIXED as usize / 6);
     if let Position::Rotary { dims, .. } = &mut raw.position {
-        *dims = (*dims).min(4);
+        *dims = dims.map(|dims| dims.min(4));
     }
-    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-        &mut raw.feed_forward;
-    *width = WIDTH as usize;
+    raw.feed_forward.width = Some(WIDTH as usize);
     DecoderConfig::try_from(raw).unwrap()
 }
 
@@ -52,16 +50,13 @@ fn with_every_part(init: Init) -> DecoderConfig {
             epsilon: 1e-5,
         },
         position: Position::Learned,
-        feed_forward: FeedForward::Gated {
-            activation: Activation::Silu,
-            width: WIDTH as usize,
-        },
+        feed_forward: FeedForward::gated(Activation::Silu).with_width(WIDTH as usize),
         head: Head {
             tied: false,
             bias: true,
             ..config(Family::Gpt2).head
         },
-        ..config(Family::Gpt2).raw().clone()
+        ..config(Family::Gpt2).raw()
     };
     DecoderConfig::try_from(raw).unwrap()
 }
@@ -90,6 +85,10 @@ enum Part {
 fn part(path: &str, config: &DecoderConfig) -> Part {
     let kv_heads = config.kv_heads as f64;
     let map = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
+        // Its gain is 1 + w.
+        _ if path.ends_with("gain") && matches!(config.norm, Norm::OffsetRms { .. }) => {
+            return Part::NormBias;
+        }
         _ if path.ends_with("gain") => return Part::Gain,
         _ if path.contains("norm") => return Part::NormBias,
         "tokens" => return Part::Embedding { rows: VOCAB },

@@ -122,7 +122,7 @@ fn an_adapter_adds_its_product_to_the_weight() {
             true => decoder.packed(PackedFormat::Int8),
             false => decoder,
         };
-        let linear = decoder.blocks[0].feed_forward.up.clone();
+        let linear = decoder.stack.blocks[0].feed_forward.up.clone();
         let [fan_in, out] = linear.shape();
         let weight = linear.weight.val().inner();
         let bias = linear.bias.as_ref().unwrap().val().inner();
@@ -187,9 +187,9 @@ fn an_adapter_is_what_is_trained_of_a_frozen_model() {
         rank: 2,
         alpha: 2.0,
     };
-    let linear = decoder.blocks[0].attention.qkv.clone();
+    let linear = decoder.stack.blocks[0].attention.qkv.clone();
     let adapter = config.init::<Training>(linear.shape(), 3, &device);
-    decoder.blocks[0].attention.qkv = linear.with_adapter(adapter);
+    decoder.stack.blocks[0].attention.qkv = linear.with_adapter(adapter);
     let trained: Vec<_> = listed("llama", &decoder)
         .into_iter()
         .filter(|(_, _, trainable)| *trainable)

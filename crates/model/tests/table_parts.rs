@@ -38,7 +38,7 @@ fn largest(config: &DecoderConfig) -> Option<u64> {
 
 fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
-    let TokenTable::Parts(parts) = &decoder.tokens else {
+    let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
         panic!("the table is whole");
     };
     let rows: Vec<usize> = parts.iter().map(|part| part.val().dims()[0]).collect();
@@ -50,7 +50,7 @@ fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
 
 fn whole<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init::<B>(5, &Default::default());
-    assert!(matches!(decoder.tokens, TokenTable::Whole(_)));
+    assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
     decoder
 }
 
@@ -145,7 +145,7 @@ fn trains_as_the_whole<B: TrainingBackend>() {
         let head = &config.head;
         tied[usize::from(head.tied)] = true;
         biased[usize::from(head.bias)] = true;
-        capped[usize::from(head.soft_cap > 0.0)] = true;
+        capped[usize::from(head.soft_cap.is_some())] = true;
         let documents = (0..BATCH * SEQ_LEN).map(|i| (i % SEQ_LEN / 5 * 5) as i64);
         let isolated = config
             .check_documents()
@@ -256,7 +256,7 @@ fn files_know_one_table() {
 fn another_dropout_keeps_the_rows() {
     let (_, config) = spread().swap_remove(0);
     let parts = in_parts::<Flex>(&config);
-    let mut raw = config.raw().clone();
+    let mut raw = config.raw();
     raw.dropout = 0.5;
     let other = DecoderConfig::try_from(raw).unwrap();
     // On this device the new model's table is whole.

@@ -16,7 +16,7 @@ use safetensors::tensor::TensorView;
 
 fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
-    raw.vocab_size = 11;
+    raw.vocab_size = Some(11);
     raw.seq_len = 8;
     raw.d_model = 24;
     raw.n_layers = 2;

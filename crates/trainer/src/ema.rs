@@ -123,13 +123,13 @@ mod tests {
     /// A small model whose every parameter is filled with one number.
     fn filled(value: f32) -> Decoder<Flex> {
         let mut config = families::preset("gpt2").unwrap().config;
-        config.vocab_size = 7;
+        config.vocab_size = Some(7);
         config.seq_len = 4;
         config.d_model = 4;
         config.n_layers = 1;
         config.heads = 2;
         config.kv_heads = 2;
-        config.head_dim = 2;
+        config.head_dim = Some(2);
         let decoder = DecoderConfig::try_from(config)
             .unwrap()
             .init::<Flex>(1, &Default::default());

@@ -247,13 +247,14 @@ fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
 
 /// Elements of the largest parameter.
 fn largest(model: &DecoderConfig) -> f64 {
-    let width = |n: usize| n as f64;
-    let d = width(model.d_model);
-    let heads = width(model.heads + 2 * model.kv_heads) * width(model.head_dim);
+    let elements = |rows: usize, columns: usize| rows as f64 * columns as f64;
     let positions = match model.position {
-        Position::Learned => width(model.seq_len),
-        _ => 0.0,
+        Position::Learned => model.seq_len,
+        _ => 0,
     };
-    let others = [heads, width(model.feed_forward_width()), positions];
-    d * others.into_iter().fold(width(model.vocab_size), f64::max)
+    let tables = elements(model.vocab_size.max(positions), model.d_model);
+    let linear = model.stack().block.linear_layers().into_iter();
+    linear
+        .map(|layer| elements(layer.d_input, layer.d_output))
+        .fold(tables, f64::max)
 }

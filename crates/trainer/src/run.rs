@@ -62,16 +62,13 @@ pub fn resolve_model(
     dataset: &Dataset,
 ) -> Result<DecoderConfig, TrainError> {
     let tokens = dataset.tokenizer().vocab_size();
-    let vocab_size = &mut config.model.vocab_size;
-    if *vocab_size == 0 {
-        *vocab_size = tokens;
-    }
+    let vocab_size = config.model.vocab_size.get_or_insert(tokens);
     if *vocab_size < tokens {
         let rule = format!("must be at least the dataset's {tokens}");
         return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
     }
     let checked = DecoderConfig::try_from(config.model.clone())?;
-    config.model = checked.raw().clone();
+    config.model = checked.raw();
     Ok(checked)
 }
 

@@ -12,7 +12,6 @@ use burn::backend::{Autodiff, Vulkan};
 use burn::tensor::Device;
 use common::{Place, train};
 use emberlm_kernels::{Backend, Precision};
-use emberlm_model::config::FeedForward;
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::read::reads;
@@ -105,9 +104,7 @@ fn what_an_evaluation_takes_comes_back() {
     let place = Place::new(0);
     let mut config = place.config();
     // Of the 55 windows of an evaluation, at once, the widest tensors are 3.6 MB each; of a step's two, 131 kB.
-    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-        &mut config.model.feed_forward;
-    *width = 1024;
+    config.model.feed_forward.width = Some(1024);
     config.train.steps = 30;
     config.train.log_interval = 10;
     config.train.eval_interval = 15;

@@ -14,7 +14,6 @@ use emberlm_generate::{
     SamplerConfig,
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::config::FeedForward;
 use emberlm_model::{Decoder, DecoderConfig, WeightFormat, count};
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
@@ -82,21 +81,10 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
 
 /// Inputs and outputs of each map, the head last.
 fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
-    let (d_model, mixed) = (model.d_model, model.heads * model.head_dim);
-    let qkv = mixed + 2 * model.kv_heads * model.head_dim;
-    let (gates, width) = match model.feed_forward {
-        FeedForward::Dense { width, .. } => (0, width),
-        FeedForward::Gated { width, .. } => (1, width),
-    };
-    let mut block = vec![
-        [d_model, qkv],
-        [mixed, d_model],
-        [d_model, width],
-        [width, d_model],
-    ];
-    block.extend(vec![[d_model, width]; gates]);
+    let layers = model.stack().block.linear_layers().into_iter();
+    let block: Vec<[usize; 2]> = layers.map(|l| [l.d_input, l.d_output]).collect();
     let mut all = block.repeat(model.n_layers);
-    all.push([d_model, model.vocab_size]);
+    all.push([model.d_model, model.vocab_size]);
     all
 }
 
@@ -107,10 +95,8 @@ fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
 pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let mut model = run_config::layered(presets::run(&args.preset)?, None, &args.set)?.model;
-    if model.vocab_size == 0 {
-        // Tiny Shakespeare's characters.
-        model.vocab_size = 65;
-    }
+    // Tiny Shakespeare's characters.
+    model.vocab_size.get_or_insert(65);
     // No slide of a full cache among what is measured.
     model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
     let model = DecoderConfig::try_from(model)?;
@@ -323,7 +309,7 @@ mod tests {
     fn maps_and_head_are_a_quarter_in_8_bits() {
         for preset in ["pocket", "char-nano", "gpt2-small"] {
             let mut model = presets::run(preset).unwrap().model;
-            model.vocab_size = 65;
+            model.vocab_size = Some(65);
             let model = DecoderConfig::try_from(model).unwrap();
             let parameters = count::parameters(&model);
             let elements: usize = map_sizes(&model).iter().map(|[a, b]| a * b).sum();

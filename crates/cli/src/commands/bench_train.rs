@@ -61,10 +61,8 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         ..config.train
     };
     let mut model = config.model;
-    if model.vocab_size == 0 {
-        // Tiny Shakespeare's characters, as the PyTorch twin has them.
-        model.vocab_size = 65;
-    }
+    // Tiny Shakespeare's characters, as the PyTorch twin has them.
+    model.vocab_size.get_or_insert(65);
     let model = DecoderConfig::try_from(model)?;
     let seq_len = train.sequence_tokens(model.seq_len)?;
     let (measured, peak) = backend.run(Bench {

@@ -106,7 +106,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         })?,
     };
     let mut config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
-    let vocab_size_assumed = args.data.is_none() && config.model.vocab_size == 0;
+    let vocab_size_assumed = args.data.is_none() && config.model.vocab_size.is_none();
     let model = resolve(&mut config, &args)?;
     let fitter = Fitter {
         args: &args,
@@ -145,11 +145,9 @@ fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliE
         let dataset = Dataset::open(data)?;
         return Ok(run::resolve_model(config, &dataset)?);
     }
-    if config.model.vocab_size == 0 {
-        config.model.vocab_size = ASSUMED_VOCAB_SIZE;
-    }
+    config.model.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
     let model = DecoderConfig::try_from(config.model.clone())?;
-    config.model = model.raw().clone();
+    config.model = model.raw();
     Ok(model)
 }
 

@@ -48,7 +48,7 @@ struct Info {
 fn of_preset(preset: &families::Preset, vocab_size: Option<usize>) -> Result<Info, CliError> {
     let config = preset_list::checked(preset, vocab_size)?;
     Ok(Info {
-        vocab_size_assumed: preset.config.vocab_size == 0 && vocab_size.is_none(),
+        vocab_size_assumed: preset.config.vocab_size.is_none() && vocab_size.is_none(),
         ..Info::new(preset.name.to_owned(), preset.about.to_owned(), &config)
     })
 }
@@ -85,7 +85,7 @@ impl Info {
             memory_bytes: count::memory(config),
             vocab_size_assumed: false,
             tokenizer: None,
-            config: config.raw().clone(),
+            config: config.raw(),
         }
     }
 
@@ -163,14 +163,18 @@ impl Info {
             (None, true) => "assumed: the dataset decides; another with --vocab-size N".to_owned(),
             (None, false) => String::new(),
         };
-        table.row(["vocab_size", &config.vocab_size.to_string(), &vocabulary]);
+        table.row([
+            "vocab_size",
+            &config.vocab_size.unwrap_or_default().to_string(),
+            &vocabulary,
+        ]);
         for (name, size) in [
             ("seq_len", config.seq_len),
             ("d_model", config.d_model),
             ("n_layers", config.n_layers),
             ("heads", config.heads),
             ("kv_heads", config.kv_heads),
-            ("head_dim", config.head_dim),
+            ("head_dim", config.head_dim.unwrap_or_default()),
         ] {
             table.row([name, &size.to_string(), ""]);
         }

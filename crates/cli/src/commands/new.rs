@@ -21,10 +21,8 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let base = presets::run(&args.preset)?;
     let mut model = run_config::layered(base, None, &args.set)?.model;
-    if let Some(vocab_size) = args.vocab_size {
-        model.vocab_size = vocab_size;
-    }
-    if model.vocab_size == 0 {
+    model.vocab_size = args.vocab_size.or(model.vocab_size);
+    if model.vocab_size.is_none() {
         let message = format!(
             "the preset `{}` takes its vocabulary from a dataset",
             args.preset
@@ -58,7 +56,7 @@ impl Job for New<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = self.config.init::<B::InnerBackend>(self.seed, &device);
         let description = Description {
-            model: self.config.raw().clone(),
+            model: self.config.raw(),
             tokenizer: None,
             chat_template: None,
             documents: Packing::Stream,

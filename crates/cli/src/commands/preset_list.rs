@@ -35,11 +35,8 @@ pub fn run(json: bool) -> Result<(), CliError> {
 /// A preset's configuration with a vocabulary: `vocab_size`, or its own, or the assumed one.
 pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<DecoderConfig, CliError> {
     let mut config = preset.config.clone();
-    match vocab_size {
-        Some(vocab_size) => config.vocab_size = vocab_size,
-        None if config.vocab_size == 0 => config.vocab_size = ASSUMED_VOCAB_SIZE,
-        None => {}
-    }
+    config.vocab_size = vocab_size.or(config.vocab_size);
+    config.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
     Ok(DecoderConfig::try_from(config)?)
 }
 
@@ -47,7 +44,7 @@ fn listed(preset: Preset) -> Result<Listed, CliError> {
     Ok(Listed {
         name: preset.name,
         about: preset.about,
-        vocab_size: preset.config.vocab_size,
+        vocab_size: preset.config.vocab_size.unwrap_or(0),
         parameters: count::parameters(&checked(&preset, None)?).total,
     })
 }

@@ -131,10 +131,8 @@ fn check(
 ) -> Result<(), CliError> {
     config.train.check()?;
     let model = if config.data.is_empty() {
-        if config.model.vocab_size == 0 {
-            // The tales' own is not known before they are made; any will do to check the rest.
-            config.model.vocab_size = 256;
-        }
+        // The tales' own is not known before they are made; any will do to check the rest.
+        config.model.vocab_size.get_or_insert(256);
         DecoderConfig::try_from(config.model)?
     } else {
         let opened = match opened.iter().find(|(of, _)| *of == config.data) {

@@ -99,7 +99,7 @@ fn linear_attention_shows_its_estimate() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
     model.attention = emberlm_model::config::AttentionKind::Linear {
-        features: 32,
+        features: Some(32),
         seed: 1,
     };
     write_run(&sandbox.path("run"), &model, None, &[1]);

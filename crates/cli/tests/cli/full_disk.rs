@@ -22,8 +22,8 @@ fn a_full_disk_is_what_an_export_reports() {
         n_layers: 2,
         heads: 2,
         kv_heads: 2,
-        head_dim: 8,
-        vocab_size: 100,
+        head_dim: Some(8),
+        vocab_size: Some(100),
         ..families::preset("gpt2").unwrap().config
     };
     write_run(&sandbox.path("run"), &config, None, &[1]);

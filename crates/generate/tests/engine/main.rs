@@ -21,7 +21,7 @@ use emberlm_generate::{
     Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
     Generation, Request, RequestId, SamplerConfig, generate,
 };
-use emberlm_model::config::{AttentionKind, Init, ModelConfig};
+use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 
 pub const SEQ_LEN: usize = 20;
@@ -44,7 +44,7 @@ pub fn raw(name: &str) -> ModelConfig {
         preset => preset,
     };
     let mut raw = families::preset(preset).unwrap().config;
-    raw.vocab_size = VOCAB_SIZE;
+    raw.vocab_size = Some(VOCAB_SIZE);
     raw.seq_len = SEQ_LEN;
     raw.d_model = 24;
     raw.n_layers = 2;
@@ -55,12 +55,15 @@ pub fn raw(name: &str) -> ModelConfig {
     };
     if name == "linear attention" {
         raw.attention = AttentionKind::Linear {
-            features: 24,
+            features: Some(24),
             seed: 1,
         };
     }
     if name == "with a window" {
-        (raw.window, raw.global_tokens) = (5, 2);
+        raw.attention = AttentionKind::windowed(Window {
+            global_tokens: 2,
+            ..Window::new(5)
+        });
     }
     raw
 }

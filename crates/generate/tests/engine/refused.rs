@@ -115,7 +115,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
     assert!(!config.head.tied);
     let mut decoder = config.init::<Flex>(9, &Default::default());
-    decoder.tokens = decoder.tokens.mapped(|tokens| {
+    decoder.embeddings.tokens = decoder.embeddings.tokens.mapped(|tokens| {
         let width = tokens.dims()[1];
         let damaged = Tensor::full([1, width], f32::NAN, &tokens.device());
         tokens.slice_assign([13..14, 0..width], damaged)

@@ -33,7 +33,7 @@ fn what_runs_ends_on_the_first_and_what_waits_begins_on_the_second() {
 /// A model of another width and vocabulary.
 fn other(vocab_size: usize, seq_len: usize) -> Arc<Decoder<Flex>> {
     let mut raw = raw("char-nano");
-    (raw.vocab_size, raw.seq_len, raw.d_model) = (vocab_size, seq_len, 48);
+    (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(vocab_size), seq_len, 48);
     let config = DecoderConfig::try_from(raw).unwrap();
     let decoder = config.init(3, &Default::default());
     Arc::new(decoder.with_weights(WeightFormat::F32))

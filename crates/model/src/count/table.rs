@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Parameters, Sizes, narrow, norm_vectors, parameters, where_there};
+use super::narrow;
 use crate::checked::DecoderConfig;
-use crate::config::FeedForward;
 
 /// A part's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,62 +40,75 @@ pub enum Part {
     Head,
 }
 
-/// A model's parameters by part; the totals add up to [`Parameters::total`].
-pub fn table(config: &DecoderConfig) -> Vec<Row> {
-    let Parameters {
-        embedding,
-        positions,
-        attention,
-        feed_forward,
-        norms,
-        head,
-        ..
-    } = parameters(config);
-    let sizes = Sizes::of(config);
-    let layers = config.n_layers.max(1);
-    let qkv = narrow(sizes.qkv * (sizes.d_model + where_there(config.bias.qkv, 1)));
-    let maps = match config.feed_forward {
-        FeedForward::Dense { .. } => 1,
-        FeedForward::Gated { .. } => 2,
-    };
-    let inputs = sizes.d_model + where_there(config.bias.feed_forward, 1);
-    let up = narrow(maps * sizes.width * inputs);
-    let whole_norms = 1 + where_there(config.norm_embedding, 1);
-    let final_norm = narrow(norm_vectors(config) * whole_norms * sizes.d_model);
-    let layer = |part, per_layer: usize| Row {
+/// The parameters of a part, in as many bits as the largest legal sizes need.
+pub(super) struct Counted {
+    pub(super) part: Part,
+    /// Of one block, or of the whole model.
+    each: u128,
+    /// The number of blocks, for a part that every block has.
+    blocks: Option<u128>,
+}
+
+impl Counted {
+    pub(super) fn total(&self) -> u128 {
+        self.each * self.blocks.unwrap_or(1)
+    }
+}
+
+/// Counts by the configurations that the model's components are initialized from.
+pub(super) fn counted(config: &DecoderConfig) -> Vec<Counted> {
+    let (embeddings, stack, head) = (config.embeddings(), config.stack(), config.lm_head());
+    let block = &stack.block;
+    let (attention, feed_forward) = (&block.attention, &block.feed_forward);
+    let (gate, up) = feed_forward.widening();
+    let widening = gate.map_or(0, |gate| gate.parameters()) + up.parameters();
+    let final_norms = [embeddings.norm(), stack.norm_final()]
+        .into_iter()
+        .flatten();
+    let final_norms = final_norms.map(|norm| norm.parameters()).sum();
+    let layer = |part, each| Counted {
         part,
-        per_layer: Some(per_layer),
-        total: per_layer.saturating_mul(layers),
+        each,
+        blocks: Some(stack.n_layers as u128),
     };
-    let whole = |part, total| Row {
+    let whole = |part, each| Counted {
         part,
-        per_layer: None,
-        total,
+        each,
+        blocks: None,
     };
+    let positions = embeddings.positions.parameters(embeddings.d_model);
     vec![
-        whole(Part::TokenEmbedding, embedding),
+        whole(Part::TokenEmbedding, embeddings.tokens()),
         whole(Part::Positions, positions),
-        layer(Part::AttentionQkv, qkv),
-        layer(Part::AttentionOut, (attention / layers).saturating_sub(qkv)),
-        layer(Part::FeedForwardUp, up),
-        layer(
-            Part::FeedForwardDown,
-            (feed_forward / layers).saturating_sub(up),
-        ),
-        layer(Part::BlockNorms, norms.saturating_sub(final_norm) / layers),
-        whole(Part::FinalNorm, final_norm),
-        whole(Part::Head, head),
+        layer(Part::AttentionQkv, attention.qkv().parameters()),
+        layer(Part::AttentionOut, attention.out().parameters()),
+        layer(Part::FeedForwardUp, widening),
+        layer(Part::FeedForwardDown, feed_forward.down().parameters()),
+        layer(Part::BlockNorms, block.norm_parameters()),
+        whole(Part::FinalNorm, final_norms),
+        whole(Part::Head, head.parameters()),
     ]
+}
+
+/// A model's parameters by part; the totals add up to [`super::Parameters::total`].
+pub fn table(config: &DecoderConfig) -> Vec<Row> {
+    let rows = counted(config).into_iter().map(|counted| Row {
+        part: counted.part,
+        per_layer: counted.blocks.map(|_| narrow(counted.each)),
+        total: narrow(counted.total()),
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::parameters;
     use super::*;
     use crate::{DecoderConfig, families};
 
     fn checked(name: &str) -> DecoderConfig {
         let mut config = families::preset(name).expect("a preset").config;
-        config.vocab_size = config.vocab_size.max(257);
+        config.vocab_size.get_or_insert(257);
         DecoderConfig::try_from(config).expect("legal")
     }
 

@@ -25,17 +25,14 @@ fn presets() -> Vec<Preset> {
         "cs336",
         "the course's model at its TinyStories size: 4 layers of width 512, a vocabulary of 10,000",
         ModelConfig {
-            vocab_size: 10_000,
+            vocab_size: Some(10_000),
             seq_len: 256,
             d_model: 512,
             n_layers: 4,
             heads: 16,
             kv_heads: 16,
-            position: rotary(0, 10_000.0, RotaryLayout::Interleaved),
-            feed_forward: FeedForward::Gated {
-                activation: Activation::Silu,
-                width: 512 * 8 / 3,
-            },
+            position: rotary(None, 10_000.0, RotaryLayout::Interleaved),
+            feed_forward: FeedForward::gated(Activation::Silu).with_width(512 * 8 / 3),
             init: Init::TruncatedXavier,
             ..common(Family::Cs336)
         },

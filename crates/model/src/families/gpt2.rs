@@ -17,9 +17,9 @@ use super::{Definition, Family, Preset, common};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::Exchange;
-use crate::hugging_face::fields::Fields;
-use crate::hugging_face::names::{activation, activation_name};
+use crate::exchange::Exchange;
+use crate::exchange::fields::Fields;
+use crate::exchange::names::{activation, activation_name};
 use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -31,7 +31,7 @@ pub(super) const DEFINITION: Definition = Definition {
 
 fn presets() -> Vec<Preset> {
     let gpt2 = |d_model, n_layers, heads| ModelConfig {
-        vocab_size: 50_257,
+        vocab_size: Some(50_257),
         ..sized(1024, d_model, n_layers, heads)
     };
     vec![
@@ -79,10 +79,7 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
             epsilon: 1e-5,
         },
         position: Position::Learned,
-        feed_forward: FeedForward::Dense {
-            activation: Activation::Gelu,
-            width: 0,
-        },
+        feed_forward: FeedForward::dense(Activation::Gelu),
         head: Head {
             tied: true,
             ..common(Family::Gpt2).head
@@ -132,7 +129,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     )?;
     let [seq_len, d_model, n_layers, heads] = read_sizes(fields, [1024, 768, 12, 12])?;
     let raw = ModelConfig {
-        vocab_size: 50_257,
+        vocab_size: Some(50_257),
         ..sized(seq_len, d_model, n_layers, heads)
     };
     read_common(fields, raw)
@@ -167,17 +164,21 @@ pub(super) fn read_common(
         }
     );
     Ok(ModelConfig {
-        vocab_size: fields.size("vocab_size", defaults.vocab_size)?,
+        vocab_size: Some(fields.size("vocab_size", defaults.vocab_size.unwrap_or(50_257))?),
         norm: Norm::Layer {
             bias: true,
             epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
         },
-        feed_forward: FeedForward::Dense {
-            activation: activation(fields, "activation_function", Activation::GeluTanh)?,
-            width: fields
+        feed_forward: FeedForward::dense(activation(
+            fields,
+            "activation_function",
+            Activation::GeluTanh,
+        )?)
+        .with_width(
+            fields
                 .optional_size("n_inner")?
                 .unwrap_or(4 * defaults.d_model),
-        },
+        ),
         head: Head {
             tied: fields.flag("tie_word_embeddings", defaults.head.tied)?,
             ..defaults.head

@@ -16,10 +16,10 @@ use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::Exchange;
-use crate::hugging_face::fields::Fields;
-use crate::hugging_face::names::{activation, activation_name};
-use crate::hugging_face::rope::{self, RopeFields};
+use crate::exchange::Exchange;
+use crate::exchange::fields::Fields;
+use crate::exchange::names::{activation, activation_name};
+use crate::exchange::rope::{self, RopeFields};
 use crate::weights::names::{TensorName, as_is, fused_per_head, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -32,7 +32,7 @@ pub(super) const DEFINITION: Definition = Definition {
 fn presets() -> Vec<Preset> {
     let of = |name, about, vocab_size, d_model, n_layers, heads| {
         let config = ModelConfig {
-            vocab_size,
+            vocab_size: Some(vocab_size),
             ..sized(2048, d_model, n_layers, heads)
         };
         Preset::new(name, about, config)
@@ -85,12 +85,9 @@ fn presets() -> Vec<Preset> {
             "gpt-neox-20b",
             "GPT-NeoX, 20B parameters",
             ModelConfig {
-                vocab_size: 50_432,
+                vocab_size: Some(50_432),
                 // Its `config.json` says `gelu_fast`, which is the tanh form; Pythia's say `gelu`.
-                feed_forward: FeedForward::Dense {
-                    activation: Activation::GeluTanh,
-                    width: 0,
-                },
+                feed_forward: FeedForward::dense(Activation::GeluTanh),
                 ..sized(2048, 6144, 44, 64)
             },
         ),
@@ -110,14 +107,11 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
             epsilon: 1e-5,
         },
         position: rotary(
-            d_model / heads.max(1) / 4,
+            Some(d_model / heads.max(1) / 4),
             10_000.0,
             RotaryLayout::HalfSplit,
         ),
-        feed_forward: FeedForward::Dense {
-            activation: Activation::Gelu,
-            width: 0,
-        },
+        feed_forward: FeedForward::dense(Activation::Gelu),
         wiring: Wiring::Parallel { shared_norm: false },
         init: Init::Small,
         ..common(Family::GptNeox)
@@ -167,7 +161,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.divides("num_attention_heads", raw.heads, "hidden_size", raw.d_model)?;
     let biased = fields.flag("attention_bias", true)?;
     Ok(ModelConfig {
-        vocab_size: fields.size("vocab_size", 50_432)?,
+        vocab_size: Some(fields.size("vocab_size", 50_432)?),
         bias: Biases {
             feed_forward: true,
             ..Biases::all(biased)
@@ -177,10 +171,8 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             epsilon: fields.number("layer_norm_eps", 1e-5)?,
         },
         position: rope::read(fields, &ROPE, raw.d_model / raw.heads, raw.seq_len)?,
-        feed_forward: FeedForward::Dense {
-            activation: activation(fields, "hidden_act", Activation::Gelu)?,
-            width: fields.size("intermediate_size", 24_576)?,
-        },
+        feed_forward: FeedForward::dense(activation(fields, "hidden_act", Activation::Gelu)?)
+            .with_width(fields.size("intermediate_size", 24_576)?),
         wiring: match fields.flag("use_parallel_residual", true)? {
             true => Wiring::Parallel { shared_norm: false },
             false => Wiring::PreNorm,
@@ -208,7 +200,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
         "use_parallel_residual",
         json!(config.wiring != Wiring::PreNorm),
     );
-    if let Some(rope) = rope::write(config.position, config.head_dim, &ROPE) {
+    if let Some(rope) = rope::write(config, &ROPE) {
         set("rope_parameters", rope);
     }
     fields

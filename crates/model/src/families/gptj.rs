@@ -13,12 +13,10 @@ use serde_json::{Map, Value, json};
 use super::gpt2::{self, read_common, read_sizes};
 use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
-use crate::config::{
-    Biases, FeedForward, Head, ModelConfig, Norm, Position, RotaryScaling, Wiring,
-};
+use crate::config::{Biases, FeedForward, Head, ModelConfig, Norm, RotaryScaling, Wiring};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::Exchange;
-use crate::hugging_face::fields::Fields;
+use crate::exchange::Exchange;
+use crate::exchange::fields::Fields;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -30,7 +28,7 @@ pub(super) const DEFINITION: Definition = Definition {
 
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
-        vocab_size: 50_400,
+        vocab_size: Some(50_400),
         ..sized(2048, 4096, 28, 16, 64)
     };
     vec![Preset::new("gptj-6b", "GPT-J, 6B parameters", config)]
@@ -57,11 +55,8 @@ fn sized(
             bias: true,
             epsilon: 1e-5,
         },
-        position: rotary(rotary_dims, 10_000.0, RotaryLayout::Interleaved),
-        feed_forward: FeedForward::Dense {
-            activation: Activation::GeluTanh,
-            width: 0,
-        },
+        position: rotary(Some(rotary_dims), 10_000.0, RotaryLayout::Interleaved),
+        feed_forward: FeedForward::dense(Activation::GeluTanh),
         wiring: Wiring::Parallel { shared_norm: true },
         head: Head {
             bias: true,
@@ -106,7 +101,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let rotary_dims = fields.size("rotary_dim", 64)?;
     let [seq_len, d_model, n_layers, heads] = read_sizes(fields, [2048, 4096, 28, 16])?;
     let raw = ModelConfig {
-        vocab_size: 50_400,
+        vocab_size: Some(50_400),
         ..sized(seq_len, d_model, n_layers, heads, rotary_dims)
     };
     read_common(fields, raw)
@@ -114,13 +109,10 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = gpt2::write(config);
-    if let Position::Rotary {
-        dims,
-        scaling: RotaryScaling::None,
-        ..
-    } = config.position
+    if let Some(rotary) = config.rotary()
+        && rotary.scaling == RotaryScaling::None
     {
-        fields.insert("rotary_dim".to_owned(), json!(dims));
+        fields.insert("rotary_dim".to_owned(), json!(rotary.dims));
     }
     fields
 }

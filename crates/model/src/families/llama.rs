@@ -15,10 +15,10 @@ use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::Exchange;
-use crate::hugging_face::fields::Fields;
-use crate::hugging_face::names::{activation, activation_name};
-use crate::hugging_face::rope;
+use crate::exchange::Exchange;
+use crate::exchange::fields::Fields;
+use crate::exchange::names::{activation, activation_name};
+use crate::exchange::rope;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -63,7 +63,7 @@ fn presets() -> Vec<Preset> {
         ..small
     };
     let model = |sizes: Sizes, base| ModelConfig {
-        position: rotary(0, base, RotaryLayout::HalfSplit),
+        position: rotary(None, base, RotaryLayout::HalfSplit),
         ..sizes.config(Family::Llama)
     };
     vec![
@@ -87,7 +87,7 @@ fn presets() -> Vec<Preset> {
             "LLaMA 3.2, 1B parameters, tied",
             ModelConfig {
                 position: Position::Rotary {
-                    dims: 0,
+                    dims: None,
                     base: 500_000.0,
                     layout: RotaryLayout::HalfSplit,
                     scaling: RotaryScaling::Llama3 {
@@ -127,16 +127,13 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) fn config(self, family: Family) -> ModelConfig {
         ModelConfig {
-            vocab_size: self.vocab_size,
+            vocab_size: Some(self.vocab_size),
             seq_len: self.seq_len,
             d_model: self.d_model,
             n_layers: self.n_layers,
             heads: self.heads,
             kv_heads: self.kv_heads,
-            feed_forward: FeedForward::Gated {
-                activation: Activation::Silu,
-                width: self.width,
-            },
+            feed_forward: FeedForward::gated(Activation::Silu).with_width(self.width),
             ..common(family)
         }
     }
@@ -187,21 +184,19 @@ pub(super) fn read_common(
         }
     };
     Ok(ModelConfig {
-        vocab_size: fields.size("vocab_size", defaults.vocab_size)?,
+        vocab_size: Some(fields.size("vocab_size", defaults.vocab_size)?),
         seq_len,
         d_model,
         n_layers: fields.size("num_hidden_layers", defaults.n_layers)?,
         heads,
         kv_heads,
-        head_dim,
+        head_dim: Some(head_dim),
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-6)?,
         },
         position: rope::read(fields, &rope::WHOLE_HEAD, head_dim, seq_len)?,
-        feed_forward: FeedForward::Gated {
-            activation: activation(fields, "hidden_act", Activation::Silu)?,
-            width: fields.size("intermediate_size", defaults.width)?,
-        },
+        feed_forward: FeedForward::gated(activation(fields, "hidden_act", Activation::Silu)?)
+            .with_width(fields.size("intermediate_size", defaults.width)?),
         head: Head {
             tied: fields.flag("tie_word_embeddings", false)?,
             ..common(family).head
@@ -227,7 +222,7 @@ pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config.position, config.head_dim, &rope::WHOLE_HEAD) {
+    if let Some(rope) = rope::write(config, &rope::WHOLE_HEAD) {
         set("rope_parameters", rope);
     }
     fields

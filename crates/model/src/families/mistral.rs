@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset};
 use crate::checked::DecoderConfig;
-use crate::config::ModelConfig;
+use crate::config::{AttentionKind, ModelConfig, Window};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::fields::Fields;
+use crate::exchange::fields::Fields;
+use crate::exchange::layers;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "mistral",
@@ -37,7 +38,7 @@ const WINDOW: usize = 4096;
 
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
-        window: WINDOW,
+        attention: AttentionKind::windowed(Window::new(WINDOW)),
         ..SEVEN.config(Family::Mistral)
     };
     vec![Preset::new(
@@ -55,18 +56,18 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     };
     // Given as null, there is none.
     let window = match fields.has("sliding_window") {
-        true => fields.optional_size("sliding_window")?.unwrap_or(0),
-        false => WINDOW,
+        true => fields.optional_size("sliding_window")?,
+        false => Some(WINDOW),
     };
     Ok(ModelConfig {
-        window,
+        attention: layers::attention(window.map(Window::new)),
         ..read_common(fields, Family::Mistral, defaults, None)?
     })
 }
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
-    let window = (config.window > 0).then_some(config.window);
+    let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));
     fields
 }

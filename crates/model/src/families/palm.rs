@@ -32,21 +32,18 @@ fn presets() -> Vec<Preset> {
 
 fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
     ModelConfig {
-        vocab_size: 256_000,
+        vocab_size: Some(256_000),
         seq_len: 2048,
         d_model,
         n_layers,
         heads,
         kv_heads: 1,
-        head_dim: 256,
+        head_dim: Some(256),
         norm: Norm::Layer {
             bias: false,
             epsilon: 1e-5,
         },
-        feed_forward: FeedForward::Gated {
-            activation: Activation::Silu,
-            width: 4 * d_model,
-        },
+        feed_forward: FeedForward::gated(Activation::Silu).with_width(4 * d_model),
         wiring: Wiring::Parallel { shared_norm: true },
         head: Head {
             tied: true,

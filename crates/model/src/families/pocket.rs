@@ -26,7 +26,7 @@ fn presets() -> Vec<Preset> {
             "pocket",
             "PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary",
             ModelConfig {
-                vocab_size: 50_257,
+                vocab_size: Some(50_257),
                 ..sized(384, 6)
             },
         ),
@@ -53,10 +53,8 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
         ],
         norm_embedding: true,
         norm: Norm::UnitRms { epsilon: 1e-8 },
-        feed_forward: FeedForward::Dense {
-            activation: Activation::ReluSquared,
-            width: (4 * d_model).next_multiple_of(64),
-        },
+        feed_forward: FeedForward::dense(Activation::ReluSquared)
+            .with_width((4 * d_model).next_multiple_of(64)),
         init: Init::FanIn,
         ..common(Family::Pocket)
     }

@@ -25,7 +25,7 @@ fn presets() -> Vec<Preset> {
         "prenorm",
         "norms first, learned positions, GELU: the seed's sizes, its feed-forward part 2048 wide",
         ModelConfig {
-            vocab_size: 50_257,
+            vocab_size: Some(50_257),
             dropout_sites: vec![DropoutSite::Residual],
             bias: Biases::all(true),
             norm: Norm::Layer {
@@ -33,10 +33,7 @@ fn presets() -> Vec<Preset> {
                 epsilon: 1e-5,
             },
             position: Position::Learned,
-            feed_forward: FeedForward::Dense {
-                activation: Activation::Gelu,
-                width: 2048,
-            },
+            feed_forward: FeedForward::dense(Activation::Gelu).with_width(2048),
             init: Init::FanIn,
             ..common(Family::Prenorm)
         },

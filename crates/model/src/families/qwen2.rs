@@ -14,8 +14,8 @@ use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::fields::Fields;
-use crate::hugging_face::layers;
+use crate::exchange::fields::Fields;
+use crate::exchange::layers;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen2",
@@ -52,7 +52,7 @@ fn presets() -> Vec<Preset> {
     let model = |sizes: Sizes, tied| ModelConfig {
         bias: BIASES,
         norm: Norm::Rms { epsilon: 1e-6 },
-        position: rotary(0, 1_000_000.0, RotaryLayout::HalfSplit),
+        position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
         head: Head {
             tied,
             ..common(Family::Qwen2).head
@@ -82,11 +82,10 @@ pub(super) const DEFAULTS: Sizes = Sizes {
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Qwen2, DEFAULTS, None)?;
-    let (window, full_attention_layers) = layers::read(fields, raw.n_layers)?;
+    let window = layers::read(fields, raw.n_layers)?;
     Ok(ModelConfig {
         bias: BIASES,
-        window,
-        full_attention_layers,
+        attention: layers::attention(window),
         ..raw
     })
 }

@@ -15,8 +15,8 @@ use super::{Definition, Family, Preset, common, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
-use crate::hugging_face::fields::Fields;
-use crate::hugging_face::layers;
+use crate::exchange::fields::Fields;
+use crate::exchange::layers;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen3",
@@ -43,10 +43,10 @@ fn presets() -> Vec<Preset> {
         ..small
     };
     let model = |sizes: Sizes, tied| ModelConfig {
-        head_dim: 128,
+        head_dim: Some(128),
         qk_norm: true,
         norm: Norm::Rms { epsilon: 1e-6 },
-        position: rotary(0, 1_000_000.0, RotaryLayout::HalfSplit),
+        position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
         head: Head {
             tied,
             ..common(Family::Qwen3).head
@@ -65,15 +65,14 @@ fn presets() -> Vec<Preset> {
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Qwen3, DEFAULTS, Some(128))?;
-    let (window, full_attention_layers) = layers::read(fields, raw.n_layers)?;
+    let window = layers::read(fields, raw.n_layers)?;
     Ok(ModelConfig {
         bias: Biases {
             feed_forward: false,
             ..Biases::all(fields.flag("attention_bias", false)?)
         },
         qk_norm: true,
-        window,
-        full_attention_layers,
+        attention: layers::attention(window),
         ..raw
     })
 }

@@ -30,7 +30,7 @@ fn presets() -> Vec<Preset> {
         "vanilla",
         "the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions",
         ModelConfig {
-            vocab_size: 50_257,
+            vocab_size: Some(50_257),
             dropout_sites: vec![DropoutSite::Residual],
             scale_embedding: true,
             bias: Biases::all(true),
@@ -39,10 +39,7 @@ fn presets() -> Vec<Preset> {
                 epsilon: 1e-5,
             },
             position: Position::Sinusoidal,
-            feed_forward: FeedForward::Dense {
-                activation: Activation::Relu,
-                width: 0,
-            },
+            feed_forward: FeedForward::dense(Activation::Relu),
             wiring: Wiring::PostNorm,
             head: Head {
                 bias: true,

@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
 
-use super::{CONFIG_FILE, Exchange, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
+use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
+use crate::exchange::Exchange;
 use crate::reconfigure::{first_difference, object};
 use crate::weights::{Element, Published, published, write};
 
@@ -57,7 +58,7 @@ pub fn export<B: Backend>(
     let exchange = exchange_of(decoder.config().family)?;
     let config = completed(decoder.config(), &exchange)?;
     let fields = described(&config, &exchange, options)?;
-    let whole = if config.raw() == decoder.config().raw() {
+    let whole = if config == *decoder.config() {
         decoder.clone()
     } else {
         decoder.under(&config)
@@ -75,7 +76,7 @@ fn completed(
     config: &DecoderConfig,
     exchange: &Exchange,
 ) -> Result<DecoderConfig, HuggingFaceError> {
-    let mut raw = config.raw().clone();
+    let mut raw = config.raw();
     (exchange.complete)(&mut raw);
     Ok(DecoderConfig::try_from(raw)?)
 }
@@ -99,7 +100,7 @@ fn described(
         value,
     };
     let own = |field: &str| {
-        let value = object(config.raw()).remove(field).unwrap_or_default();
+        let value = object(&config.raw()).remove(field).unwrap_or_default();
         refused(field.to_owned(), value.to_string())
     };
     let again = read_config(&fields).map_err(|error| match error {
@@ -110,7 +111,7 @@ fn described(
         HuggingFaceError::Config(error) => own(error.field.split('.').next().unwrap_or_default()),
         other => other,
     })?;
-    match first_difference(config, &again, &[]) {
+    match first_difference(&config.raw(), &again.raw(), &[]) {
         Some((field, value)) => Err(refused(field, value)),
         None => Ok(fields),
     }

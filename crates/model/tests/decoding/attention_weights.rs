@@ -16,6 +16,7 @@ fn rows_are_distributions_over_what_is_seen() {
         assert_eq!(layers.len(), config.n_layers);
         for (layer, weights) in layers.into_iter().enumerate() {
             let window = config.window_of(layer);
+            let global_tokens = config.window().map_or(0, |window| window.global_tokens);
             assert_eq!(weights.dims(), [BATCH, config.heads, SEQ_LEN, SEQ_LEN]);
             for (row, weights) in host(weights).chunks(SEQ_LEN).enumerate() {
                 let i = row % SEQ_LEN;
@@ -23,7 +24,7 @@ fn rows_are_distributions_over_what_is_seen() {
                 assert!((sum - 1.0).abs() < 1e-5, "{name}: row {i} sums to {sum}");
                 for (j, &weight) in weights.iter().enumerate() {
                     let near = window.is_none_or(|window| j + window > i);
-                    let seen = j <= i && (near || j < config.global_tokens);
+                    let seen = j <= i && (near || j < global_tokens);
                     assert!(seen || weight == 0.0, "{name}: {i} sees {j}: {weight}");
                 }
             }
@@ -45,10 +46,10 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
 
 #[test]
 fn one_head_by_hand() {
-    let decoder = one_block(1, AttentionKind::Softmax);
+    let decoder = one_block(1, AttentionKind::SOFTMAX);
     let width = decoder.config().d_model;
-    let table = host(decoder.tokens.joined());
-    let map = host(decoder.blocks[0].attention.qkv.weight.val()); // [d_model, 3 · d_model]
+    let table = host(decoder.embeddings.tokens.joined());
+    let map = host(decoder.stack.blocks[0].attention.qkv.weight.val()); // [d_model, 3 · d_model]
     let ids = host_ids(7);
     let mapped = |token: i64, first: usize| -> Vec<f64> {
         let x = &table[token as usize * width..][..width];
@@ -80,14 +81,14 @@ fn one_head_by_hand() {
 #[test]
 fn weights_times_values_are_the_attention_s_output() {
     let linear = AttentionKind::Linear {
-        features: 24,
+        features: Some(24),
         seed: 1,
     };
-    for kind in [AttentionKind::Softmax, linear] {
-        let decoder = one_block(4, kind);
-        let attention = &decoder.blocks[0].attention;
+    for kind in [AttentionKind::SOFTMAX, linear] {
+        let decoder = one_block(4, kind.clone());
+        let attention = &decoder.stack.blocks[0].attention;
         let (width, head_dim) = (decoder.config().d_model, decoder.config().head_dim);
-        let x = burn::tensor::module::embedding(decoder.tokens.joined(), tokens(7));
+        let x = burn::tensor::module::embedding(decoder.embeddings.tokens.joined(), tokens(7));
         // One key-value head: its values stand last in the fused map.
         let values = attention.qkv.forward(x.clone(), None);
         let values: Tensor<Flex, 3> = values.narrow(2, width + head_dim, head_dim);

@@ -2,8 +2,8 @@
 //! preset of every family, shrunk.
 
 use emberlm_model::config::{
-    AttentionKind, Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling,
-    Wiring,
+    AttentionKind, Biases, FeedForward, FullLayers, Head, Init, ModelConfig, Norm, Position,
+    RotaryScaling, Window, Wiring,
 };
 use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
 
@@ -41,7 +41,7 @@ fn checked(raw: ModelConfig) -> (String, DecoderConfig) {
 
 pub fn base() -> ModelConfig {
     ModelConfig {
-        vocab_size: VOCAB_SIZE,
+        vocab_size: Some(VOCAB_SIZE),
         seq_len: SEQ_LEN,
         d_model: 16,
         n_layers: 2,
@@ -61,15 +61,21 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     // One product of the number's digits in base 4, so that the axes do not move together.
     let pick = |count: usize, pace: usize| (n * pace + n / 4 + n / 16 * (pace + 1)) % count;
     raw.kv_heads = [4, 2, 1][pick(3, 1)];
-    raw.head_dim = [0, 6][pick(2, 3)];
-    raw.window = [0, 3, 5, 40][pick(4, 3)];
-    raw.full_attention_layers = [vec![], vec![0], vec![1]][pick(3, 2)].clone();
+    raw.head_dim = [None, Some(6)][pick(2, 3)];
+    let window = [None, Some(3), Some(5), Some(40)][pick(4, 3)];
     raw.scale_embedding = pick(4, 1) == 1;
-    if raw.window > 0 {
-        raw.global_tokens = [0, 2, 1, 12, 0][pick(5, 1)];
+    if let Some(tokens) = window {
+        raw.attention = AttentionKind::windowed(Window {
+            tokens,
+            global_tokens: [0, 2, 1, 12, 0][pick(5, 1)],
+            full_layers: FullLayers::Listed([vec![], vec![0], vec![1]][pick(3, 2)].clone()),
+        });
     } else if (1..3).contains(&pick(5, 3)) {
         let seed = n as u64;
-        raw.attention = AttentionKind::Linear { features: 24, seed };
+        raw.attention = AttentionKind::Linear {
+            features: Some(24),
+            seed,
+        };
         raw.qk_norm = n / 4 % 2 == 1;
     }
     raw.qk_norm = pick(2, 1) == 1;
@@ -81,19 +87,15 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     };
     let activation = Activation::ALL[pick(5, 1)];
     raw.feed_forward = if pick(3, 1) == 1 {
-        let width = 20;
-        FeedForward::Gated { activation, width }
+        FeedForward::gated(activation).with_width(20)
     } else {
-        FeedForward::Dense {
-            activation,
-            width: 0,
-        }
+        FeedForward::dense(activation)
     };
     raw.head = Head {
         tied: pick(2, 3) == 1,
         bias: pick(5, 3) == 1,
         scaled: pick(3, 1) == 2,
-        soft_cap: [0.0, 0.0, 3.0][pick(3, 2)],
+        soft_cap: [None, None, Some(3.0)][pick(3, 2)],
     };
 }
 
@@ -103,13 +105,13 @@ fn positions() -> [Position; 5] {
         Position::Learned,
         Position::Sinusoidal,
         Position::Rotary {
-            dims: 0,
+            dims: None,
             base: 10_000.0,
             layout: RotaryLayout::Interleaved,
             scaling: RotaryScaling::None,
         },
         Position::Rotary {
-            dims: 2,
+            dims: Some(2),
             base: 100.0,
             layout: RotaryLayout::HalfSplit,
             scaling: RotaryScaling::Linear { factor: 2.0 },

@@ -50,7 +50,11 @@ fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
 fn isolating() -> Vec<(String, DecoderConfig)> {
     let mut models = spread();
     models.retain(|(_, config)| config.check_documents().is_ok());
-    assert!(models.iter().any(|(_, config)| config.global_tokens > 0));
+    assert!(models.iter().any(|(_, config)| {
+        config
+            .window()
+            .is_some_and(|window| window.global_tokens > 0)
+    }));
     models
 }
 
@@ -111,9 +115,9 @@ fn linear_attention_is_refused_by_field_and_rule() {
         };
         DecoderConfig::try_from(raw).unwrap()
     };
-    assert_eq!(config(AttentionKind::Softmax).check_documents(), Ok(()));
+    assert_eq!(config(AttentionKind::SOFTMAX).check_documents(), Ok(()));
     let linear = AttentionKind::Linear {
-        features: 24,
+        features: Some(24),
         seed: 1,
     };
     assert_eq!(

@@ -30,7 +30,7 @@ pub fn config(bytes: &[u8]) -> bool {
         assert!(count::flops_per_token(config).training >= parameters.embedding);
         assert!(count::memory(config).weights >= parameters.total);
         // What is legal is so again, and the same.
-        let again = DecoderConfig::try_from(config.raw().clone());
+        let again = DecoderConfig::try_from(config.raw());
         assert_eq!(again.as_ref(), Ok(config));
     }
     published.is_some() || own.is_some()

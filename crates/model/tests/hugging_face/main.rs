@@ -71,16 +71,15 @@ impl Copied {
     /// A small model of one block, written by this project.
     fn tiny() -> Self {
         let mut raw = families::preset("llama-3.2-1b").unwrap().config;
-        raw.vocab_size = 5;
+        raw.vocab_size = Some(5);
         raw.seq_len = 4;
         raw.d_model = 4;
         raw.n_layers = 1;
         raw.heads = 1;
         raw.kv_heads = 1;
-        raw.feed_forward = emberlm_model::config::FeedForward::Gated {
-            activation: emberlm_model::Activation::Silu,
-            width: 3,
-        };
+        raw.feed_forward =
+            emberlm_model::config::FeedForward::gated(emberlm_model::Activation::Silu)
+                .with_width(3);
         let decoder = initial(DecoderConfig::try_from(raw).unwrap());
         let copied = Self(tempfile::tempdir().unwrap());
         export(&decoder, copied.0.path(), &options(Element::F32)).unwrap();

@@ -1,6 +1,6 @@
 //! Every fixture is the model that `make_families.py` says, and old and unusual ways to write it are understood.
 
-use emberlm_model::config::{Norm, Position, RotaryScaling, Wiring};
+use emberlm_model::config::{FullLayers, Norm, RotaryScaling, Window, Wiring};
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
 use emberlm_model::weights::Element;
 use emberlm_model::{Activation, Family, RotaryLayout, count};
@@ -64,13 +64,16 @@ fn every_folder_is_the_model_it_was_made_as() {
         ];
         assert_eq!(found, sizes, "{name}");
         let windows = match name {
-            "mistral-window" => (7, vec![]),
-            "qwen2-mixed" => (6, vec![0]),
-            "qwen3-bias" => (5, vec![1]),
-            _ => (0, vec![]),
+            "mistral-window" => Some((7, vec![])),
+            "qwen2-mixed" => Some((6, vec![0])),
+            "qwen3-bias" => Some((5, vec![1])),
+            _ => None,
         };
-        let found = (config.window, config.full_attention_layers.clone());
-        assert_eq!(found, windows, "{name}");
+        let windows = windows.map(|(tokens, full_layers)| Window {
+            full_layers: FullLayers::Listed(full_layers),
+            ..Window::new(tokens)
+        });
+        assert_eq!(config.window(), windows.as_ref(), "{name}");
         let element = match name {
             "gptj-whole" | "llama-bias" => Element::Bf16,
             "gpt_neox-nobias" => Element::F16,
@@ -97,15 +100,8 @@ fn parameters_are_counted_as_they_lie_in_the_files() {
 }
 
 fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, RotaryScaling) {
-    match changed(name, changes).unwrap().position {
-        Position::Rotary {
-            dims,
-            base,
-            layout,
-            scaling,
-        } => (dims, base, layout, scaling),
-        other => panic!("{name} has {other:?}"),
-    }
+    let rotary = changed(name, changes).unwrap().rotary().unwrap();
+    (rotary.dims, rotary.base, rotary.layout, rotary.scaling)
 }
 
 #[test]
@@ -158,7 +154,7 @@ fn null_is_the_type_s_own_default() {
     let config = changed("llama-gqa", json!({"num_key_value_heads": null})).unwrap();
     assert_eq!(config.kv_heads, 4);
     let config = changed("mistral-window", json!({"sliding_window": null})).unwrap();
-    assert_eq!(config.window, 0);
+    assert_eq!(config.window(), None);
 }
 
 /// A file may hold only what differs from the defaults, which are the classes' own in transformers: the counts are
@@ -195,8 +191,8 @@ fn what_is_not_given_is_the_type_s_default() {
             _ => Wiring::PreNorm,
         };
         assert_eq!(config.wiring, wiring, "{model_type}");
-        let window = if model_type == "mistral" { 4096 } else { 0 };
-        assert_eq!(config.window, window, "{model_type}");
+        let window = (model_type == "mistral").then_some(Window::new(4096));
+        assert_eq!(config.window(), window.as_ref(), "{model_type}");
         assert_eq!(config.head.tied, model_type == "gpt2", "{model_type}");
     }
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::config::{
-    AttentionKind, Biases, FeedForward, Init, ModelConfig, Norm, Position, RotaryScaling, Wiring,
+    AttentionKind, Biases, FeedForward, FullLayers, Init, ModelConfig, Norm, Position,
+    RotaryScaling, Window, Wiring,
 };
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::Element;
@@ -178,20 +179,24 @@ fn fields_that_say_nothing_about_the_model_are_kept() {
 
 fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
-    raw.vocab_size = 11;
+    raw.vocab_size = Some(11);
     raw.seq_len = 8;
     raw.d_model = 24;
     raw.n_layers = 2;
     raw.kv_heads = if raw.kv_heads < raw.heads { 1 } else { 2 };
     raw.heads = 2;
-    raw.head_dim = 12;
+    raw.head_dim = Some(12);
     if let Position::Rotary { dims, .. } = &mut raw.position {
-        *dims = (*dims).min(4);
+        *dims = dims.map(|dims| dims.min(4));
     }
-    raw.window = raw.window.min(3);
-    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-        &mut raw.feed_forward;
-    *width = 20;
+    if let AttentionKind::Softmax {
+        window: Some(window),
+        ..
+    } = &mut raw.attention
+    {
+        window.tokens = 3;
+    }
+    raw.feed_forward.width = Some(20);
     // Far from zero, so that what is left out shows.
     raw.init = Init::Normal {
         std: 0.3,
@@ -235,7 +240,9 @@ fn a_model_that_its_type_cannot_express_is_refused() {
     for preset in [
         "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3",
     ] {
-        cannot(preset, "model.head = {", |raw| raw.head.soft_cap = 30.0);
+        cannot(preset, "model.head = {", |raw| {
+            raw.head.soft_cap = Some(30.0)
+        });
         cannot(preset, "model.head = {", |raw| raw.head.scaled = true);
         cannot(preset, "model.norm_embedding = true", |raw| {
             raw.norm_embedding = true
@@ -257,21 +264,20 @@ fn a_model_that_its_type_cannot_express_is_refused() {
         cannot(preset, "model.qk_norm = true", |raw| raw.qk_norm = true);
     }
     for preset in ["gpt2", "gptj", "gpt_neox", "llama"] {
-        cannot(preset, "model.window = 3", |raw| raw.window = 3);
+        cannot(preset, "model.attention = ", |raw| {
+            raw.attention = AttentionKind::windowed(Window::new(3));
+        });
     }
     for preset in ["gpt2", "gptj", "gpt_neox"] {
         cannot(preset, "model.kv_heads = 1", |raw| raw.kv_heads = 1);
-        cannot(preset, "model.head_dim = 10", |raw| raw.head_dim = 10);
+        cannot(preset, "model.head_dim = 10", |raw| raw.head_dim = Some(10));
         cannot(preset, "model.feed_forward = ", |raw| {
-            raw.feed_forward = FeedForward::Gated {
-                activation: Activation::Silu,
-                width: 20,
-            };
+            raw.feed_forward = FeedForward::gated(Activation::Silu).with_width(20);
         });
     }
     let interleaved = |raw: &mut ModelConfig| {
         raw.position = Position::Rotary {
-            dims: 0,
+            dims: None,
             base: 10_000.0,
             layout: RotaryLayout::Interleaved,
             scaling: RotaryScaling::None,
@@ -287,23 +293,29 @@ fn a_model_that_its_type_cannot_express_is_refused() {
         raw.bias = Biases::all(false)
     });
     cannot("qwen3", "model.bias = ", |raw| raw.bias.feed_forward = true);
-    cannot("mistral", "model.full_attention_layers = [1]", |raw| {
-        raw.full_attention_layers = vec![1];
+    cannot("mistral", "model.attention = ", |raw| {
+        raw.attention = AttentionKind::windowed(Window {
+            full_layers: FullLayers::Listed(vec![1]),
+            ..Window::new(3)
+        });
     });
     for preset in ["gpt2", "gptj", "gpt_neox", "llama", "qwen2", "qwen3"] {
         cannot(preset, "model.attention = ", |raw| {
             raw.attention = AttentionKind::Linear {
-                features: 8,
+                features: Some(8),
                 seed: 1,
             };
         });
     }
-    cannot("mistral", "model.global_tokens = 2", |raw| {
-        raw.global_tokens = 2
+    cannot("mistral", "model.attention = ", |raw| {
+        raw.attention = AttentionKind::windowed(Window {
+            global_tokens: 2,
+            ..Window::new(3)
+        });
     });
     cannot("llama", "model.position = ", |raw| {
         raw.position = Position::Rotary {
-            dims: 6,
+            dims: Some(6),
             base: 10_000.0,
             layout: RotaryLayout::HalfSplit,
             scaling: RotaryScaling::None,

@@ -52,7 +52,8 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
 /// PyTorch's logits over the positions, and nothing else does.
 pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
     let config = decoder.config();
-    let scaled = config.head.soft_cap > 0.0 || config.logit_scale().is_some() || config.head.bias;
+    let scaled =
+        config.head.soft_cap.is_some() || config.logit_scale().is_some() || config.head.bias;
     if scaled {
         return;
     }

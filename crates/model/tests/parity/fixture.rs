@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emberlm_model::config::{Biases, FeedForward, Norm};
+use emberlm_model::config::{Biases, Norm};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -90,16 +90,14 @@ impl Fixture {
         let size = |field: &str| config[field].as_u64().unwrap() as usize;
         let family = config["family"].as_str().unwrap();
         let mut raw: ModelConfig = families::preset(family).unwrap().config;
-        raw.vocab_size = size("vocab_size");
+        raw.vocab_size = Some(size("vocab_size"));
         raw.seq_len = size("seq_len");
         raw.d_model = size("d_model");
         raw.n_layers = size("n_layers");
         raw.heads = size("heads");
         raw.kv_heads = size("kv_heads");
-        raw.head_dim = size("head_dim");
-        let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-            &mut raw.feed_forward;
-        *width = size("ffn_hidden");
+        raw.head_dim = Some(size("head_dim"));
+        raw.feed_forward.width = Some(size("ffn_hidden"));
         if config["bias"] == Value::Bool(false) {
             raw.bias = Biases::all(false);
             if let Norm::Layer { bias, .. } = &mut raw.norm {

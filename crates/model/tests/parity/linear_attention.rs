@@ -38,14 +38,14 @@ fn compare(what: &str, found: &[f32], expected: &[f32]) {
 
 fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
     let config = DecoderConfig::try_from(ModelConfig {
-        vocab_size: VOCAB,
+        vocab_size: Some(VOCAB),
         seq_len: SEQ,
         d_model: 24,
         n_layers: 2,
         heads: 2,
         kv_heads: 1,
         attention: AttentionKind::Linear {
-            features: 48,
+            features: Some(48),
             seed: 1,
         },
         // Wide enough for keys of many sizes, so that the largest so far changes often.
@@ -64,7 +64,7 @@ fn gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 2] {
     let loss = decoder.loss_sum(tokens(7, device), tokens(5, device));
     let grads = loss.backward();
     [0, 1].map(|layer: usize| {
-        let weight = decoder.blocks[layer].attention.qkv.weight.val();
+        let weight = decoder.stack.blocks[layer].attention.qkv.weight.val();
         host(weight.grad(&grads).unwrap())
     })
 }

@@ -119,7 +119,7 @@ fn random_state() -> MutexGuard<'static, ()> {
 }
 
 fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
-    let mut raw = config.raw().clone();
+    let mut raw = config.raw();
     raw.dropout = p;
     raw.dropout_sites = vec![
         DropoutSite::Embedding,

@@ -61,7 +61,7 @@ pub fn body(path: &str, bytes: &[u8]) -> bool {
 /// A model of bytes with its first weights.
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let config = ModelConfig {
-        vocab_size: 257,
+        vocab_size: Some(257),
         seq_len: 512,
         d_model: 8,
         n_layers: 1,

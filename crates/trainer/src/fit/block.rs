@@ -6,6 +6,7 @@
 //! ```text
 //! norms                  4d             each: its input, its output, which the map keeps
 //!                        3d             with parallel wiring: one input for both
+//!                        8d             in a sandwich: two more norms
 //! attention              q + 2k         the fused map's output, turned in place
 //!                        q + k          with norms of queries and keys: what comes of them
 //!                        heads          the logarithm of the sum of each query's weights
@@ -24,7 +25,8 @@
 
 use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
 use emberlm_model::DecoderConfig;
-use emberlm_model::config::{AttentionKind, DropoutSite, FeedForward, Wiring};
+use emberlm_model::config::{DropoutSite, FeedForwardKind, Wiring};
+use emberlm_model::nn::Mechanism;
 
 /// Elements of a micro-batch.
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +49,16 @@ impl Block {
 
         let norms = match model.wiring {
             Wiring::PreNorm | Wiring::PostNorm => 4.0,
+            Wiring::Sandwich => 8.0,
             Wiring::Parallel { .. } => 3.0,
         } * d;
-        let separate = model.qk_norm || matches!(model.attention, AttentionKind::Linear { .. });
+        let mechanism = model.attention_of(0).mechanism;
+        let separate = model.qk_norm || matches!(mechanism, Mechanism::Linear { .. });
         let copies = where_there(separate, queries + keys);
         let inside = inside_attention(model, seq);
-        let maps = match model.feed_forward {
-            FeedForward::Dense { .. } => 2.0,
-            FeedForward::Gated { .. } => 3.0,
+        let maps = match model.feed_forward.kind {
+            FeedForwardKind::Dense => 2.0,
+            FeedForwardKind::Gated => 3.0,
         };
         let feed_forward = maps * width + where_there(dropped(DropoutSite::Hidden), width);
         let residual = where_there(dropped(DropoutSite::Residual), 2.0 * d);
@@ -78,9 +82,9 @@ fn where_there(there: bool, count: f64) -> f64 {
 fn inside_attention(model: &DecoderConfig, seq: f64) -> f64 {
     let [heads, kv_heads, head_dim] =
         [model.heads, model.kv_heads, model.head_dim].map(|n| n as f64);
-    match model.attention {
-        AttentionKind::Softmax => heads,
-        AttentionKind::Linear { features, .. } => {
+    match model.attention_of(0).mechanism {
+        Mechanism::Softmax { .. } => heads,
+        Mechanism::Linear { features, .. } => {
             let chunk = seq.min(LINEAR_ATTENTION_CHUNK as f64);
             features as f64 * (2.0 * heads + 4.0 * kv_heads)
                 + chunk * (2.0 * heads + 2.0 * kv_heads)

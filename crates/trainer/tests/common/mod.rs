@@ -59,17 +59,15 @@ impl Place {
     /// A run's directory, and 24 steps of a model of one layer whose embedding is not its head.
     pub fn config(&self) -> RunConfig {
         let mut model = families::preset("llama").unwrap().config;
-        model.vocab_size = 0;
+        model.vocab_size = None;
         model.seq_len = 16;
         model.d_model = 16;
         model.n_layers = 1;
         model.heads = 2;
         model.kv_heads = 2;
-        model.head_dim = 8;
+        model.head_dim = Some(8);
         model.head.tied = false;
-        let (emberlm_model::config::FeedForward::Dense { width, .. }
-        | emberlm_model::config::FeedForward::Gated { width, .. }) = &mut model.feed_forward;
-        *width = 24;
+        model.feed_forward.width = Some(24);
         RunConfig {
             model,
             data: DataConfig::of(self.path("data")),

@@ -79,17 +79,15 @@ pub fn start<B: Backend>() -> Decoder<Training<B>> {
 /// The fixture's model.
 pub fn decoder_config() -> DecoderConfig {
     let mut config = families::preset("qwen2").unwrap().config;
-    config.vocab_size = 13;
+    config.vocab_size = Some(13);
     config.seq_len = 4;
     config.d_model = 8;
     config.n_layers = 1;
     config.heads = 4;
     config.kv_heads = 2;
-    config.head_dim = 2;
+    config.head_dim = Some(2);
     config.head.tied = false;
-    let (emberlm_model::config::FeedForward::Dense { width, .. }
-    | emberlm_model::config::FeedForward::Gated { width, .. }) = &mut config.feed_forward;
-    *width = 12;
+    config.feed_forward.width = Some(12);
     DecoderConfig::try_from(config).unwrap()
 }
 

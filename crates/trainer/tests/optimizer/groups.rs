@@ -4,28 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn_flex::Flex;
-use emberlm_model::config::{FeedForward, Position};
+use emberlm_model::config::{AttentionKind, FeedForwardKind, Position};
 use emberlm_model::{DecoderConfig, Parameter, count, families};
 use emberlm_trainer::optimizer::ParameterGroup;
 
 /// A preset's parts at small sizes.
 fn small(name: &str) -> DecoderConfig {
     let mut config = families::preset(name).unwrap().config;
-    config.vocab_size = 11;
+    config.vocab_size = Some(11);
     config.seq_len = 8;
     config.d_model = 8;
     config.n_layers = 2;
     let grouped = config.kv_heads != config.heads;
     config.heads = 4;
     config.kv_heads = if grouped { 2 } else { 4 };
-    config.head_dim = 2;
-    config.window = 0;
-    config.full_attention_layers = Vec::new();
-    let (FeedForward::Dense { width, .. } | FeedForward::Gated { width, .. }) =
-        &mut config.feed_forward;
-    *width = 12;
+    config.head_dim = Some(2);
+    config.attention = AttentionKind::SOFTMAX;
+    config.feed_forward.width = Some(12);
     if let Position::Rotary { dims, .. } = &mut config.position {
-        *dims = 0;
+        *dims = None;
     }
     DecoderConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
@@ -65,7 +62,7 @@ fn they_partition_every_presets_parameters() {
         let decoder = config.init::<Flex>(1, &Default::default());
         decoder.parameters().iter().for_each(|p| found.add(p));
 
-        let gated = matches!(config.feed_forward, FeedForward::Gated { .. });
+        let gated = config.feed_forward.kind == FeedForwardKind::Gated;
         let learned = config.position == Position::Learned;
         let mut maps = vec!["attention.qkv", "attention.out"];
         maps.extend(["feed_forward.up", "feed_forward.down"]);

@@ -24,8 +24,8 @@ fn cut(decoder: &Model) -> Model {
     let row = 4 * (decoder.config().d_model as u64 + 1);
     let blank = decoder_config().blank_within(&Default::default(), Some(5 * row));
     let decoder: Model = load_own(blank, &path).unwrap();
-    assert!(matches!(&decoder.tokens, TokenTable::Parts(parts) if parts.len() == 3));
-    assert!(matches!(&decoder.head, Some(TokenTable::Parts(parts)) if parts.len() == 3));
+    assert!(matches!(&decoder.embeddings.tokens, TokenTable::Parts(parts) if parts.len() == 3));
+    assert!(matches!(&decoder.lm_head.head, Some(TokenTable::Parts(parts)) if parts.len() == 3));
     decoder
 }
 

@@ -20,7 +20,7 @@ type Cpu = burn::backend::NdArray;
 /// Two layers of width 16 over 8 tokens of context.
 pub fn tiny(vocab_size: usize) -> ModelConfig {
     ModelConfig {
-        vocab_size,
+        vocab_size: Some(vocab_size),
         seq_len: 8,
         d_model: 16,
         n_layers: 2,

@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 use emberlm_kernels::RotaryLayout;
 
 use super::fields::Fields;
+use crate::checked::DecoderConfig;
 use crate::config::{Position, RotaryScaling};
 use crate::error::HuggingFaceError;
+use crate::position::RotaryConfig;
 
 /// What older configurations call the fields, and how much of a head is turned by default.
 pub(crate) struct RopeFields {
@@ -73,7 +75,7 @@ pub(crate) fn read(
         return Err(wrong(&format!("turns nothing of a head of {head_dim}")));
     }
     Ok(Position::Rotary {
-        dims,
+        dims: Some(dims),
         base,
         layout: RotaryLayout::HalfSplit,
         scaling: scaling(&parameters, fields, seq_len)?,
@@ -117,16 +119,14 @@ fn scaling(
 }
 
 /// The fields of rotary positions; nothing for others.
-pub(crate) fn write(position: Position, head_dim: usize, names: &RopeFields) -> Option<Value> {
-    let Position::Rotary {
+pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value> {
+    let RotaryConfig {
         dims,
         base,
         scaling,
         ..
-    } = position
-    else {
-        return None;
-    };
+    } = config.rotary()?;
+    let head_dim = config.head_dim;
     let mut fields = match scaling {
         RotaryScaling::None => json!({"rope_type": "default"}),
         RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),

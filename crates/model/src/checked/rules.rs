@@ -1,0 +1,375 @@
+//! The rules that make a configuration a model.
+
+use emberlm_kernels::RotaryLayout;
+
+use super::DecoderConfig;
+use crate::attention::default_scale;
+use crate::config::{
+    AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, RotaryScaling, Window,
+};
+use crate::error::ConfigError;
+use crate::position::RotaryConfig;
+
+impl TryFrom<ModelConfig> for DecoderConfig {
+    type Error = ConfigError;
+
+    fn try_from(raw: ModelConfig) -> Result<Self, ConfigError> {
+        let config = filled(raw)?;
+        config.check_attention()?;
+        config.check_position()?;
+        config.check_components()?;
+        Ok(config)
+    }
+}
+
+/// Beyond any model published; keeps products of sizes far from overflow.
+const LARGEST_SIZE: usize = 1 << 24;
+
+/// Far beyond use: at 65,536 features the estimate's error is a percent or less.
+const MOST_FEATURES: usize = 1 << 16;
+
+/// The configuration with its defaults filled in, its sizes checked.
+fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
+    let Some(vocab_size) = raw.vocab_size else {
+        return Err(ConfigError::new("vocab_size", "unset", "must be given"));
+    };
+    for (field, value) in [
+        ("vocab_size", vocab_size),
+        ("seq_len", raw.seq_len),
+        ("d_model", raw.d_model),
+        ("n_layers", raw.n_layers),
+        ("heads", raw.heads),
+        ("kv_heads", raw.kv_heads),
+    ] {
+        within(field, value, LARGEST_SIZE)?;
+    }
+    let head_dim = match raw.head_dim {
+        Some(head_dim) => head_dim,
+        None if raw.d_model.is_multiple_of(raw.heads) => raw.d_model / raw.heads,
+        None => {
+            let rule = format!("must divide d_model = {}", raw.d_model);
+            return Err(ConfigError::new("heads", raw.heads, rule));
+        }
+    };
+    within("head_dim", head_dim, LARGEST_SIZE)?;
+    raw.feed_forward.width.get_or_insert(4 * raw.d_model);
+    match &mut raw.attention {
+        AttentionKind::Softmax { window, scale, .. } => {
+            if let Some(window) = window {
+                window.full_layers = FullLayers::Listed(window.full_layers.layers(raw.n_layers));
+            }
+            scale.take_if(|scale| *scale == default_scale(head_dim));
+        }
+        AttentionKind::Linear { features, .. } => {
+            features.get_or_insert(head_dim.saturating_mul(4));
+        }
+    }
+    if let Position::Rotary { dims, .. } = &mut raw.position {
+        dims.get_or_insert(head_dim);
+    }
+    Ok(DecoderConfig {
+        family: raw.family,
+        vocab_size,
+        seq_len: raw.seq_len,
+        d_model: raw.d_model,
+        n_layers: raw.n_layers,
+        heads: raw.heads,
+        kv_heads: raw.kv_heads,
+        head_dim,
+        qk_norm: raw.qk_norm,
+        dropout: raw.dropout,
+        dropout_sites: raw.dropout_sites,
+        scale_embedding: raw.scale_embedding,
+        norm_embedding: raw.norm_embedding,
+        bias: raw.bias,
+        attention: raw.attention,
+        norm: raw.norm,
+        position: raw.position,
+        feed_forward: raw.feed_forward,
+        wiring: raw.wiring,
+        head: raw.head,
+        init: raw.init,
+    })
+}
+
+fn within(field: &'static str, value: usize, largest: usize) -> Result<(), ConfigError> {
+    match value {
+        value if (1..=largest).contains(&value) => Ok(()),
+        _ => {
+            let rule = format!("must be between 1 and {largest}");
+            Err(ConfigError::new(field, value, rule))
+        }
+    }
+}
+
+fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(ConfigError::new(field, value, "must be above 0 and finite"))
+    }
+}
+
+impl DecoderConfig {
+    fn check_attention(&self) -> Result<(), ConfigError> {
+        if self.kv_heads > self.heads || !self.heads.is_multiple_of(self.kv_heads) {
+            let rule = format!("must divide heads = {}", self.heads);
+            return Err(ConfigError::new("kv_heads", self.kv_heads, rule));
+        }
+        match &self.attention {
+            AttentionKind::Softmax {
+                window,
+                scale,
+                soft_cap,
+            } => {
+                if let Some(scale) = scale {
+                    positive("attention.scale", *scale)?;
+                }
+                if let Some(soft_cap) = soft_cap {
+                    positive("attention.soft_cap", *soft_cap)?;
+                }
+                window
+                    .iter()
+                    .try_for_each(|window| self.check_window(window))
+            }
+            AttentionKind::Linear { features, .. } => {
+                let features = features.unwrap_or_default();
+                within("attention.features", features, MOST_FEATURES)?;
+                if self.dropout_at(DropoutSite::Attention) > 0.0 {
+                    let rule = "must not hold \"attention\" with linear attention, which never has its weights";
+                    let sites = format!("{:?}", self.dropout_sites).to_lowercase();
+                    return Err(ConfigError::new("dropout_sites", sites, rule));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check_window(&self, window: &Window) -> Result<(), ConfigError> {
+        let error = |field, value: usize, rule: String| Err(ConfigError::new(field, value, rule));
+        if window.tokens == 0 {
+            let rule = "must be at least 1".to_owned();
+            return error("attention.window.tokens", 0, rule);
+        }
+        if window.global_tokens > self.seq_len {
+            let rule = format!("must be at most seq_len = {}", self.seq_len);
+            return error("attention.window.global_tokens", window.global_tokens, rule);
+        }
+        match window.full_layers.layers(self.n_layers).last() {
+            Some(&layer) if layer >= self.n_layers => {
+                let rule = format!("must be below n_layers = {}", self.n_layers);
+                error("attention.window.full_layers", layer, rule)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_position(&self) -> Result<(), ConfigError> {
+        let Some(RotaryConfig {
+            dims,
+            base,
+            layout,
+            scaling,
+            ..
+        }) = self.rotary()
+        else {
+            return Ok(());
+        };
+        let head_dim = self.head_dim;
+        let (rotated, rule) = match layout {
+            // As GPT-NeoX has it: of an odd number one element more is rotated, and the frequencies are by the odd number.
+            RotaryLayout::HalfSplit => (
+                dims.checked_next_multiple_of(2),
+                format!("must be at most head_dim = {head_dim}, rounded up to even"),
+            ),
+            RotaryLayout::Interleaved => (
+                Some(dims).filter(|dims| dims.is_multiple_of(2)),
+                format!("must be even and at most head_dim = {head_dim}"),
+            ),
+        };
+        if dims == 0 || rotated.is_none_or(|rotated| rotated > head_dim) {
+            return Err(ConfigError::new("position.dims", dims, rule));
+        }
+        positive("position.base", base)?;
+        check_scaling(scaling)
+    }
+
+    fn check_components(&self) -> Result<(), ConfigError> {
+        within(
+            "feed_forward.width",
+            self.feed_forward_width(),
+            LARGEST_SIZE,
+        )?;
+        if !(0.0..1.0).contains(&self.dropout) {
+            let rule = "must be at least 0 and below 1";
+            return Err(ConfigError::new("dropout", self.dropout, rule));
+        }
+        positive("norm.epsilon", self.norm_epsilon())?;
+        if let Some(soft_cap) = self.head.soft_cap {
+            positive("head.soft_cap", soft_cap)?;
+        }
+        match self.init {
+            Init::Normal { std, .. } => positive("init.std", std),
+            Init::FanIn | Init::LeCun | Init::TruncatedXavier | Init::Small => Ok(()),
+        }
+    }
+}
+
+fn check_scaling(scaling: RotaryScaling) -> Result<(), ConfigError> {
+    match scaling {
+        RotaryScaling::None => Ok(()),
+        RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),
+        RotaryScaling::Llama3 {
+            factor,
+            low_frequency_factor: low,
+            high_frequency_factor: high,
+            original_seq_len,
+        } => {
+            positive("position.scaling.factor", factor)?;
+            positive("position.scaling.low_frequency_factor", low)?;
+            if !(high.is_finite() && high > low) {
+                let rule = format!("must be above low_frequency_factor = {low}");
+                let field = "position.scaling.high_frequency_factor";
+                return Err(ConfigError::new(field, high, rule));
+            }
+            positive("position.scaling.original_seq_len", original_seq_len as f64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::InputError;
+    use crate::families::{self, Family};
+
+    fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
+        let mut raw = families::preset("char-nano").expect("a preset").config;
+        raw.vocab_size = Some(65);
+        change(&mut raw);
+        match DecoderConfig::try_from(raw) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn each_rule_names_field_value_and_rule() {
+        let expected = "model.heads = 0: must be between 1 and 16777216";
+        assert_eq!(error_of(|c| c.heads = 0), expected);
+        let expected = "model.heads = 3: must divide d_model = 128";
+        assert_eq!(error_of(|c| c.heads = 3), expected);
+        let expected = "model.kv_heads = 3: must divide heads = 4";
+        assert_eq!(error_of(|c| c.kv_heads = 3), expected);
+        let expected = "model.dropout = 1: must be at least 0 and below 1";
+        assert_eq!(error_of(|c| c.dropout = 1.0), expected);
+        let expected = "model.dropout = NaN: must be at least 0 and below 1";
+        assert_eq!(error_of(|c| c.dropout = f64::NAN), expected);
+    }
+
+    #[test]
+    fn rotary_dims_are_within_the_head() {
+        let rotary = |dims, layout| Position::Rotary {
+            dims: Some(dims),
+            base: 10_000.0,
+            layout,
+            scaling: RotaryScaling::None,
+        };
+        let (halves, neighbours) = (RotaryLayout::HalfSplit, RotaryLayout::Interleaved);
+        let expected = "model.position.dims = 7: must be even and at most head_dim = 32";
+        assert_eq!(error_of(|c| c.position = rotary(7, neighbours)), expected);
+        let expected =
+            "model.position.dims = 33: must be at most head_dim = 32, rounded up to even";
+        assert_eq!(error_of(|c| c.position = rotary(33, halves)), expected);
+        for dims in [7, 31] {
+            assert_eq!(error_of(|c| c.position = rotary(dims, halves)), "accepted");
+        }
+    }
+
+    #[test]
+    fn windows_are_within_the_sequence_and_the_stack() {
+        let windowed = |global_tokens, layer| {
+            error_of(|c| {
+                c.attention = AttentionKind::windowed(Window {
+                    tokens: 8,
+                    global_tokens,
+                    full_layers: FullLayers::Listed(vec![layer]),
+                });
+            })
+        };
+        let expected = "model.attention.window.global_tokens = 65: must be at most seq_len = 64";
+        assert_eq!(windowed(65, 0), expected);
+        let expected = "model.attention.window.full_layers = 4: must be below n_layers = 4";
+        assert_eq!(windowed(0, 4), expected);
+        assert_eq!(windowed(64, 3), "accepted");
+        let expected = "model.attention.window.tokens = 0: must be at least 1";
+        let empty = error_of(|c| c.attention = AttentionKind::windowed(Window::new(0)));
+        assert_eq!(empty, expected);
+    }
+
+    #[test]
+    fn scale_and_cap_are_positive() {
+        let softmax = |scale, soft_cap| {
+            error_of(|c| {
+                c.attention = AttentionKind::Softmax {
+                    window: None,
+                    scale,
+                    soft_cap,
+                };
+            })
+        };
+        let expected = "model.attention.scale = 0: must be above 0 and finite";
+        assert_eq!(softmax(Some(0.0), None), expected);
+        assert_eq!(softmax(Some(0.5), None), "accepted");
+        let expected = "model.attention.soft_cap = -1: must be above 0 and finite";
+        assert_eq!(softmax(None, Some(-1.0)), expected);
+        assert_eq!(softmax(None, Some(50.0)), "accepted");
+    }
+
+    #[test]
+    fn linear_attention_has_no_weights_to_drop() {
+        let linear = |features, change: fn(&mut ModelConfig)| {
+            error_of(|c| {
+                c.attention = AttentionKind::Linear { features, seed: 0 };
+                change(c);
+            })
+        };
+        assert_eq!(linear(Some(16), |_| ()), "accepted");
+        let expected = "model.dropout_sites = [embedding, attention, residual]: must not hold \"attention\" with \
+                        linear attention, which never has its weights";
+        assert_eq!(linear(Some(16), |c| c.dropout = 0.1), expected);
+        let residual = |c: &mut ModelConfig| {
+            c.dropout = 0.1;
+            c.dropout_sites = vec![DropoutSite::Residual];
+        };
+        assert_eq!(linear(Some(16), residual), "accepted");
+        let expected = "model.attention.features = 65537: must be between 1 and 65536";
+        assert_eq!(linear(Some(65_537), |_| ()), expected);
+        assert_eq!(linear(None, |_| ()), "accepted");
+    }
+
+    #[test]
+    fn sizes_left_open_are_filled() {
+        let mut raw = families::preset("pocket").expect("a preset").config;
+        raw.vocab_size = Some(50_257);
+        let config = DecoderConfig::try_from(raw).expect("legal");
+        assert_eq!(config.family, Family::Pocket);
+        assert_eq!(config.head_dim, 64);
+        assert_eq!(config.feed_forward_width(), 1536);
+    }
+
+    #[test]
+    fn tokens_are_checked() {
+        let mut raw = families::preset("char-nano").expect("a preset").config;
+        raw.vocab_size = Some(65);
+        let config = DecoderConfig::try_from(raw).expect("legal");
+        assert_eq!(config.check_tokens(&[]), Err(InputError::Empty));
+        assert!(config.check_tokens(&[0; 65]).is_err());
+        let error = config.check_tokens(&[1, 65]).expect_err("id 65 of 65");
+        assert_eq!(
+            error.to_string(),
+            "token 65 at position 1 is outside of the vocabulary of 65"
+        );
+        assert_eq!(config.check_tokens(&[64]), Ok(()));
+    }
+}

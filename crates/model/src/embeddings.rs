@@ -1,0 +1,120 @@
+//! The embeddings of tokens and their positions.
+
+use burn::module::Module;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor};
+
+use emberlm_kernels::Backend;
+
+use crate::config;
+use crate::dropout::dropout;
+use crate::init::Initializer;
+use crate::norm::{Norm, NormConfig};
+use crate::position::{AddedPositions, AddedPositionsConfig};
+use crate::token_table::TokenTable;
+use crate::tokens::Tokens;
+
+/// The configuration of [`Embeddings`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EmbeddingsConfig {
+    /// Number of token ids.
+    pub vocab_size: usize,
+    /// Width of the output.
+    pub d_model: usize,
+    /// The positions that are added.
+    pub positions: AddedPositionsConfig,
+    /// Whether token embeddings are multiplied by `√d_model`.
+    pub scale: bool,
+    /// The norm of the embeddings, if there is one.
+    pub norm: Option<config::Norm>,
+    /// Probability of dropping an element while training.
+    pub dropout: f64,
+}
+
+impl EmbeddingsConfig {
+    /// Token embeddings without positions, scale, norm and dropout.
+    pub const fn new(vocab_size: usize, d_model: usize) -> Self {
+        Self {
+            vocab_size,
+            d_model,
+            positions: AddedPositionsConfig::None,
+            scale: false,
+            norm: None,
+            dropout: 0.0,
+        }
+    }
+
+    /// Elements of the table of tokens.
+    pub(crate) fn tokens(&self) -> u128 {
+        self.vocab_size as u128 * self.d_model as u128
+    }
+
+    /// The norm of the embeddings.
+    pub(crate) fn norm(&self) -> Option<NormConfig> {
+        Some(NormConfig::new(self.norm?, self.d_model))
+    }
+
+    /// Embeddings with PyTorch's initial weights, `N(0, 1)`, drawn from the backend's random state.
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Embeddings<B> {
+        self.init_from(&Initializer::standalone(self.d_model, device))
+    }
+
+    pub(crate) fn init_from<B: Backend>(&self, from: &Initializer<'_, B>) -> Embeddings<B> {
+        Embeddings {
+            tokens: from.token_embedding("tokens", [self.vocab_size, self.d_model]),
+            positions: self.positions.init_from(from, "positions", self.d_model),
+            norm_embedding: self.norm().map(|norm| norm.init(from.device())),
+            scale: self.scale.then(|| (self.d_model as f64).sqrt()),
+            dropout: self.dropout,
+        }
+    }
+}
+
+/// Token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i]))`.
+#[derive(Module, Debug)]
+pub struct Embeddings<B: BurnBackend> {
+    /// The token embedding, `[vocab_size, d_model]`.
+    pub tokens: TokenTable<B>,
+    /// The vectors added by position.
+    pub positions: AddedPositions<B>,
+    /// The norm of the sum.
+    pub norm_embedding: Option<Norm<B>>,
+    #[module(skip)]
+    scale: Option<f64>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl<B: Backend> Embeddings<B> {
+    /// `[batch, seq, d_model]` of tokens `[batch, seq]`, the first of which is at position `offset`.
+    pub fn forward(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
+        let x = self.scaled(tokens.ids.clone());
+        let documents = tokens.documents.as_ref();
+        self.normed(self.positions.add(x, offset, documents))
+    }
+
+    /// `[1, rows, d_model]` of ids `[1, rows]` at the positions `[rows]`.
+    pub(crate) fn forward_at(
+        &self,
+        ids: Tensor<B, 2, Int>,
+        positions: &Tensor<B, 1, Int>,
+    ) -> Tensor<B, 3> {
+        self.normed(self.positions.add_at(self.scaled(ids), positions))
+    }
+
+    fn scaled(&self, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
+        let x = self.tokens.look_up(ids); // [batch, seq, d_model]
+        match self.scale {
+            Some(scale) => x * scale,
+            None => x,
+        }
+    }
+
+    fn normed(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        let x = dropout(x, self.dropout);
+        match &self.norm_embedding {
+            Some(norm) => norm.forward(x),
+            None => x,
+        }
+    }
+}

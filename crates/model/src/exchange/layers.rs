@@ -1,0 +1,97 @@
+//! The layers that see a window and those that see every earlier token.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use crate::checked::DecoderConfig;
+use crate::config::{AttentionKind, FullLayers, Window};
+use crate::error::HuggingFaceError;
+
+const SLIDING: &str = "sliding_attention";
+const FULL: &str = "full_attention";
+
+/// Softmax attention with a window or without.
+pub(crate) fn attention(window: Option<Window>) -> AttentionKind {
+    window.map_or(AttentionKind::SOFTMAX, AttentionKind::windowed)
+}
+
+/// The window of a type with `use_sliding_window`, `max_window_layers` and `layer_types`.
+pub(crate) fn read(
+    fields: &Fields<'_>,
+    n_layers: usize,
+) -> Result<Option<Window>, HuggingFaceError> {
+    let used = fields.flag("use_sliding_window", false)?;
+    let window = match used {
+        // The types' own default.
+        true if !fields.has("sliding_window") => Some(4096),
+        true => fields.optional_size("sliding_window")?,
+        false => None,
+    };
+    let slides = match types(fields, n_layers)? {
+        Some(slides) => slides,
+        None => {
+            let first = fields.count("max_window_layers", 28)?;
+            (0..n_layers)
+                .map(|layer| window.is_some() && layer >= first)
+                .collect()
+        }
+    };
+    let rule = "slides without use_sliding_window and sliding_window";
+    of_layers(fields, window, &slides, rule)
+}
+
+/// Whether each layer sees a window, by `layer_types`.
+pub(crate) fn types(
+    fields: &Fields<'_>,
+    n_layers: usize,
+) -> Result<Option<Vec<bool>>, HuggingFaceError> {
+    let Some(types) = fields.optional_texts("layer_types")? else {
+        return Ok(None);
+    };
+    if types.len() != n_layers {
+        return Err(fields.error("layer_types", format!("must have {n_layers} entries")));
+    }
+    if types.iter().any(|&kind| kind != SLIDING && kind != FULL) {
+        return Err(fields.error("layer_types", format!("must be of {SLIDING} and {FULL}")));
+    }
+    Ok(Some(types.iter().map(|&kind| kind == SLIDING).collect()))
+}
+
+/// The window of the layers that slide; `rule` is the error where they have no length.
+pub(crate) fn of_layers(
+    fields: &Fields<'_>,
+    tokens: Option<usize>,
+    slides: &[bool],
+    rule: &str,
+) -> Result<Option<Window>, HuggingFaceError> {
+    if !slides.contains(&true) {
+        return Ok(None);
+    }
+    let Some(tokens) = tokens else {
+        return Err(fields.error("layer_types", rule));
+    };
+    let layers = slides.iter().enumerate();
+    let full = layers.filter(|(_, slides)| !**slides);
+    Ok(Some(Window {
+        full_layers: FullLayers::Listed(full.map(|(layer, _)| layer).collect()),
+        ..Window::new(tokens)
+    }))
+}
+
+/// The fields for [`read`].
+pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
+    let used = config.window().is_some();
+    fields.insert("use_sliding_window".to_owned(), json!(used));
+    write_types(config, fields);
+}
+
+/// `sliding_window` and `layer_types`.
+pub(crate) fn write_types(config: &DecoderConfig, fields: &mut Map<String, Value>) {
+    let types = (0..config.n_layers).map(|layer| match config.window_of(layer) {
+        Some(_) => SLIDING,
+        None => FULL,
+    });
+    let window = config.window().map(|window| window.tokens);
+    fields.insert("sliding_window".to_owned(), json!(window));
+    fields.insert("layer_types".to_owned(), types.collect());
+}

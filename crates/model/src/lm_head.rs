@@ -1,0 +1,132 @@
+//! The language-model head: hidden states to logits or their cross-entropy.
+
+use burn::module::{Module, Param};
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor};
+
+use emberlm_kernels::{Backend, HeadLossOptions, Precision};
+
+use crate::init::Initializer;
+use crate::token_table::TokenTable;
+
+/// The configuration of an [`LmHead`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LmHeadConfig {
+    /// Number of token ids.
+    pub vocab_size: usize,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Whether the token embedding serves as the projection.
+    pub tied: bool,
+    /// Whether the projection has a bias.
+    pub bias: bool,
+    /// Factor on the logits, before a bias is added.
+    pub scale: Option<f64>,
+    /// Bounds logits to ±cap by `cap · tanh(logits / cap)`.
+    pub soft_cap: Option<f64>,
+}
+
+impl LmHeadConfig {
+    /// An untied projection without a bias.
+    pub const fn new(vocab_size: usize, d_model: usize) -> Self {
+        Self {
+            vocab_size,
+            d_model,
+            tied: false,
+            bias: false,
+            scale: None,
+            soft_cap: None,
+        }
+    }
+
+    /// Elements of its parameters; a tied projection is the embedding's.
+    pub(crate) fn parameters(&self) -> u128 {
+        let weight = self.vocab_size as u128 * self.d_model as u128;
+        let bias = self.vocab_size as u128;
+        u128::from(!self.tied) * weight + u128::from(self.bias) * bias
+    }
+
+    /// A head with the initial weights of [`crate::nn::LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> LmHead<B> {
+        self.init_from(&Initializer::standalone(self.d_model, device))
+    }
+
+    pub(crate) fn init_from<B: Backend>(&self, from: &Initializer<'_, B>) -> LmHead<B> {
+        let shape = [self.vocab_size, self.d_model];
+        LmHead {
+            head: (!self.tied).then(|| from.head("head", shape)),
+            head_bias: self
+                .bias
+                .then(|| from.bias("head_bias", self.vocab_size, self.d_model)),
+            scale: self.scale,
+            soft_cap: self.soft_cap,
+            precision: Precision::default(),
+        }
+    }
+}
+
+/// `soft_cap(scale · hidden · Wᵀ + bias)`, where `W` is the head's own table or the embedding's.
+#[derive(Module, Debug)]
+pub struct LmHead<B: BurnBackend> {
+    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves. A packed head always has one.
+    pub head: Option<TokenTable<B>>,
+    /// The output projection's bias, `[vocab_size]`.
+    pub head_bias: Option<Param<Tensor<B, 1>>>,
+    #[module(skip)]
+    scale: Option<f64>,
+    #[module(skip)]
+    soft_cap: Option<f64>,
+    #[module(skip)]
+    pub(crate) precision: Precision,
+}
+
+impl<B: Backend> LmHead<B> {
+    /// `[batch, seq, d_model]` to logits `[batch, seq, vocab_size]`; `tokens` is the embedding, for a tied head.
+    pub fn forward(&self, hidden: Tensor<B, 3>, tokens: &TokenTable<B>) -> Tensor<B, 3> {
+        let [batch, seq, width] = hidden.dims();
+        let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
+        let hidden = self.scaled(hidden);
+        let bias = self.head_bias.as_ref().map(Param::val);
+        let logits = self.table(tokens).logits(hidden, bias, self.precision); // [tokens, vocab_size]
+        let logits = match self.soft_cap {
+            Some(cap) => (logits / cap).tanh() * cap,
+            None => logits,
+        };
+        let vocab_size = logits.dims()[1];
+        logits.reshape([batch, seq, vocab_size])
+    }
+
+    /// The cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over all targets `[batch, seq]` from 0
+    /// on, with the terms of `options`, `[1]`; `tokens` is the embedding, for a tied head.
+    pub fn loss_sum(
+        &self,
+        hidden: Tensor<B, 3>,
+        tokens: &TokenTable<B>,
+        targets: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Tensor<B, 1> {
+        let [batch, seq, width] = hidden.dims();
+        let targets = targets.reshape([batch * seq]); // [tokens]
+        let options = HeadLossOptions {
+            soft_cap: self.soft_cap.unwrap_or(0.0),
+            ..options
+        };
+        let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
+        let hidden = self.scaled(hidden);
+        let bias = self.head_bias.as_ref().map(Param::val);
+        self.table(tokens)
+            .head_loss(hidden, bias, targets, options, self.precision)
+    }
+
+    fn scaled(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        match self.scale {
+            Some(scale) => hidden * scale,
+            None => hidden,
+        }
+    }
+
+    /// The table that the hidden states are multiplied with.
+    pub(crate) fn table<'a>(&'a self, tokens: &'a TokenTable<B>) -> &'a TokenTable<B> {
+        self.head.as_ref().unwrap_or(tokens)
+    }
+}

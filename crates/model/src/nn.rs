@@ -1,0 +1,26 @@
+//! The components of a model, each usable on its own: `Config` → `init(&device)` → `forward`.
+//!
+//! | component | equation |
+//! |---|---|
+//! | [`Linear`] | `x W + b` |
+//! | [`Norm`] | `gain · normalized(x) + bias` |
+//! | [`Attention`] | `out(softmax(scale · q kᵀ) v)` |
+//! | [`FeedForward`] | `down(f(up(x)))` or `down(f(gate(x)) · up(x))` |
+//! | [`Block`] | attention and feed-forward layer around the residual stream |
+//! | [`Stack`] | blocks and a final norm |
+//! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
+//! | [`LmHead`] | `hidden · Wᵀ` |
+//!
+//! Standalone components draw their initial weights from the backend's random state, which `B::seed` sets.
+
+pub use crate::attention::{Attention, AttentionConfig, Mechanism};
+pub use crate::block::{Block, BlockConfig};
+pub use crate::embeddings::{Embeddings, EmbeddingsConfig};
+pub use crate::feed_forward::{FeedForward, FeedForwardConfig};
+pub use crate::kv_cache::LayerCache;
+pub use crate::linear::{Linear, LinearConfig, LinearWeight};
+pub use crate::lm_head::{LmHead, LmHeadConfig};
+pub use crate::norm::{Norm, NormConfig};
+pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
+pub use emberlm_kernels::Reach;
+pub use crate::stack::{Stack, StackConfig};
