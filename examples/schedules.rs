@@ -7,8 +7,8 @@ use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
 
-use emberlm_trainer::schedule::learning_rate;
-use emberlm_trainer::{Schedule, TrainConfig};
+use emberlm::train::schedule::learning_rate;
+use emberlm::train::{Schedule, TrainConfig};
 use plotters::prelude::*;
 use plotters::style::register_font;
 

@@ -6,12 +6,13 @@
 
 use std::error::Error;
 
-use burn::backend::Autodiff;
-use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
-use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
-use emberlm_data::{Dataset, Packing, Split, TalesConfig, TrainBatches, write_tales_dataset};
+use emberlm::burn::backend::Autodiff;
+use emberlm::burn::optim::{AdamWConfig, GradientsParams, Optimizer};
+use emberlm::burn::tensor::{ElementConversion, Int, Tensor, TensorData};
+use emberlm::data::{self, TalesConfig, write_tales_dataset};
+use emberlm::model::{self, families};
+use emberlm::{Dataset, DecoderConfig, Packing, Split, TrainBatches};
 use emberlm_examples::Backend;
-use emberlm_model::{DecoderConfig, families};
 
 type Training = Autodiff<Backend>;
 
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.vocab_size = Some(dataset.tokenizer().vocab_size());
     config.seq_len = 64;
     let config = DecoderConfig::try_from(config)?;
-    let mut model = config.init::<Training>(1, &device);
+    let mut decoder = config.init::<Training>(1, &device);
     let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
 
     let windows = dataset.windows(Split::Train, config.seq_len, Packing::Stream)?;
@@ -49,14 +50,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;
         let shape = [batch.batch, batch.seq];
         let tensor = |ids: Vec<u32>| {
-            let ids: Vec<i32> = ids.into_iter().map(|id| id as i32).collect();
+            // Targets that are not learned are `IGNORED`, on the device as on disk, but as another number.
+            let id = |id| match id {
+                data::IGNORED => model::IGNORED,
+                id => id as i32,
+            };
+            let ids: Vec<i32> = ids.into_iter().map(id).collect();
             Tensor::<Training, 2, Int>::from_data(TensorData::new(ids, shape), &device)
         };
-        let tokens = batch.inputs.len() as f64;
-        let loss = model.loss_sum(tensor(batch.inputs), tensor(batch.targets)) / tokens;
+        let targets = batch.learnt() as f64;
+        let loss = decoder.loss_sum(tensor(batch.inputs), tensor(batch.targets)) / targets;
         let value: f64 = loss.clone().into_scalar().elem();
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(3e-3, model, gradients);
+        let gradients = GradientsParams::from_grads(loss.backward(), &decoder);
+        decoder = optimizer.step(3e-3, decoder, gradients);
         println!("step {:>3}  loss {value:.4}", step + 1);
     }
     Ok(())

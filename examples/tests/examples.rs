@@ -1,13 +1,14 @@
 //! Runs the examples as a reader would.
 
-use std::io;
-use std::process::{Command, Output};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-use emberlm_data::Packing;
+use emberlm::checkpoint::{Description, write_untrained};
+use emberlm::model::families;
+use emberlm::{DecoderConfig, Model, Tokenizer};
 use emberlm_examples::Backend;
-use emberlm_model::{DecoderConfig, families};
-use emberlm_tokenizer::Tokenizer;
-use emberlm_trainer::checkpoint::{self, Description};
 
 fn run(program: &str, args: &[&str]) -> io::Result<Output> {
     Command::new(program).args(args).output()
@@ -28,30 +29,77 @@ fn a_loop_of_ones_own_lowers_the_loss() {
     assert!(losses[24] < 2.9, "{}", losses[24]);
 }
 
-#[test]
-fn a_run_is_sampled_from() {
+/// Writes a model of nine characters with random weights.
+fn write_model(folder: &Path) {
     let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();
     let mut model = families::preset("pocket-tales").unwrap().config;
     model.vocab_size = Some(tokenizer.vocab_size());
     model.n_layers = 1;
-    let decoder = DecoderConfig::try_from(model.clone()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let config = DecoderConfig::try_from(model).unwrap();
     let description = Description {
-        model,
         tokenizer: Some(tokenizer.spec()),
-        chat_template: None,
-        documents: Packing::Stream,
+        ..Description::of_model(&config)
     };
-    let decoder = decoder.init::<Backend>(1, &Default::default());
-    let checkpoint = folder.path().join("checkpoints/step-00000001");
-    std::fs::create_dir_all(&checkpoint).unwrap();
-    checkpoint::write_untrained(&checkpoint, &decoder, &description, Some(&tokenizer)).unwrap();
+    let decoder = config.init::<Backend>(1, &Default::default());
+    std::fs::create_dir_all(folder).unwrap();
+    write_untrained(folder, &decoder, &description, Some(&tokenizer)).unwrap();
+}
+
+#[test]
+fn a_run_is_loaded_and_its_text_streamed() {
+    let folder = tempfile::tempdir().unwrap();
+    write_model(&folder.path().join("checkpoints/step-00000001"));
     let path = folder.path().to_str().unwrap();
-    let output = run(env!("CARGO_BIN_EXE_sample"), &[path, "abc"]).unwrap();
+    let output = run(env!("CARGO_BIN_EXE_generate"), &[path, "abc"]).unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     // 200 tokens of a character each, and the end of the line.
     assert_eq!(text.chars().count(), 201, "{text:?}");
+}
+
+#[test]
+fn tokens_of_ones_own_are_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let output = run(env!("CARGO_BIN_EXE_train"), &[path.to_str().unwrap(), "6"]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let model = Model::open(&path).unwrap();
+    assert_eq!(model.about().unwrap(), "a checkpoint after 6 steps");
+    assert_eq!(model.config().seq_len, 64);
+    assert!(path.join("config.toml").exists());
+}
+
+#[test]
+fn a_model_is_served_in_process() {
+    let folder = tempfile::tempdir().unwrap();
+    write_model(folder.path());
+    let mut server = Command::new(env!("CARGO_BIN_EXE_serve"))
+        .arg(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap();
+
+    let body = r#"{"model": "example", "prompt": "abc", "max_tokens": 5}"#;
+    let length = body.len();
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.contains(r#""completion_tokens":5"#), "{answer}");
+
+    // The end of its standard input stops it.
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
 }
 
 /// The picture of docs/training.md: six panels of lines on white.
@@ -61,7 +109,7 @@ fn schedules_are_drawn() {
     let path = folder.path().join("schedules.png");
     let output = run(env!("CARGO_BIN_EXE_schedules"), &[path.to_str().unwrap()]).unwrap();
     assert!(output.status.success(), "{output:?}");
-    let file = io::BufReader::new(std::fs::File::open(path).unwrap());
+    let file = BufReader::new(std::fs::File::open(path).unwrap());
     let mut reader = png::Decoder::new(file).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
@@ -84,9 +132,9 @@ fn schedules_are_drawn() {
 }
 
 #[test]
-fn sampling_needs_a_run() {
-    let output = run(env!("CARGO_BIN_EXE_sample"), &[]).unwrap();
+fn generating_needs_a_model() {
+    let output = run(env!("CARGO_BIN_EXE_generate"), &[]).unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("usage: sample RUN"), "{text}");
+    assert!(text.contains("usage: generate MODEL"), "{text}");
 }

@@ -62,8 +62,8 @@ enum Subject {
 
 /// Builds the release binary with the default backend, for the tasks that need its speed.
 pub fn release(metadata: &Metadata) -> Result<PathBuf, Error> {
-    train::build("flex")?;
-    Ok(train::binary(metadata).into())
+    programs::build("flex")?;
+    Ok(programs::Program::Emberlm.path(metadata).into())
 }
 
 /// Runs the benchmark.

@@ -142,8 +142,8 @@ mod tests {
     fn a_package_gets_only_the_features_it_has() {
         assert_eq!(words("-p xtask lexer"), "test --package=xtask lexer");
         assert_eq!(
-            words("-p emberlm"),
-            "test --package=emberlm --features=flex,ndarray"
+            words("-p emberlm-cli"),
+            "test --package=emberlm-cli --features=flex,ndarray"
         );
     }
 }

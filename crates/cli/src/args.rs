@@ -10,12 +10,6 @@ use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
-use crate::commands::bench_generate::BenchGenerateArgs;
-use crate::commands::bench_kernels::BenchKernelsArgs;
-use crate::commands::bench_load::BenchLoadArgs;
-use crate::commands::bench_loader::BenchLoaderArgs;
-use crate::commands::bench_prepare::BenchPrepareArgs;
-use crate::commands::bench_train::BenchTrainArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::devices::DevicesArgs;
@@ -48,12 +42,12 @@ pub struct Cli {
 ///
 /// # Errors
 /// The command line is wrong, or what it asked for cannot be written to stdout.
-pub fn parse() -> Result<Option<Cli>, CliError> {
-    let error = match Cli::try_parse() {
+pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
+    let error = match C::try_parse() {
         Ok(cli) => return Ok(Some(cli)),
         Err(error) => error,
     };
-    let error = without_control_characters(error);
+    let error = without_control_characters::<C>(error);
     match error.use_stderr() {
         // Nobody is left to read it.
         true => drop(error.print()),
@@ -67,7 +61,7 @@ pub fn parse() -> Result<Option<Cli>, CliError> {
 
 /// The parser repeats arguments in its messages: where one holds control characters, the error of the same command line
 /// with their escapes.
-fn without_control_characters(error: clap::Error) -> clap::Error {
+fn without_control_characters<C: Parser>(error: clap::Error) -> clap::Error {
     let args: Vec<String> = std::env::args_os()
         .map(|arg| arg.to_string_lossy().into_owned())
         .collect();
@@ -75,7 +69,7 @@ fn without_control_characters(error: clap::Error) -> clap::Error {
         return error;
     }
     let escaped = args.iter().map(|arg| escaped(arg).into_owned());
-    Cli::try_parse_from(escaped).err().unwrap_or(error)
+    C::try_parse_from(escaped).err().unwrap_or(error)
 }
 
 /// The commands.
@@ -124,24 +118,6 @@ pub enum Command {
     /// Measure the memory of training steps (what `emberlm fit` runs)
     #[command(hide = true)]
     FitStep(FitStepArgs),
-    /// Measure training speed (what `cargo xtask bench train` runs)
-    #[command(hide = true)]
-    BenchTrain(BenchTrainArgs),
-    /// Measure the speed of generation (what `cargo xtask bench generate` runs)
-    #[command(hide = true)]
-    BenchGenerate(BenchGenerateArgs),
-    /// Measure each operation beside its composed body (what `cargo xtask bench kernels` runs)
-    #[command(hide = true)]
-    BenchKernels(BenchKernelsArgs),
-    /// Measure the time and memory of reading a model (what `cargo xtask bench load` runs)
-    #[command(hide = true)]
-    BenchLoad(BenchLoadArgs),
-    /// Measure the speed and memory of preparing (what `cargo xtask bench prepare` runs)
-    #[command(hide = true)]
-    BenchPrepare(BenchPrepareArgs),
-    /// Measure how fast batches come (what `cargo xtask bench loader` runs)
-    #[command(hide = true)]
-    BenchLoader(BenchLoaderArgs),
 }
 
 /// Arguments of `generate`.

@@ -1,6 +1,7 @@
 //! The one place that prints errors: what failed and where, then what to do about it.
 
 mod hints;
+mod model;
 
 use std::io;
 use std::path::Path;

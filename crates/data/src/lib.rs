@@ -1,5 +1,34 @@
 //! Token ids on disk, and from there to batches.
 //!
+//! | type | purpose |
+//! |---|---|
+//! | [`prepare()`], [`PrepareOptions`] | makes a dataset of files of text or of records |
+//! | [`Adoption`], [`export()`] | datasets from and for other programs' token files |
+//! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens, and what they are |
+//! | [`Windows`], [`Packing`] | a split as sequences of one length |
+//! | [`TrainBatches`], [`EvalBatches`], [`Batch`] | inputs and targets, for training in a seeded order |
+//! | [`verify()`], [`inspect()`] | checks a dataset against its manifest; shows its contents |
+//!
+//! ```
+//! use emberlm_data::{Dataset, Packing, Split, TalesConfig, TrainBatches, write_tales_dataset};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let tales = folder.path().join("tales");
+//! write_tales_dataset(&tales, &TalesConfig { seed: 1, tales: 20 }, false, "an example")?;
+//! let dataset = Dataset::open(&tales)?;
+//! let windows = dataset.windows(Split::Train, 32, Packing::Stream)?;
+//! let batches = TrainBatches::new(windows, 1)?;
+//! // The first four sequences of 32 tokens, and for each token the one that follows it.
+//! let batch = batches.batch(0, 4)?;
+//! assert_eq!(batch.inputs.len(), 4 * 32);
+//! assert_eq!(batch.inputs[1], batch.targets[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Files
+//!
 //! Writing, a floor at a time:
 //!
 //! | file | what it holds |

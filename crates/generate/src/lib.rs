@@ -3,21 +3,37 @@
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
 //! chooser for each next token; [`speculative`] lets a smaller model guess ahead; [`engine`] does so for many requests at once, which share each pass over the weights;
-//! [`stop_strings`] ends a text that the caller decodes; [`embedding`] is a text as a vector; [`vet`] compiles grammars of others in a sandbox first; [`error`] is what can be wrong. Token ids in, token ids out: text is the
+//! [`embedding`] is a text as a vector; [`vet`] compiles grammars of others in a sandbox first; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's, and what ids stand for it says.
 //!
-//! ```no_run
-//! # fn example<B: emberlm_kernels::Backend>(decoder: &emberlm_model::Decoder<B>) -> Result<(), emberlm_generate::GenerateError> {
+//! | type | purpose |
+//! |---|---|
+//! | [`generate()`], [`Generator`], [`GenerateOptions`] | one sequence from one prompt |
+//! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder |
+//! | [`SamplerConfig`], [`ChooserConfig`] | how a token is chosen: temperature, truncation, penalties, bias, constraint |
+//! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
+//! | [`Speculator`] | speculative decoding with a draft model |
+//! | [`embed`] | a text as a vector |
+//!
+//! ```
 //! use std::ops::ControlFlow;
 //!
+//! use burn::backend::Flex;
 //! use emberlm_generate::{GenerateOptions, generate};
+//! use emberlm_model::{DecoderConfig, families};
 //!
-//! let options = GenerateOptions { max_new_tokens: 20, ..GenerateOptions::default() };
-//! let made = generate(decoder, &[1, 2, 3], &options, |id| {
-//!     println!("{id}");
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+//! (config.vocab_size, config.n_layers) = (16, 1);
+//! let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+//! let options = GenerateOptions { max_new_tokens: 5, ..GenerateOptions::default() };
+//! let mut streamed = Vec::new();
+//! let generation = generate(&decoder, &[1, 2, 3], &options, |id| {
+//!     streamed.push(id);
 //!     ControlFlow::Continue(())
 //! })?;
-//! assert!(made.tokens.len() <= 20);
+//! assert_eq!(generation.tokens, streamed);
+//! assert_eq!(streamed.len(), 5);
 //! # Ok(())
 //! # }
 //! ```
@@ -40,7 +56,6 @@ pub mod penalties;
 pub mod plain;
 pub mod sampler;
 pub mod speculative;
-pub mod stop_strings;
 pub mod vet;
 
 pub use chooser::{Chooser, ChooserConfig, Chosen};
@@ -56,5 +71,4 @@ pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
 pub use speculative::{Guesses, Speculator};
-pub use stop_strings::{Passed, StopStrings};
 pub use vet::{GrammarSandbox, VetError, VettedGrammar};

@@ -7,6 +7,29 @@
 //! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
 //! also what is composed on every backend, linear attention and the attentions' weights.
 //!
+//! | type | purpose |
+//! |---|---|
+//! | [`Backend`], [`TrainingBackend`] | Burn's backends with the language model's operations; the second is differentiable |
+//! | [`ops`] | the operations on typed tensors |
+//! | [`Activation`], [`Normalization`], [`RotaryLayout`] | the variants of an operation |
+//! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
+//! | [`Precision`] | how the factors of matrix products are rounded |
+//! | [`cpu`] | the CPU's kernels over slices |
+//!
+//! ```
+//! # #[cfg(feature = "flex")] {
+//! use burn::backend::Flex;
+//! use burn::tensor::{Tensor, Tolerance};
+//! use emberlm_kernels::{Normalization, ops};
+//!
+//! let x = Tensor::<Flex, 2>::from_data([[3.0, 4.0]], &Default::default());
+//! // x / √mean(x²), and the mean is 12.5.
+//! let normalized = ops::normalize(Normalization::Rms { epsilon: 0.0 }, x.clone(), None, None);
+//! let expected = x / 12.5_f32.sqrt();
+//! expected.into_data().assert_approx_eq::<f32>(&normalized.into_data(), Tolerance::default());
+//! # }
+//! ```
+//!
 //! Without the feature `burn` there is [`cpu`] alone, whose tests then compile in seconds under another compiler's flags.
 
 // wgpu's types nest deeper than the compiler's default limit.

@@ -11,6 +11,34 @@
 //! reads and writes it; [`families`] are the published models, one declarative file
 //! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
 
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`ModelConfig`] | a model as the user writes it: sizes and one variant per component |
+//! | [`DecoderConfig`] | a configuration that was checked; [`DecoderConfig::init`] makes the model |
+//! | [`Decoder`] | token ids to logits or to a loss; [`KvCache`] is its state while it generates |
+//! | [`families::preset`] | named configurations |
+//! | [`weights`] | reads and writes weights |
+//! | [`hugging_face`] | reads and writes the directories of `transformers` |
+//! | [`count`] | parameters, memory and operations of a configuration |
+//!
+//! ```
+//! use burn::backend::Flex;
+//! use burn::tensor::{Int, Tensor};
+//! use emberlm_model::{DecoderConfig, families};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+//! (config.vocab_size, config.n_layers) = (16, 1);
+//! let config = DecoderConfig::try_from(config)?;
+//! let device = Default::default();
+//! let decoder = config.init::<Flex>(1, &device);
+//! let tokens = Tensor::<Flex, 2, Int>::from_data([[1, 2, 3]], &device);
+//! assert_eq!(decoder.forward(tokens).dims(), [1, 3, 16]);
+//! # Ok(())
+//! # }
+//! ```
+
 #![recursion_limit = "256"]
 
 mod attention;

@@ -13,7 +13,7 @@
 //!
 //! The crate knows nothing of the jobs. A job has a name, and a request and a response that `serde` can write:
 //!
-//! ```no_run
+//! ```standalone_crate
 //! use emberlm_sandbox::{Handlers, Sandbox, SandboxOptions, WorkerCommand};
 //!
 //! // `program --sandbox-worker` is the worker.

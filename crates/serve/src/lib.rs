@@ -1,4 +1,55 @@
-//! What emberlm shows and answers over HTTP.
+//! The HTTP server: models in the shape of OpenAI's API with a playground, and a live page of training runs.
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`load()`], [`ServeOptions`] | starts the engine of a model |
+//! | [`ServedModel`], [`Worker`] | a model with its engine's thread |
+//! | [`api::Service`], [`api::router`] | models as an HTTP service |
+//! | [`Limits`] | what a client may ask for |
+//! | [`Server`], [`Hosts`] | listens on an address, for the hosts that are its own |
+//! | [`watch`] | the live page of runs |
+//!
+//! ```
+//! use std::net::{IpAddr, Ipv4Addr};
+//!
+//! use burn::backend::Flex;
+//! use emberlm_checkpoint::{Description, Model, write_untrained};
+//! use emberlm_model::{DecoderConfig, WeightFormat, families};
+//! use emberlm_serve::api::{self, Service};
+//! use emberlm_serve::{Hosts, Limits, ServeOptions, Server, load};
+//! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A model of bytes with random weights.
+//! let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
+//! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+//! (config.vocab_size, config.n_layers) = (tokenizer.vocab_size(), 1);
+//! let config = DecoderConfig::try_from(config)?;
+//! let device = Default::default();
+//! let folder = tempfile::tempdir()?;
+//! let description = Description {
+//!     tokenizer: Some(tokenizer.spec()),
+//!     ..Description::of_model(&config)
+//! };
+//! write_untrained(folder.path(), &config.init::<Flex>(1, &device), &description, None)?;
+//!
+//! let model = Model::open(folder.path())?;
+//! let decoder = model.decoder::<Flex>(&device)?;
+//! let options = ServeOptions { name: "tiny".to_owned(), ..ServeOptions::default() };
+//! let loaded = load(&model, decoder, &options, None, &device)?;
+//! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None };
+//! let router = api::router(service);
+//! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
+//! let hosts = Hosts::new(server.address().ip(), &[]);
+//! // `server.run(router, hosts, stop, drain)` answers until `stop` is sent to or dropped.
+//! # let (stop, stopped) = tokio::sync::oneshot::channel();
+//! # drop(stop);
+//! # server.run(router, hosts, stopped, std::time::Duration::ZERO)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Files
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,8 +58,8 @@
 //! | `connection` | how long a client may read nothing, and which connection gives way to a new one |
 //! | [`api`] | what a served model answers: OpenAI's API and the page's questions |
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
+//! | [`mod@load`] | a model directory as a model that is served |
 //! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
-//! | [`readable`] | tokens as text that may be shown, for the terminal too: only here both are known |
 //! | [`limits`] | what a client may ask for |
 //! | `metrics` | what is counted |
 //! | `playground` | the page at `/` |
@@ -23,11 +74,11 @@ mod connection;
 pub mod grammars;
 pub mod hosts;
 pub mod limits;
+pub mod load;
 mod machine;
 mod metrics;
 pub mod model;
 mod playground;
-pub mod readable;
 mod server;
 pub mod tail;
 pub mod watch;
@@ -35,7 +86,7 @@ pub mod worker;
 
 pub use hosts::Hosts;
 pub use limits::Limits;
+pub use load::{LoadError, Loaded, ServeOptions, load};
 pub use model::{Card, ServedModel};
-pub use readable::Readable;
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};

@@ -1,5 +1,26 @@
 //! Text to token ids and back.
 //!
+//! | type | purpose |
+//! |---|---|
+//! | [`Tokenizer`] | encodes and decodes: built-in vocabularies, characters, bytes, any `tokenizer.json` |
+//! | [`TextStream`], [`StopStrings`] | generated tokens as text that can be displayed |
+//! | [`DecodeStream`] | token ids as text, without stop strings |
+//! | [`chat`] | conversations by chat templates |
+//! | [`BpeTraining`] | trains a byte-level byte-pair vocabulary |
+//! | [`TokenizerSpec`] | identifies a tokenizer beside data and weights |
+//!
+//! ```
+//! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+//!
+//! let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2)?;
+//! let ids = tokenizer.encode("Hello world")?;
+//! assert_eq!(ids, [15496, 995]);
+//! assert_eq!(tokenizer.decode(&ids)?, "Hello world");
+//! # Ok::<(), emberlm_tokenizer::TokenizerError>(())
+//! ```
+//!
+//! # Files
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
@@ -28,19 +49,11 @@
 //! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
 //! | `cut` | where a text can be cut so that its parts are encoded apart |
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
+//! | `stop_strings` | [`StopStrings`]: ends a text at the first of a few strings |
+//! | `text_stream` | [`TextStream`]: generated tokens as text that can be displayed, up to a stop string |
 //! | `token_bytes` | [`TokenBytes`]: how many bytes of text each id stands for |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
 //! | `error` | [`TokenizerError`] |
-//!
-//! ```
-//! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
-//!
-//! let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2)?;
-//! let ids = tokenizer.encode("Hello world")?;
-//! assert_eq!(ids, [15496, 995]);
-//! assert_eq!(tokenizer.decode(&ids)?, "Hello world");
-//! # Ok::<(), emberlm_tokenizer::TokenizerError>(())
-//! ```
 
 mod agreement;
 mod barriers;
@@ -75,7 +88,9 @@ mod spec;
 mod special;
 mod splitter;
 mod statistics;
+mod stop_strings;
 mod stream;
+mod text_stream;
 mod token_bytes;
 mod tokenizer;
 mod train;
@@ -89,7 +104,9 @@ pub use pattern::Pattern;
 pub use rank_file::RankFile;
 pub use spec::TokenizerSpec;
 pub use statistics::{Share, Statistics, TokenCounts};
+pub use stop_strings::{Passed, StopStringError, StopStrings};
 pub use stream::DecodeStream;
+pub use text_stream::{TextDelta, TextStream};
 pub use token_bytes::TokenBytes;
 pub use tokenizer::Tokenizer;
 pub use train::{BpeOptions, BpeTraining, PieceCounts};

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::weights::Parts;
 use emberlm_model::{Decoder, DecoderConfig};
 
-use crate::checkpoint::{Checkpoint, State, broken};
+use crate::checkpoint::{Checkpoint, State};
 use crate::config::RunConfig;
 use crate::data::TrainingData;
 use crate::ema::Average;
@@ -49,11 +50,9 @@ impl<B: TrainingBackend> Begun<B> {
             let parts = Parts::of::<B, _>(&decoder);
             optimizer
                 .restore(state.updates, checkpoint.optimizer()?, &parts, device)
-                .map_err(|name| {
-                    broken(
-                        &checkpoint.path,
-                        format!("its optimizer has a stray {name}"),
-                    )
+                .map_err(|name| CheckpointError::Damaged {
+                    path: checkpoint.path.clone(),
+                    reason: format!("its optimizer has a stray {name}"),
                 })?;
         }
         let averaged = match checkpoint {

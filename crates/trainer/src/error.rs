@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use emberlm_checkpoint::CheckpointError;
 use emberlm_data::{DataError, TokenizerError};
 use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, WeightsError};
@@ -122,14 +123,9 @@ pub enum TrainError {
         /// The last one that was written.
         last: Option<PathBuf>,
     },
-    /// A checkpoint that is not whole or not readable.
-    #[error("{path} is not a whole checkpoint: {reason}")]
-    Checkpoint {
-        /// Its directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// Too many steps in a row had to be skipped.
     #[error("{skipped} steps in a row were skipped, the last one, {step}, because {reason}{}", last_good(.last))]
     Diverged {

@@ -9,6 +9,33 @@
 //! [`resume`], on data with an [`identity`], whose files a [`file_check`] verifies where they have no block hashes. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
 //! holds, [`memory_report`] what a step holds of a device's own, and [`fit`] what a run will take.
 
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`RunConfig`], [`TrainConfig`], [`DataConfig`] | a run's configuration: the tables of `config.toml` |
+//! | [`presets`], [`run_config`] | named configurations, and TOML files and settings over them |
+//! | [`train`] | trains a model from its beginning or from a checkpoint |
+//! | [`Outcome`] | the result of a run |
+//! | [`checkpoint::Checkpoint`] | a checkpoint with the position of its run |
+//! | [`evaluate()`], [`Evaluation`] | the loss of a split |
+//! | [`tasks`] | HellaSwag and LAMBADA |
+//! | [`fit`] | predicts the memory of a run |
+//!
+//! ```
+//! use emberlm_trainer::{presets, run_config};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = ["train.steps=10".to_owned(), "model.d_model=64".to_owned()];
+//! let config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;
+//! assert_eq!(config.model.d_model, 64);
+//! let text = run_config::to_toml(&config)?;
+//! assert!(text.contains("d_model = 64"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The example `train` of the workspace trains a model from these parts.
+
 #![recursion_limit = "256"]
 
 // What the tests of the library share with those of the crate names it as they do.
@@ -43,10 +70,12 @@ pub mod optimizer;
 mod pace;
 pub mod peak;
 pub mod plain;
+pub mod presets;
 pub mod read;
 mod recorder;
 pub mod resume;
 pub mod run;
+pub mod run_config;
 mod sample;
 pub mod schedule;
 pub mod skip;

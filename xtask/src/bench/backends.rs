@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::train::{binary, build};
+use super::programs::{Program, build};
 use crate::{error::Error, python::absolute, workspace};
 
 /// Arguments of `cargo xtask bench backends`.
@@ -99,7 +99,7 @@ pub fn run(args: &BackendsArgs) -> Result<(), Error> {
         None => {
             let features: Vec<&str> = args.runs.iter().map(|run| run.backend.as_str()).collect();
             build(&features.join(","))?;
-            binary(&metadata).into()
+            Program::Emberlm.path(&metadata).into()
         }
     };
     let folder = PathBuf::from(metadata.target_directory.join("bench-backends"));

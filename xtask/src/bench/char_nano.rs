@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::checkout::Checkout;
 use self::report::{Report, Run};
-use super::programs::{OursArgs, PythonArgs, last_json};
+use super::programs::{OursArgs, Program, PythonArgs, last_json};
 use crate::{error::Error, workspace};
 
 /// Evaluations of a run.
@@ -72,7 +72,7 @@ pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
     let folder = metadata.target_directory.join("bench-char-nano");
     let checkout = Checkout::copy(&args.nanogpt, folder.join("nanogpt").as_std_path())?;
     let text = checkout.prepare(&python, args.text.as_deref())?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Emberlm, &metadata)?;
     let programs = Programs {
         args,
         checkout,

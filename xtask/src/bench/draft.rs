@@ -4,7 +4,7 @@ use std::{num::NonZero, path::Path, process::Command};
 
 use serde_json::Value;
 
-use super::programs::{OursArgs, last_json};
+use super::programs::{OursArgs, Program, last_json};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench draft`.
@@ -25,7 +25,7 @@ pub struct DraftArgs {
     /// Tokens that are made.
     #[arg(long, default_value = "32")]
     tokens: NonZero<usize>,
-    /// What the weights are stored in, as `emberlm bench-generate` has it.
+    /// What the weights are stored in, as `emberlm-bench generate` has it.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct DraftArgs {
 /// Builds, measures and prints a table.
 pub fn run(args: &DraftArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Bench, &metadata)?;
     let made = last_json(&mut command(args, &binary), "draft")?;
     print!("{}", table(&made));
     Ok(())

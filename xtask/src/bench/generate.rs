@@ -8,7 +8,7 @@ use std::{num::NonZero, path::Path, process::Command};
 use cargo_metadata::Metadata;
 
 use self::report::{Generation, Pair, Report};
-use super::programs::{OursArgs, PythonArgs, last_json};
+use super::programs::{OursArgs, Program, PythonArgs, last_json};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench generate`.
@@ -23,7 +23,7 @@ pub struct GenerateArgs {
     /// Tokens that are made one by one.
     #[arg(long, default_value = "64")]
     tokens: NonZero<usize>,
-    /// What our weights are stored in, as `emberlm bench-generate` has it; the peer's are f32.
+    /// What our weights are stored in, as `emberlm-bench generate` has it; the peer's are f32.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     /// Runs of each program, of which the medians are printed.
@@ -67,7 +67,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     };
     let peered = presets.iter().any(|preset| preset.names().1.is_some());
     let python = peered.then(|| args.python.ready(&metadata)).transpose()?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Bench, &metadata)?;
     let pairs = presets
         .into_iter()
         .map(|preset| pair(args, &metadata, &binary, python.as_deref(), preset))

@@ -2,7 +2,7 @@
 
 use std::{num::NonZero, path::Path, process::Command};
 
-use super::programs::OursArgs;
+use super::programs::{OursArgs, Program};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench kernels`.
@@ -24,7 +24,7 @@ pub struct KernelsArgs {
 /// Builds, and measures: the binary prints.
 pub fn run(args: &KernelsArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Bench, &metadata)?;
     workspace::success(&mut command(args, &binary))
 }
 

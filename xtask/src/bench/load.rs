@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::train::{binary, build};
+use super::programs::{Program, build};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench load`.
@@ -20,7 +20,7 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;
-    let binary = binary(&metadata);
+    let [emberlm, bench] = [Program::Emberlm, Program::Bench].map(|it| it.path(&metadata));
     let folder = metadata.target_directory.join("bench-load");
     let own = folder.join("own");
     let new = [
@@ -31,7 +31,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Error> {
         "--out",
         own.as_str(),
     ];
-    workspace::success(Command::new(&binary).args(new))?;
+    workspace::success(Command::new(&emberlm).args(new))?;
     for element in ["f32", "bf16", "f16"] {
         let out = folder.join(element);
         let export = [
@@ -43,9 +43,9 @@ pub fn run(args: &LoadArgs) -> Result<(), Error> {
             "--out",
             out.as_str(),
         ];
-        workspace::success(Command::new(&binary).args(export))?;
+        workspace::success(Command::new(&emberlm).args(export))?;
         let load = ["bench-load", out.as_str(), "--backend", &args.backend];
-        workspace::success(Command::new(&binary).args(load))?;
+        workspace::success(Command::new(&bench).args(load))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use cargo_metadata::camino::Utf8Path;
 use serde_json::{Value, json};
 
-use super::train::{binary, build};
+use super::programs::{Program, build};
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench loader`.
@@ -37,13 +37,13 @@ const GOAL: f64 = 50.0;
 pub fn run(args: &LoaderArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;
-    let binary = binary(&metadata);
+    let [emberlm, bench] = [Program::Emberlm, Program::Bench].map(|it| it.path(&metadata));
     let folder = metadata.target_directory.join("bench-loader");
     for name in ["a", "b"] {
-        prepare(&binary, &folder, name)?;
+        prepare(&emberlm, &folder, name)?;
     }
     let measured = |words: &[&str]| -> Result<Value, Error> {
-        let mut command = Command::new(&binary);
+        let mut command = Command::new(&bench);
         command.current_dir(&folder).args(words);
         command.args(["--backend", &args.backend]);
         let output = workspace::stdout(&mut command)?;

@@ -11,7 +11,7 @@ use self::report::{Comparison, Report};
 use self::workload::Workload;
 use super::{
     measurement::{Measurement, median},
-    programs::{MEMORY_KEPT, OursArgs, PythonArgs},
+    programs::{MEMORY_KEPT, OursArgs, Program, PythonArgs},
 };
 use crate::{error::Error, workspace};
 
@@ -70,7 +70,7 @@ impl Precision {
 pub fn run(args: &PeersArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let python = args.python.ready(&metadata)?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Bench, &metadata)?;
     let programs = Programs {
         args,
         metadata: &metadata,

@@ -16,7 +16,7 @@ use cargo_metadata::Metadata;
 use self::corpus::{Corpus, Form};
 use self::report::{Report, Round};
 use self::run::Run;
-use super::train::{binary, build};
+use super::programs::{Program, build};
 use crate::{error::Error, workspace};
 
 /// What the peers tokenize at most: their speed does not depend on how much there is, but their time does.
@@ -163,7 +163,7 @@ impl Programs<'_> {
     }
 
     fn binary(&self) -> Command {
-        let mut command = Command::new(binary(self.metadata));
+        let mut command = Command::new(Program::Bench.path(self.metadata));
         let tokenizer = self.args.tokenizer.name();
         command.args(["bench-prepare", "--tokenizer", tokenizer]);
         command

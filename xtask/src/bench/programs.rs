@@ -2,10 +2,9 @@
 
 use std::{path::PathBuf, process::Command};
 
-use cargo_metadata::Metadata;
+use cargo_metadata::{Metadata, camino::Utf8PathBuf};
 use serde_json::Value;
 
-use super::train::{binary, build};
 use crate::{
     error::Error,
     python::{Environment, absolute},
@@ -26,6 +25,40 @@ const PEERS: Environment<'_> = Environment {
     requirements: &["xtask/peers/requirements.txt"],
 };
 
+/// The programs of this project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The binary of users.
+    Emberlm,
+    /// The program with the commands that measure: `crates/bench`.
+    Bench,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Emberlm => "emberlm",
+            Self::Bench => "emberlm-bench",
+        }
+    }
+
+    /// The release binary.
+    pub fn path(self, metadata: &Metadata) -> Utf8PathBuf {
+        let name = format!("{}{}", self.name(), std::env::consts::EXE_SUFFIX);
+        metadata.target_directory.join("release").join(name)
+    }
+}
+
+/// Builds the release binaries of both programs with a backend. In one command, so that they share their dependencies.
+pub fn build(backend: &str) -> Result<(), Error> {
+    let mut command = workspace::cargo();
+    command
+        .args(["build", "--quiet", "--release"])
+        .args(["--package=emberlm-cli", "--package=emberlm-bench"])
+        .arg(format!("--features={backend}"));
+    workspace::success(&mut command)
+}
+
 /// Which of our binaries.
 #[derive(Debug, clap::Args)]
 pub struct OursArgs {
@@ -38,13 +71,13 @@ pub struct OursArgs {
 }
 
 impl OursArgs {
-    /// The binary's path, once it is built.
-    pub fn ready(&self, metadata: &Metadata) -> Result<PathBuf, Error> {
+    /// The program's path, once it is built.
+    pub fn ready(&self, program: Program, metadata: &Metadata) -> Result<PathBuf, Error> {
         if let Some(binary) = &self.binary {
             return absolute(binary);
         }
         build(&self.backend)?;
-        Ok(binary(metadata).into())
+        Ok(program.path(metadata).into())
     }
 }
 

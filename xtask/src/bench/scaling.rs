@@ -12,7 +12,10 @@ use std::{
 };
 
 use self::report::{Measured, Report};
-use super::{measurement::Measurement, programs::OursArgs};
+use super::{
+    measurement::Measurement,
+    programs::{OursArgs, Program},
+};
 use crate::{error::Error, python::absolute, workspace};
 
 /// Layers of every model.
@@ -134,7 +137,7 @@ fn points(at_most: Option<usize>) -> Vec<Point> {
 /// Builds, measures, prints and draws.
 pub fn run(args: &ScalingArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Bench, &metadata)?;
     let out = match &args.out {
         Some(out) => absolute(out)?,
         None => metadata.target_directory.join("bench-scaling.svg").into(),

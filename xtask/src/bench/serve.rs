@@ -16,7 +16,7 @@ use self::{
     load::{Level, Load},
     report::Report,
 };
-use super::programs::OursArgs;
+use super::programs::{OursArgs, Program};
 use crate::{
     error::Error,
     python::absolute,
@@ -84,7 +84,7 @@ pub struct ServeArgs {
 /// Builds, makes the model, measures and prints.
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let metadata = crate::workspace::metadata()?;
-    let binary = args.ours.ready(&metadata)?;
+    let binary = args.ours.ready(Program::Emberlm, &metadata)?;
     let model = model(args, &metadata, &binary)?;
     match args.storm {
         true => run_storm(args, &binary, &model),

@@ -6,10 +6,11 @@ use std::{
     process::Command,
 };
 
-use cargo_metadata::{Metadata, camino::Utf8PathBuf};
+use cargo_metadata::Metadata;
 
 use super::{
     measurement::{Measurement, median},
+    programs::{self, Program},
     report::Report,
 };
 use crate::{error::Error, workspace};
@@ -92,7 +93,7 @@ pub struct TrainArgs {
 /// Builds, measures and prints.
 pub fn run(args: &TrainArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
-    build(&args.backend)?;
+    programs::build(&args.backend)?;
     let report = measure(args, &metadata)?;
     if args.json {
         println!("{}", report.to_json());
@@ -100,21 +101,6 @@ pub fn run(args: &TrainArgs) -> Result<(), Error> {
         print!("{}", report.to_table());
     }
     Ok(())
-}
-
-/// Builds the release binary with a backend.
-pub(super) fn build(backend: &str) -> Result<(), Error> {
-    let mut command = workspace::cargo();
-    command
-        .args(["build", "--quiet", "--release", "--package=emberlm"])
-        .arg(format!("--features={backend}"));
-    workspace::success(&mut command)
-}
-
-/// The release binary.
-pub(super) fn binary(metadata: &Metadata) -> Utf8PathBuf {
-    let name = format!("emberlm{}", std::env::consts::EXE_SUFFIX);
-    metadata.target_directory.join("release").join(name)
 }
 
 /// Ours and the peer's in turns, so that a change in the machine's load meets both.
@@ -163,7 +149,7 @@ fn round(args: &TrainArgs, metadata: &Metadata) -> Result<Round, Error> {
 }
 
 fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Command {
-    let mut command = Command::new(binary(metadata));
+    let mut command = Command::new(Program::Bench.path(metadata));
     command.args([
         "bench-train",
         "--preset",

@@ -10,7 +10,7 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. A new crate takes its place here.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("emberlm-system", &[]),
     ("emberlm-sandbox", &[]),
     ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
@@ -22,8 +22,19 @@ const ALLOWED: [(&str, &[&str]); 13] = [
         &["emberlm-model", "emberlm-kernels", "emberlm-sandbox"],
     ),
     (
+        "emberlm-checkpoint",
+        &[
+            "emberlm-data",
+            "emberlm-tokenizer",
+            "emberlm-model",
+            "emberlm-kernels",
+            "emberlm-system",
+        ],
+    ),
+    (
         "emberlm-trainer",
         &[
+            "emberlm-checkpoint",
             "emberlm-data",
             "emberlm-model",
             "emberlm-generate",
@@ -34,6 +45,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     (
         "emberlm-serve",
         &[
+            "emberlm-checkpoint",
             "emberlm-generate",
             "emberlm-tokenizer",
             "emberlm-model",
@@ -42,13 +54,40 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "emberlm-system",
         ],
     ),
-    ("emberlm", &EVERY_LIBRARY),
+    (
+        "emberlm",
+        &[
+            "emberlm-tokenizer",
+            "emberlm-data",
+            "emberlm-kernels",
+            "emberlm-model",
+            "emberlm-generate",
+            "emberlm-checkpoint",
+            "emberlm-trainer",
+            "emberlm-serve",
+        ],
+    ),
+    ("emberlm-cli", &EVERY_LIBRARY),
+    (
+        "emberlm-bench",
+        &[
+            "emberlm-cli",
+            "emberlm-tokenizer",
+            "emberlm-data",
+            "emberlm-kernels",
+            "emberlm-model",
+            "emberlm-generate",
+            "emberlm-checkpoint",
+            "emberlm-trainer",
+        ],
+    ),
     ("emberlm-examples", &EVERY_LIBRARY),
     ("emberlm-fuzz", &EVERY_LIBRARY),
     ("xtask", &[]),
 ];
 
-const EVERY_LIBRARY: [&str; 9] = [
+const EVERY_LIBRARY: [&str; 11] = [
+    "emberlm",
     "emberlm-sandbox",
     "emberlm-system",
     "emberlm-tokenizer",
@@ -56,13 +95,14 @@ const EVERY_LIBRARY: [&str; 9] = [
     "emberlm-kernels",
     "emberlm-model",
     "emberlm-generate",
+    "emberlm-checkpoint",
     "emberlm-trainer",
     "emberlm-serve",
 ];
 
 /// `emberlm-kernels` is here because it implements its trait for each backend, behind that backend's feature.
 const MAY_NAME_BACKENDS: [&str; 5] = [
-    "emberlm",
+    "emberlm-cli",
     "emberlm-examples",
     "emberlm-fuzz",
     "emberlm-kernels",
@@ -252,7 +292,13 @@ mod tests {
             )
             .is_empty()
         );
-        assert!(rules("emberlm", json!([dependency("burn", None, &["vulkan"])])).is_empty());
+        assert!(
+            rules(
+                "emberlm-cli",
+                json!([dependency("burn", None, &["vulkan"])])
+            )
+            .is_empty()
+        );
         assert!(
             rules(
                 "emberlm-trainer",

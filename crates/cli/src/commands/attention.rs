@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_system::write::write_whole;
 use emberlm_tokenizer::Tokenizer;
@@ -13,13 +14,13 @@ use crate::backend::Job;
 use crate::error::CliError;
 use crate::head_habits::HeadHabits;
 use crate::heat_map::{self, HeatMap};
-use crate::model_source::{Model, needed};
+use crate::model::{self, needed};
 use crate::output::{Align, Table, print, print_json};
 
 /// Computes the weights, then draws or summarises them.
 pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let tokens = match &args.prompt {
         Some(text) => needed(tokenizer.as_ref(), &args.model)?.encode_prompt(text)?,

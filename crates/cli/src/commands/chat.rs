@@ -16,17 +16,18 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use clap::Args;
-use emberlm_generate::{Engine, EngineConfig, StopStrings};
+use emberlm_checkpoint::Model;
+use emberlm_generate::{Engine, EngineConfig};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
+use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::backend::{BackendArg, Job};
 use crate::commands::generate::choice::ChoiceArgs;
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::model_source::Model;
+use crate::model;
 use crate::values;
 use input::Input;
 use session::Session;
@@ -75,8 +76,8 @@ pub struct ChatArgs {
 /// The model cannot be opened or has no tokenizer or template; an option is out of its range; stdin or stdout fails.
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
-    let tokenizer = model.speaking(&args.model)?;
+    let model = model::open(&args.model)?;
+    let tokenizer = model.require_tokenizer()?;
     let encoder = model
         .chat(&tokenizer, args.chat_template.as_deref())?
         .ok_or_else(|| no_template(&args.model))?;
@@ -147,9 +148,7 @@ impl Job for Chat<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self
-            .model
-            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
         let config = EngineConfig {
             slots: 1,
             capacity: self.context,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::args::ExportArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model;
 use crate::new_folder::NewFolder;
 use crate::output::print;
 
@@ -36,7 +37,7 @@ const KEPT_FILES: [&str; 10] = [
 /// Writes it.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     let tokenizer = match model.hugging_face() {
         Some(_) => None,

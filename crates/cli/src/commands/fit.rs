@@ -16,7 +16,8 @@ use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json, shell_word, size};
-use crate::{console, presets, run_config, values};
+use crate::{console, values};
+use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]

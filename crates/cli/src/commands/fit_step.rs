@@ -11,7 +11,7 @@ use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
-use crate::{presets, run_config};
+use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit-step`.
 #[derive(Debug, Args)]

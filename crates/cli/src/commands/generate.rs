@@ -6,22 +6,23 @@ mod writer;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_generate::{GenerateOptions, Generator, Speculator, StopStrings};
+use emberlm_checkpoint::Model;
+use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::args::GenerateArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::{Model, needed};
+use crate::model::{self, needed};
 use crate::output::print;
 use writer::Writer;
 
 /// Generates, and shows it as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
     let stops = StopStrings::new(&args.stop)?;
@@ -61,7 +62,7 @@ fn draft(
     args: &GenerateArgs,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<Model, CliError> {
-    let draft = Model::open(path)?;
+    let draft = model::open(path)?;
     let other = draft.tokenizer()?;
     match (tokenizer, other) {
         (Some(tokenizer), Some(other)) if !tokenizer.agrees_with(&other) => {
@@ -130,7 +131,8 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let held = |model: &Model| model.decoder_in::<B::InnerBackend>(self.weights, &device);
+        let held =
+            |model: &Model| model::decoder_in::<B::InnerBackend>(model, self.weights, &device);
         let decoder = held(self.model)?;
         let draft = self.draft.as_ref().map(held).transpose()?;
         let (ids, options) = (&self.prompt.ids, &self.options);

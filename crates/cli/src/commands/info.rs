@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::preset_list;
 use crate::args::InfoArgs;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
 
 /// Shows a preset, a trained model, or the list of presets.
@@ -61,7 +61,7 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
                 .hint("or give a run's or checkpoint's directory"),
         );
     }
-    let model = Model::open(path)?;
+    let model = model::open(path)?;
     if vocab_size.is_some() {
         return Err(CliError::usage(
             "--vocab-size is for presets: a trained model has its own",

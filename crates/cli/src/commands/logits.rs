@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::weights::{HostTensor, save_own};
 
 use crate::args::LogitsArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model;
 
 /// Computes them and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     model.config().check_tokens(&args.tokens)?;
     let logits = backend.run(Logits {
         model: &model,

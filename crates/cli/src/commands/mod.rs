@@ -1,12 +1,6 @@
 //! One file per command; each has a `run` that does it.
 
 mod attention;
-pub mod bench_generate;
-pub mod bench_kernels;
-pub mod bench_load;
-pub mod bench_loader;
-pub mod bench_prepare;
-pub mod bench_train;
 pub mod chat;
 pub mod data;
 pub mod devices;
@@ -52,15 +46,9 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
-        Command::BenchGenerate(args) => bench_generate::run(args),
-        Command::BenchKernels(args) => bench_kernels::run(args),
-        Command::BenchLoad(args) => bench_load::run(args),
-        Command::BenchPrepare(args) => bench_prepare::run(args),
-        Command::BenchLoader(args) => bench_loader::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Fit(args) => fit::run(args),
         Command::FitStep(args) => fit_step::run(args),
-        Command::BenchTrain(args) => bench_train::run(args),
     }
 }

@@ -14,7 +14,7 @@ use crate::backend::Job;
 use crate::error::CliError;
 use crate::new_folder::NewFolder;
 use crate::output::print;
-use crate::{presets, run_config};
+use emberlm_trainer::{presets, run_config};
 
 /// Writes it.
 pub fn run(args: NewArgs) -> Result<(), CliError> {

@@ -14,7 +14,7 @@ use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_serve::api::{self, Service};
-use emberlm_serve::{Hosts, Limits, Server};
+use emberlm_serve::{Hosts, Limits, Loaded, ServeOptions, Server};
 use tokio::sync::oneshot;
 
 use crate::backend::{BackendArg, Job};
@@ -25,7 +25,6 @@ use crate::error::{CliError, warn};
 use crate::output::print;
 use crate::run_folders::names;
 use crate::{signals, values};
-use load::{Loaded, Sizes};
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -116,22 +115,23 @@ impl Job for Serve {
         let Self { args, server, key } = self;
         let paths: Vec<PathBuf> = args.follow.iter().chain(&args.models).cloned().collect();
         let names = names(&paths);
-        let sizes = Sizes {
-            slots: args.slots,
-            context: args.context,
-            queue: args.max_queue,
-            weights: args.weights,
-            deterministic: args.deterministic,
-        };
         let mut models = Vec::new();
         for (at, (path, name)) in paths.iter().zip(names).enumerate() {
             let follows = at < args.follow.len();
             if follows {
                 follow::wait(path)?;
             }
-            let template = args.chat_template.as_deref();
-            let Loaded { served, replacer } =
-                load::load::<B::InnerBackend>(path, follows, name, template, &sizes, &device)?;
+            let options = ServeOptions {
+                name,
+                slots: args.slots,
+                context: args.context,
+                queue: args.max_queue,
+                chat_template: args.chat_template.clone(),
+                deterministic: args.deterministic,
+            };
+            let Loaded {
+                served, replacer, ..
+            } = load::load::<B::InnerBackend>(path, follows, args.weights, &options, &device)?;
             if follows {
                 follow::start(path.clone(), args.weights, device.clone(), replacer)?;
             }

@@ -12,6 +12,7 @@ mod resume;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::{
@@ -23,9 +24,10 @@ pub use args::TrainArgs;
 
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model;
 use crate::output::print;
-use crate::{built_in_tales, console, ending, presets, run_config, signals};
+use crate::{built_in_tales, console, ending, signals};
+use emberlm_trainer::{presets, run_config};
 
 /// Runs the command.
 ///
@@ -86,7 +88,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 
 /// The preset, or the model to go on from, with everything that was said over it; and that model.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
-    let model = args.from.as_deref().map(Model::open).transpose()?;
+    let model = args.from.as_deref().map(model::open).transpose()?;
     let base = match (&args.from, &model) {
         (Some(from), Some(model)) => presets::fine_tuning(model.config(), from),
         _ => presets::run(&args.preset)?,
@@ -127,7 +129,7 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
     }
     let model = match opened {
         Some(model) => model,
-        None => Model::open(from)?,
+        None => model::open(from)?,
     };
     model.check_dataset(TrainingData::open(&config.data)?.first())?;
     Ok(Some(model))

@@ -4,10 +4,11 @@ use std::io;
 
 use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
-use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError};
+use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
 use emberlm_tokenizer::chat::ChatError;
-use emberlm_tokenizer::{TOKENIZER_FILE, TokenizerError};
+use emberlm_tokenizer::{StopStringError, TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
+use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
@@ -159,6 +160,12 @@ impl From<SettingError> for CliError {
     }
 }
 
+impl From<StopStringError> for CliError {
+    fn from(error: StopStringError) -> Self {
+        with(&error, None)
+    }
+}
+
 impl From<TrainError> for CliError {
     fn from(error: TrainError) -> Self {
         let hint = match error {
@@ -170,6 +177,7 @@ impl From<TrainError> for CliError {
             }
             TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
+            TrainError::Checkpoint(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
             TrainError::RunExists { ref path } => {
                 let hint = format!(
@@ -192,13 +200,30 @@ impl From<TrainError> for CliError {
                 Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
             }
             TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
-            TrainError::Checkpoint { .. } => Some("use another checkpoint of the run"),
             TrainError::Diverged { .. } => {
                 Some("lower the rate, for example --set train.learning_rate=1e-4")
             }
             _ => None,
         };
         with(&error, hint.map(str::to_owned))
+    }
+}
+
+impl From<RunConfigError> for CliError {
+    fn from(error: RunConfigError) -> Self {
+        const KEYS: &str = "`emberlm train --print-config` shows every key with its value";
+        match error {
+            RunConfigError::UnknownPreset { .. } => {
+                let names: Vec<_> = families::presets().iter().map(|p| p.name).collect();
+                Self::usage(error.to_string()).hint(format!("choose one of {}", names.join(", ")))
+            }
+            RunConfigError::Read { ref source, .. } => with(&error, io(source)),
+            RunConfigError::NoEquals { .. } => Self::usage(format!("--set {error}"))
+                .hint("write KEY=VALUE, such as --set model.d_model=256"),
+            RunConfigError::File { .. } => Self::usage(error.to_string()).hint(KEYS),
+            RunConfigError::Setting { .. } => Self::usage(format!("--set {error}")).hint(KEYS),
+            RunConfigError::NotToml { .. } | RunConfigError::Write { .. } => with(&error, None),
+        }
     }
 }
 
@@ -218,7 +243,10 @@ impl From<TaskError> for CliError {
     }
 }
 
-fn with(error: &impl std::error::Error, hints: impl IntoIterator<Item = String>) -> CliError {
+pub(super) fn with(
+    error: &impl std::error::Error,
+    hints: impl IntoIterator<Item = String>,
+) -> CliError {
     let this = CliError::new(error.to_string());
     hints.into_iter().fold(this, CliError::hint)
 }

@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::file::{Settings, SweepFile};
 use crate::error::CliError;
-use crate::{presets, run_config};
+use emberlm_trainer::{presets, run_config};
 
 /// The key that runs of one configuration differ in.
 pub const SEED: &str = "train.seed";

@@ -84,7 +84,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presets;
+    use emberlm_trainer::presets;
 
     fn record(runs: &[(&str, usize)]) -> Record {
         let run = |&(name, steps): &(&str, usize)| {

@@ -180,7 +180,7 @@ mod vulkan {
         if largest.unwrap() > 50_257 * 768 * 4 {
             return;
         }
-        let line = "bench-train --preset gpt2-small --batch 1 --set train.seq_len=64 --set model.n_layers=1 --set model.seq_len=50257 --set model.vocab_size=100 --steps 1 --backend vulkan";
+        let line = "new --preset gpt2-small --set model.n_layers=1 --set model.seq_len=50257 --vocab-size 100 --out m --backend vulkan";
         let ran = Sandbox::new().words(line);
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         let expected = "error: the vulkan backend's device takes no buffer of 147.2 MiB\n";

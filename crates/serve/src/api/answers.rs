@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use emberlm_generate::{ChooserConfig, Chosen, EventKind, Finish, Overflow, Request, StopStrings};
+use emberlm_generate::{ChooserConfig, Chosen, EventKind, Finish, Overflow, Request};
+use emberlm_tokenizer::{StopStrings, TextStream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,7 +16,6 @@ use super::error::ApiError;
 use super::memory::{Kept, Reservation};
 use crate::metrics::Watch;
 use crate::model::ServedModel;
-use crate::readable::Readable;
 use crate::worker::Ticket;
 
 /// A prompt that is to be continued.
@@ -76,7 +76,7 @@ struct PromptAnswers {
 /// The text of one sample so far.
 struct SampleText {
     /// None once it has ended.
-    readable: Option<Readable>,
+    stream: Option<TextStream>,
     last: Option<Instant>,
 }
 
@@ -88,9 +88,9 @@ impl PromptAnswers {
         max_new_tokens: usize,
     ) -> Result<Self, ApiError> {
         let prompt_tokens = ask.prompt.len();
-        let readable = Readable::after(&model.tokenizer, &ask.prompt, ask.stops);
+        let stream = TextStream::after(&model.tokenizer, &ask.prompt, ask.stops);
         let text = || SampleText {
-            readable: Some(readable.clone()),
+            stream: Some(stream.clone()),
             last: None,
         };
         let samples = ask.samples.min(model.worker.config().slots);
@@ -149,36 +149,36 @@ impl PromptAnswers {
     fn token(&mut self, sample: usize, chosen: Chosen) -> Option<AnswerEvent> {
         let text = self.samples.get_mut(sample)?;
         // Tokens of a sample that has ended may come before the engine knows of the end.
-        let piece = text.readable.as_mut()?.push(chosen.id);
+        let delta = text.stream.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
         self.watch.token(&mut text.last);
-        if piece.stopped {
+        if delta.stopped {
             self.ticket.cancel_sample(sample);
-            text.readable = None;
+            text.stream = None;
             self.left -= 1;
         }
         Some(AnswerEvent {
             sample,
-            text: piece.shown,
+            text: delta.visible,
             token: Some(Token {
                 chosen,
-                text: piece.read,
+                text: delta.decoded,
             }),
-            finish: piece.stopped.then_some(FinishReason::Stop),
+            finish: delta.stopped.then_some(FinishReason::Stop),
         })
     }
 
     fn finish(&mut self, sample: usize, finish: Finish) -> Option<AnswerEvent> {
-        let readable = self.samples.get_mut(sample)?.readable.take()?;
+        let stream = self.samples.get_mut(sample)?.stream.take()?;
         self.left -= 1;
-        let rest = readable.finish();
+        let rest = stream.finish();
         let reason = match finish {
             Finish::Length if !rest.stopped => FinishReason::Length,
             _ => FinishReason::Stop,
         };
         Some(AnswerEvent {
             sample,
-            text: rest.shown,
+            text: rest.visible,
             token: None,
             finish: Some(reason),
         })

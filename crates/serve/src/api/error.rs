@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use emberlm_generate::{GenerateError, LogitsError, SettingError};
+use emberlm_tokenizer::StopStringError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -204,6 +205,12 @@ impl From<SettingError> for ApiError {
             field => field,
         };
         Self::invalid(format!("{param} = {}: {}", error.value, error.rule)).at(param)
+    }
+}
+
+impl From<StopStringError> for ApiError {
+    fn from(error: StopStringError) -> Self {
+        Self::invalid(error.to_string()).at("stop")
     }
 }
 

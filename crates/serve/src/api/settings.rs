@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig, StopStrings};
+use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig};
+use emberlm_tokenizer::StopStrings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

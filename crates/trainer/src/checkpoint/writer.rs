@@ -4,19 +4,19 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::Backend;
 
 use super::{Contents, Keep, prune, write};
-use crate::error::TrainError;
 
 /// What came of a checkpoint.
 pub struct Written {
     /// Its step.
     pub step: usize,
     /// Its directory; an error where it is not there.
-    pub result: Result<PathBuf, TrainError>,
+    pub result: Result<PathBuf, CheckpointError>,
     /// Whether the older ones that need not be kept could be removed.
-    pub pruned: Result<(), TrainError>,
+    pub pruned: Result<(), CheckpointError>,
 }
 
 /// Writes a run's checkpoints while training goes on.

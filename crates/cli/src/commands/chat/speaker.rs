@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Request, StopStrings};
+use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Request};
 use emberlm_kernels::Backend;
-use emberlm_serve::Readable;
-use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 
 use crate::error::CliError;
 
@@ -60,7 +59,7 @@ impl<B: Backend> Speaker<'_, B> {
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Answer, CliError> {
         let (len, before) = (prompt.len(), self.engine.counts().reused_tokens);
-        let mut readable = Readable::after(self.tokenizer, &prompt, self.strings.clone());
+        let mut stream = TextStream::after(self.tokenizer, &prompt, self.strings.clone());
         let mut text = String::new();
         let id = self.engine.submit(Request {
             samples: 1,
@@ -81,12 +80,12 @@ impl<B: Backend> Speaker<'_, B> {
                 match event {
                     EventKind::Token(chosen) => {
                         made += 1;
-                        let piece = readable.push(chosen.id);
-                        text += &piece.shown;
-                        if !show(&piece.shown) {
+                        let delta = stream.push(chosen.id);
+                        text += &delta.visible;
+                        if !show(&delta.visible) {
                             break 'answer End::Interrupted;
                         }
-                        if piece.stopped {
+                        if delta.stopped {
                             break 'answer End::Said;
                         }
                     }
@@ -103,9 +102,9 @@ impl<B: Backend> Speaker<'_, B> {
             }
         };
         self.engine.cancel(id);
-        let rest = readable.finish();
-        text += &rest.shown;
-        show(&rest.shown);
+        let rest = stream.finish();
+        text += &rest.visible;
+        show(&rest.visible);
         Ok(Answer {
             text,
             end,

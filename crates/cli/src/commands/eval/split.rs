@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use emberlm_checkpoint::Model;
 use emberlm_data::{
     Batch, Dataset, EvalBatches, IGNORED, Packing, SplitManifest, TokenBytes, Windows,
 };
@@ -17,7 +18,7 @@ use serde::Serialize;
 use super::{EvalArgs, window};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
-use crate::model_source::Model;
+use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 
@@ -31,7 +32,7 @@ const LONGEST_BY_DEFAULT: usize = 4096;
 /// Evaluates on the dataset in `data`.
 pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     let dataset = Dataset::open(data)?;
     model.check_dataset(&dataset)?;
     let manifest = dataset.manifest().split(args.split);
@@ -103,9 +104,7 @@ impl Job for Evaluate<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (windows, batch) = (&self.windows, self.batch);
-        let decoder = self
-            .model
-            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
         let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {

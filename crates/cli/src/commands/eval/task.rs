@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_trainer::tasks::{
@@ -15,14 +16,14 @@ use serde::Serialize;
 use super::{EvalArgs, window};
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model_source::Model;
+use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 
 /// Asks the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = model::open(&args.model)?;
     let Some(tokenizer) = model.tokenizer()? else {
         let folder = model.path().display();
         let message = format!("{folder} has no tokenizer, so it cannot read text");
@@ -72,9 +73,7 @@ impl Job for Score<'_> {
     type Output = Result<Vec<Likelihood>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self
-            .model
-            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
         let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
         let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
         bar.finish_and_clear();

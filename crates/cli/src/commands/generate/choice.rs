@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
+use emberlm_checkpoint::Model;
 use emberlm_generate::{ChooserConfig, Constraint, Grammar, Penalties, SamplerConfig};
 use emberlm_serve::model::vocabulary;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::error::CliError;
-use crate::model_source::Model;
 use crate::sandbox;
 use crate::values;
 

@@ -1,8 +1,7 @@
 //! What `emberlm generate` shows of tokens: text as it becomes complete, or JSON at the end.
 
-use emberlm_generate::{Chosen, Finish, Guesses, StopStrings};
-use emberlm_serve::Readable;
-use emberlm_tokenizer::Tokenizer;
+use emberlm_generate::{Chosen, Finish, Guesses};
+use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 use serde::Serialize;
 
 use crate::console;
@@ -12,7 +11,7 @@ use crate::output::{print, print_json};
 /// Shows tokens as they come, or gathers their text for JSON.
 pub struct Writer {
     /// None where nobody knows what ids stand for: they are shown themselves.
-    readable: Option<Readable>,
+    stream: Option<TextStream>,
     stopped: bool,
     json: bool,
     /// The text so far, for JSON.
@@ -89,7 +88,7 @@ impl Writer {
         logprobs: bool,
     ) -> Self {
         Self {
-            readable: tokenizer.map(|tokenizer| Readable::after(tokenizer, prompt, stops)),
+            stream: tokenizer.map(|tokenizer| TextStream::after(tokenizer, prompt, stops)),
             stopped: false,
             json,
             text: String::new(),
@@ -101,11 +100,11 @@ impl Writer {
     /// Shows a token, or what of its text comes before a stop string.
     pub fn write(&mut self, chosen: &Chosen) -> Result<(), CliError> {
         let id = chosen.id;
-        let shown = match &mut self.readable {
-            Some(readable) => {
-                let piece = readable.push(id);
-                self.stopped = piece.stopped;
-                piece.shown
+        let shown = match &mut self.stream {
+            Some(stream) => {
+                let delta = stream.push(id);
+                self.stopped = delta.stopped;
+                delta.visible
             }
             None if self.tokens.is_empty() => id.to_string(),
             None => format!(",{id}"),
@@ -136,11 +135,11 @@ impl Writer {
         finish: Option<Finish>,
         guesses: Option<Guesses>,
     ) -> Result<(), CliError> {
-        let has_text = self.readable.is_some();
-        if let Some(readable) = self.readable.take() {
-            let rest = readable.finish();
+        let has_text = self.stream.is_some();
+        if let Some(stream) = self.stream.take() {
+            let rest = stream.finish();
             self.stopped |= rest.stopped;
-            self.show(&rest.shown)?;
+            self.show(&rest.visible)?;
         }
         if !self.json {
             print("\n")?;

@@ -6,14 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use burn::tensor::Device;
+use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, WeightFormat};
 use emberlm_serve::Replacer;
-use emberlm_trainer::checkpoint::Checkpoint;
 
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::model_source::Model;
+use crate::model;
 use crate::run_folders::is_run;
 
 /// How often a run is looked at.
@@ -84,12 +84,12 @@ fn read<B: Backend>(
     weights: WeightFormat,
     device: &Device<B>,
 ) -> Result<Read<B>, CliError> {
-    let model = Model::open(run)?;
-    let decoder = model.decoder_in(weights, device)?;
+    let model = model::open(run)?;
+    let decoder = model::decoder_in(&model, weights, device)?;
     Ok((Arc::new(decoder), model.about()?))
 }
 
 /// The newest checkpoint's step.
 fn newest(run: &Path) -> Option<usize> {
-    Checkpoint::newest_step(run).ok().flatten()
+    newest_step(run).ok().flatten()
 }

@@ -9,8 +9,9 @@ use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
+use crate::console;
 use crate::values;
-use crate::{console, presets};
+use emberlm_trainer::presets;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `emberlm bench-loader`: how fast batches come for training, as `cargo xtask bench loader` runs it.
+//! `emberlm-bench loader`: how fast batches come for training, as `cargo xtask bench loader` runs it.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::bench::measure_loader;
 use emberlm_trainer::{TrainConfig, TrainError, TrainingData};
 
-use super::train::datasets;
-use crate::backend::{BackendArg, Job};
-use crate::error::CliError;
-use crate::output::print_json;
-use crate::values::packing_parser;
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::datasets;
+use emberlm_cli::shared::packing_parser;
+use emberlm_cli::shared::print_json;
+use emberlm_cli::shared::{BackendArg, Job};
 
-/// Arguments of `bench-loader`.
+/// Arguments of `loader`.
 #[derive(Debug, Args)]
-pub struct BenchLoaderArgs {
+pub struct LoaderArgs {
     /// The datasets, as `emberlm train` takes them
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., required = true)]
     pub data: Vec<PathBuf>,
@@ -45,9 +45,9 @@ pub struct BenchLoaderArgs {
 ///
 /// # Errors
 /// The datasets cannot be read.
-pub fn run(args: BenchLoaderArgs) -> Result<(), CliError> {
+pub fn run(args: LoaderArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let data = TrainingData::open(&datasets::config(&args.data)?)?;
+    let data = TrainingData::open(&datasets(&args.data)?)?;
     let train = TrainConfig {
         seq_len: args.seq_len,
         micro_batch: args.batch,

@@ -1,16 +1,71 @@
 //! A run's configuration in layers: a preset, a TOML file over it, `--set KEY=VALUE` over both.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
-use emberlm_trainer::{DataConfig, Group, Groups, MixedDataset, RunConfig, TrainConfig};
 use toml::{Table, Value};
 
-use crate::error::CliError;
+use crate::{DataConfig, Group, Groups, MixedDataset, RunConfig, TrainConfig};
 
-/// The layers, merged. Nothing is checked but names and types: the trainer knows the rules.
+/// A run's configuration that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunConfigError {
+    /// There is no preset of this name.
+    #[error("unknown preset `{name}`")]
+    UnknownPreset {
+        /// The name.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{path} is no TOML: {reason}")]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// The line and the rule that it breaks.
+        reason: String,
+    },
+    /// A setting is not `KEY=VALUE`.
+    #[error("{setting}: no `=` in it")]
+    NoEquals {
+        /// The setting.
+        setting: String,
+    },
+    /// An unknown key or a value of the wrong type in the file.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The key and what is wrong with it.
+        reason: String,
+    },
+    /// An unknown key or a value of the wrong type in a setting.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// The setting.
+        setting: String,
+        /// The key and what is wrong with it.
+        reason: String,
+    },
+    /// The configuration cannot be written as TOML.
+    #[error("the configuration cannot be written as TOML: {reason}")]
+    Write {
+        /// The serializer's message.
+        reason: String,
+    },
+}
+
+/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. Only names and types are
+/// checked; [`TrainConfig::check`] and the model's configuration have the rules.
 ///
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.
@@ -18,36 +73,48 @@ pub fn layered(
     base: RunConfig,
     file: Option<&Path>,
     settings: &[String],
-) -> Result<RunConfig, CliError> {
+) -> Result<RunConfig, RunConfigError> {
     let mut table = written(&base)?;
+    let mut config = base;
     if let Some(file) = file {
-        let text = fs::read_to_string(file).map_err(CliError::io("read", file))?;
-        let over: Table = toml::from_str(&text)
-            .map_err(|error| CliError::new(format!("{} is no TOML: {error}", file.display())))?;
+        let path = || file.to_owned();
+        let text = fs::read_to_string(file).map_err(|source| RunConfigError::Read {
+            path: path(),
+            source,
+        })?;
+        let over: Table = toml::from_str(&text).map_err(|error| RunConfigError::NotToml {
+            path: path(),
+            reason: error.to_string(),
+        })?;
         merge(&mut table, over);
-        table = written(&typed(&table, &file.display().to_string())?)?;
+        config = typed(&table).map_err(|reason| RunConfigError::File {
+            path: path(),
+            reason,
+        })?;
+        table = written(&config)?;
     }
     for setting in settings {
         merge(&mut table, parse(setting)?);
-        table = written(&typed(&table, &format!("--set {setting}"))?)?;
+        config = typed(&table).map_err(|reason| RunConfigError::Setting {
+            setting: setting.clone(),
+            reason,
+        })?;
+        table = written(&config)?;
     }
-    typed(&table, "the configuration")
+    Ok(config)
 }
 
 /// A configuration under today's keys, so that a layer's keys of earlier versions do not override those of the next.
-fn written(config: &RunConfig) -> Result<Table, CliError> {
-    Table::try_from(config).map_err(|error| {
-        CliError::new(format!(
-            "the configuration cannot be written as TOML: {error}"
-        ))
-    })
+fn written(config: &RunConfig) -> Result<Table, RunConfigError> {
+    Table::try_from(config).map_err(unwritable)
 }
 
 /// `KEY=VALUE` as the table that a file with it would be. A value that is no TOML is a string.
-fn parse(setting: &str) -> Result<Table, CliError> {
+fn parse(setting: &str) -> Result<Table, RunConfigError> {
     let Some((key, text)) = setting.split_once('=') else {
-        return Err(CliError::usage(format!("--set {setting}: no `=` in it"))
-            .hint("write KEY=VALUE, such as --set model.d_model=256"));
+        return Err(RunConfigError::NoEquals {
+            setting: setting.to_owned(),
+        });
     };
     let value = toml::from_str::<Table>(&format!("value = {}", text.trim()))
         .ok()
@@ -85,18 +152,24 @@ fn chooses_anew(below: &Table, above: &Table) -> bool {
         .is_some_and(|kind| below.get("kind") != Some(kind))
 }
 
-fn typed(table: &Table, layer: &str) -> Result<RunConfig, CliError> {
-    table.clone().try_into().map_err(|error: toml::de::Error| {
-        let reason = error.to_string();
-        CliError::usage(format!("{layer}: {}", reason.trim_end().replace('\n', " ")))
-            .hint("`emberlm train --print-config` shows every key with its value")
-    })
+/// The table as a configuration, or the reason why it is none in one line.
+fn typed(table: &Table) -> Result<RunConfig, String> {
+    let config = table.clone().try_into();
+    config.map_err(|error: toml::de::Error| error.to_string().trim_end().replace('\n', " "))
 }
 
-/// The configuration as commented TOML, a comment from each field's own documentation.
-pub fn to_toml(config: &RunConfig) -> Result<String, CliError> {
-    let text = toml::to_string(config)
-        .map_err(|error| CliError::new(format!("the configuration is no TOML: {error}")))?;
+fn unwritable(error: toml::ser::Error) -> RunConfigError {
+    RunConfigError::Write {
+        reason: error.to_string(),
+    }
+}
+
+/// The configuration as TOML, each key with its field's documentation as a comment.
+///
+/// # Errors
+/// The configuration cannot be written as TOML.
+pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
+    let text = toml::to_string(config).map_err(unwritable)?;
     let mut commented = String::new();
     let mut table = String::new();
     for line in text.lines() {
@@ -140,8 +213,8 @@ mod tests {
 
     fn set(settings: &[&str]) -> Result<RunConfig, String> {
         let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
-        let base = presets::run("char-nano").map_err(|error| format!("{error:?}"))?;
-        layered(base, None, &settings).map_err(|error| format!("{error:?}"))
+        let base = presets::run("char-nano").map_err(|error| error.to_string())?;
+        layered(base, None, &settings).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `emberlm bench-prepare`: the speed and memory of `emberlm prepare`, or of tiktoken-rs alone on one thread, as
+//! `emberlm-bench prepare`: the speed and memory of `emberlm prepare`, or of tiktoken-rs alone on one thread, as
 //! `cargo xtask bench prepare` runs them.
 
 use std::fs::File;
@@ -12,13 +12,13 @@ use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 use emberlm_trainer::memory::peak_rss_mib;
 use tiktoken_rs::CoreBPE;
 
-use super::prepare::{PrepareArgs, options};
-use crate::error::CliError;
-use crate::output::print_json;
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::print_json;
+use emberlm_cli::shared::{self, prepare_options};
 
-/// Arguments of `bench-prepare`.
+/// Arguments of `prepare`.
 #[derive(Debug, Args)]
-pub struct BenchPrepareArgs {
+pub struct PrepareArgs {
     /// Measure tiktoken-rs's `encode_ordinary` on one thread instead, on the documents of one JSONL file
     #[arg(long)]
     pub tiktoken: bool,
@@ -27,7 +27,7 @@ pub struct BenchPrepareArgs {
     pub limit: u64,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub prepare: PrepareArgs,
+    pub prepare: shared::PrepareArgs,
 }
 
 /// What was measured.
@@ -44,7 +44,7 @@ struct Measured {
 ///
 /// # Errors
 /// The corpus cannot be prepared.
-pub fn run(args: BenchPrepareArgs) -> Result<(), CliError> {
+pub fn run(args: PrepareArgs) -> Result<(), CliError> {
     let measured = match args.tiktoken {
         true => tiktoken(&args)?,
         false => ours(&args)?,
@@ -62,10 +62,10 @@ pub fn run(args: BenchPrepareArgs) -> Result<(), CliError> {
 }
 
 /// All of it: reading, tokenizing, writing, hashing.
-fn ours(args: &BenchPrepareArgs) -> Result<Measured, CliError> {
-    let PrepareArgs { inputs, out, .. } = &args.prepare;
+fn ours(args: &PrepareArgs) -> Result<Measured, CliError> {
+    let shared::PrepareArgs { inputs, out, .. } = &args.prepare;
     let started = Instant::now();
-    let prepared = prepare(inputs, out, &options(&args.prepare), &|_| {})?;
+    let prepared = prepare(inputs, out, &prepare_options(&args.prepare), &|_| {})?;
     let seconds = started.elapsed().as_secs_f64();
     let splits = &prepared.manifest.splits;
     let all_cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -80,7 +80,7 @@ fn ours(args: &BenchPrepareArgs) -> Result<Measured, CliError> {
 }
 
 /// The tokenizing alone.
-fn tiktoken(args: &BenchPrepareArgs) -> Result<Measured, CliError> {
+fn tiktoken(args: &PrepareArgs) -> Result<Measured, CliError> {
     let [path] = &args.prepare.inputs[..] else {
         return Err(CliError::usage("--tiktoken takes one file"));
     };

@@ -1,21 +1,21 @@
-//! `emberlm bench-load`: the time and memory of reading a model, as `cargo xtask bench load` runs it.
+//! `emberlm-bench load`: the time and memory of reading a model, as `cargo xtask bench load` runs it.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Args;
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::count;
 use emberlm_trainer::memory::peak_rss_mib;
 
-use crate::backend::{BackendArg, Job};
-use crate::error::CliError;
-use crate::model_source::Model;
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::{BackendArg, Job};
 
-/// Arguments of `bench-load`.
+/// Arguments of `load`.
 #[derive(Debug, Args)]
-pub struct BenchLoadArgs {
+pub struct LoadArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     #[command(flatten)]
@@ -27,9 +27,9 @@ pub struct BenchLoadArgs {
 ///
 /// # Errors
 /// The model cannot be read.
-pub fn run(args: BenchLoadArgs) -> Result<(), CliError> {
+pub fn run(args: LoadArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = Model::open(&args.model)?;
+    let model = emberlm_cli::shared::open_model(&args.model)?;
     let before = peak_rss_mib();
     let seconds = backend.run(Load { model: &model })??;
     let weights = count::memory(model.config()).weights as f64 / f64::from(1 << 20);
@@ -38,7 +38,7 @@ pub fn run(args: BenchLoadArgs) -> Result<(), CliError> {
         .zip(before)
         .map(|(peak, before)| (peak - before) as f64 / weights);
     let rounded = |x: f64| (x * 1000.0).round() / 1000.0;
-    crate::output::print_json(&serde_json::json!({
+    emberlm_cli::shared::print_json(&serde_json::json!({
         "model": args.model.display().to_string(),
         "stored_in": model.element()?.name(),
         "weights_mib": rounded(weights),

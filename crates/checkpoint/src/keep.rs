@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::write::remove;
-use super::{FOLDER, step_of};
-use crate::error::TrainError;
+use crate::checkpoint::{FOLDER, step_of};
+use crate::error::CheckpointError;
+use crate::write::remove;
 
 /// What is kept besides the checkpoint just written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Keep {
 ///
 /// # Errors
 /// The folder cannot be read, or a checkpoint not be removed.
-pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), TrainError> {
+pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointError> {
     if keep.last == 0 {
         return Ok(());
     }
@@ -37,12 +37,12 @@ pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), TrainError> {
 }
 
 /// The steps of a run's checkpoints, ascending, with their directories.
-pub(super) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, TrainError> {
+pub(crate) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
     let folder = run.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(TrainError::file("read", folder)(error)),
+        Err(error) => return Err(CheckpointError::file("read", folder)(error)),
     };
     let mut steps: Vec<(usize, PathBuf)> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -56,7 +56,7 @@ pub(super) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, TrainError> {
 ///
 /// # Errors
 /// It cannot be removed.
-pub fn sweep(run: &Path) -> Result<(), TrainError> {
+pub fn sweep(run: &Path) -> Result<(), CheckpointError> {
     let Ok(entries) = fs::read_dir(run.join(FOLDER)) else {
         return Ok(());
     };
@@ -69,11 +69,11 @@ pub fn sweep(run: &Path) -> Result<(), TrainError> {
 }
 
 /// Removes a checkpoint: out of sight first, so that a half removed one is never seen.
-fn discard(path: &Path) -> Result<(), TrainError> {
+fn discard(path: &Path) -> Result<(), CheckpointError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hidden = path.with_file_name(format!(".{name}.removed"));
     remove(&hidden)?;
-    fs::rename(path, &hidden).map_err(TrainError::file("remove", path))?;
+    fs::rename(path, &hidden).map_err(CheckpointError::file("remove", path))?;
     remove(&hidden)
 }
 

@@ -1,4 +1,4 @@
-//! `emberlm bench-kernels`: each operation of a backend beside its composed body, in turns, as
+//! `emberlm-bench kernels`: each operation of a backend beside its composed body, in turns, as
 //! `cargo xtask bench kernels` runs it.
 //!
 //! Map: `workload` has the sizes, `turns` measures, `products` and `elementwise` have the operations.
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use self::turns::{Row, Turns};
 use self::workload::WORKLOADS;
-use crate::backend::{BackendArg, Job};
-use crate::error::CliError;
-use crate::output::{self, Align, Table};
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::{Align, Table, print, print_json};
+use emberlm_cli::shared::{BackendArg, Job};
 
-/// Arguments of `bench-kernels`.
+/// Arguments of `kernels`.
 #[derive(Debug, Args)]
-pub struct BenchKernelsArgs {
+pub struct KernelsArgs {
     /// Only what has NAME in its WORKLOAD/OPERATION, such as pocket/ or linear_backward
     #[arg(long, value_name = "NAME", default_value = "")]
     pub only: String,
@@ -40,7 +40,7 @@ pub struct BenchKernelsArgs {
 ///
 /// # Errors
 /// The backend is not there, or nothing has the name.
-pub fn run(args: BenchKernelsArgs) -> Result<(), CliError> {
+pub fn run(args: KernelsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let rows = backend.run(Bench {
         only: args.only.clone(),
@@ -55,9 +55,9 @@ pub fn run(args: BenchKernelsArgs) -> Result<(), CliError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let rows: Vec<Value> = rows.iter().map(to_json).collect();
         let all = json!({ "backend": backend.name(), "threads": threads, "rows": rows });
-        return output::print_json(&all);
+        return print_json(&all);
     }
-    output::print(&table(&rows))
+    print(&table(&rows))
 }
 
 struct Bench {

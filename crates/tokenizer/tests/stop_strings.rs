@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use emberlm_generate::StopStrings;
+use emberlm_tokenizer::StopStrings;
 use proptest::prelude::*;
 
 /// What passes of pieces, one after another, and which string ended it.

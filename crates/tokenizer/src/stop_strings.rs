@@ -6,12 +6,20 @@
 
 use std::sync::Arc;
 
-use crate::error::SettingError;
-
-/// How many bytes a stop string may have.
+/// The maximum length of a stop string, in bytes.
 const MAX_LEN: usize = 4096;
 
-/// Looks for stop strings in bytes that come in pieces; the default for none.
+/// A stop string that cannot be used: its value and the rule that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stop = {value}: {rule}")]
+pub struct StopStringError {
+    /// The string, or its length where it is too long.
+    pub value: String,
+    /// What it must be.
+    pub rule: String,
+}
+
+/// Finds stop strings in a text that arrives in arbitrary byte chunks. The default has no stop strings.
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     patterns: Vec<Pattern>,
@@ -35,16 +43,19 @@ impl StopStrings {
     ///
     /// # Errors
     /// A string that is empty, or longer than 4096 bytes.
-    pub fn new<S: AsRef<str>>(strings: &[S]) -> Result<Self, SettingError> {
+    pub fn new<S: AsRef<str>>(strings: &[S]) -> Result<Self, StopStringError> {
         let pattern = |string: &S| {
             let bytes = string.as_ref().as_bytes();
             match bytes.len() {
                 1..=MAX_LEN => Ok(Pattern::new(bytes)),
-                0 => Err(SettingError::new("stop", "\"\"", "must not be empty")),
-                len => {
-                    let rule = format!("must have at most {MAX_LEN} bytes");
-                    Err(SettingError::new("stop", format!("{len} bytes"), rule))
-                }
+                0 => Err(StopStringError {
+                    value: "\"\"".to_owned(),
+                    rule: "must not be empty".to_owned(),
+                }),
+                len => Err(StopStringError {
+                    value: format!("{len} bytes"),
+                    rule: format!("must have at most {MAX_LEN} bytes"),
+                }),
             }
         };
         Ok(Self {

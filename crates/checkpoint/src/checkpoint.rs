@@ -12,43 +12,38 @@
 //!
 //! A model that has not been trained is the same without `optimizer.safetensors` and `state.json`.
 //!
-//! Map: [`mod@write`] makes one, [`writer`] does so beside training, [`keep`] removes old ones; here they are found and
-//! read.
+//! This file finds and reads checkpoints; [`mod@crate::write`] writes them and [`crate::keep`] removes old ones.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{ChatTemplateSpec, Packing, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
 use emberlm_system::read;
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::TrainError;
-use crate::identity::DataIdentity;
-use crate::loss_scale::LossScale;
-use crate::skip::Watch;
-
-pub mod keep;
-pub mod write;
-pub mod writer;
-
-pub use keep::{Keep, prune, sweep};
-pub use write::{About, Contents, write, write_untrained};
-pub use writer::{Writer, Written};
+use crate::error::CheckpointError;
+use crate::keep;
 
 /// Where a run's checkpoints are.
 pub const FOLDER: &str = "checkpoints";
 
-const MANIFEST: &str = "manifest.json";
-const MODEL: &str = "model.safetensors";
-const DESCRIPTION: &str = "model.json";
-const TRAINING: &str = "training.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const STATE: &str = "state.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
+pub(crate) const MODEL: &str = "model.safetensors";
+/// The file of a checkpoint's [`Description`]: a directory that holds it is a checkpoint.
+pub(crate) const DESCRIPTION: &str = "model.json";
+/// The weights that training continues from, where [`Checkpoint::decoder`] is their average.
+pub const TRAINING: &str = "training.safetensors";
+/// The optimizer's state.
+pub const OPTIMIZER: &str = "optimizer.safetensors";
+/// The position of the run.
+pub const STATE: &str = "state.json";
 
-/// What a checkpoint's weights are.
+/// What a checkpoint's weights belong to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
@@ -64,71 +59,53 @@ pub struct Description {
     pub documents: Packing,
 }
 
-/// Where a run stood.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct State {
-    /// Steps made: with the configuration, the whole position of a run in its data and its random numbers.
-    pub step: usize,
-    /// Updates made: fewer, where steps were skipped.
-    #[serde(default)]
-    pub updates: u64,
-    /// The newest validation loss, if there was an evaluation.
-    pub validation_loss: Option<f64>,
-    /// The lowest one, and the step it was seen at.
-    pub best: Option<Best>,
-    /// What steps are compared with, to be skipped.
-    #[serde(default)]
-    pub watch: Watch,
-    /// What the loss is multiplied by, where that is found out as the run goes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss_scale: Option<LossScale>,
-    /// What it is trained on, dataset by dataset; their weights are in the run's configuration.
-    #[serde(default)]
-    pub data: Vec<DataIdentity>,
-    /// Where it was computed.
-    #[serde(default)]
-    pub backend: String,
+impl Description {
+    /// The description of a model without tokenizer and chat template.
+    pub fn of_model(model: &DecoderConfig) -> Self {
+        Self {
+            model: model.raw().clone(),
+            tokenizer: None,
+            chat_template: None,
+            documents: Packing::Stream,
+        }
+    }
 }
 
-/// The lowest validation loss so far.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Best {
-    /// In nats per token.
-    pub loss: f64,
-    /// Updates made by then.
+/// The step at which a checkpoint was written: the only field of the trainer's state that is needed to use the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Progress {
+    /// The number of completed training steps.
     pub step: usize,
 }
 
 /// A file of a checkpoint, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+pub(crate) struct Entry {
     bytes: u64,
     blake3: String,
 }
 
-type Manifest = BTreeMap<String, Entry>;
+pub(crate) type Manifest = BTreeMap<String, Entry>;
 
-/// A checkpoint that was found whole.
+/// A checkpoint whose files match its manifest. `S` is the part of `state.json` that is read.
 #[derive(Clone, Debug)]
-pub struct Checkpoint {
-    /// Its directory.
+pub struct Checkpoint<S = Progress> {
+    /// The checkpoint's directory.
     pub path: PathBuf,
-    /// What it holds.
+    /// What the weights belong to.
     pub description: Description,
-    /// Where the run stood; none for a model that has not been trained.
-    pub state: Option<State>,
+    /// The position of the run. `None` for a model that has not been trained.
+    pub state: Option<S>,
 }
 
 impl Entry {
-    fn of(path: &Path) -> Result<Self, TrainError> {
-        let file = read::open(path).map_err(TrainError::file("open", path))?;
+    pub(crate) fn of(path: &Path) -> Result<Self, CheckpointError> {
+        let file = read::open(path).map_err(CheckpointError::file("open", path))?;
         let mut hasher = blake3::Hasher::new();
         hasher
             .update_reader(&file)
-            .map_err(TrainError::file("read", path))?;
+            .map_err(CheckpointError::file("read", path))?;
         Ok(Self {
             bytes: hasher.count(),
             blake3: hasher.finalize().to_string(),
@@ -145,17 +122,17 @@ enum Depth {
     All,
 }
 
-impl Checkpoint {
+impl<S: DeserializeOwned> Checkpoint<S> {
     /// Opens a checkpoint's directory and checks its files against the manifest: the optimizer's, which is two thirds of
     /// all and which only a resumed run reads, by its size, every other by its hash.
     ///
     /// # Errors
     /// A file is missing, unreadable, or not the one that was written.
-    pub fn open(path: &Path) -> Result<Self, TrainError> {
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         Self::checked(path, Depth::Model)
     }
 
-    fn checked(path: &Path, depth: Depth) -> Result<Self, TrainError> {
+    fn checked(path: &Path, depth: Depth) -> Result<Self, CheckpointError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
         for name in [MODEL, DESCRIPTION] {
             if !manifest.contains_key(name) {
@@ -179,7 +156,7 @@ impl Checkpoint {
             let unread = |error: &dyn std::fmt::Display| broken(path, error.to_string());
             let same = match name {
                 OPTIMIZER | TRAINING if depth == Depth::Model => {
-                    let found = fs::metadata(&file).map_err(TrainError::file("read", &file));
+                    let found = fs::metadata(&file).map_err(CheckpointError::file("read", &file));
                     found.map_err(|error| unread(&error))?.len() == expected.bytes
                 }
                 _ => Entry::of(&file).map_err(|error| unread(&error))? == *expected,
@@ -203,8 +180,8 @@ impl Checkpoint {
     /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
     pub fn newest(
         run: &Path,
-        passed_over: impl FnMut(&TrainError),
-    ) -> Result<Option<Self>, TrainError> {
+        passed_over: impl FnMut(CheckpointError),
+    ) -> Result<Option<Self>, CheckpointError> {
         Self::newest_checked(run, Depth::Model, passed_over)
     }
 
@@ -214,29 +191,21 @@ impl Checkpoint {
     /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
     pub fn newest_to_resume(
         run: &Path,
-        passed_over: impl FnMut(&TrainError),
-    ) -> Result<Option<Self>, TrainError> {
+        passed_over: impl FnMut(CheckpointError),
+    ) -> Result<Option<Self>, CheckpointError> {
         Self::newest_checked(run, Depth::All, passed_over)
-    }
-
-    /// The step of a run's newest checkpoint, whole or damaged, if it has any.
-    ///
-    /// # Errors
-    /// The run's directory cannot be read.
-    pub fn newest_step(run: &Path) -> Result<Option<usize>, TrainError> {
-        Ok(keep::listed(run)?.last().map(|&(step, _)| step))
     }
 
     fn newest_checked(
         run: &Path,
         depth: Depth,
-        mut passed_over: impl FnMut(&TrainError),
-    ) -> Result<Option<Self>, TrainError> {
+        mut passed_over: impl FnMut(CheckpointError),
+    ) -> Result<Option<Self>, CheckpointError> {
         let mut errors = Vec::new();
         for (_, path) in keep::listed(run)?.into_iter().rev() {
             match Self::checked(&path, depth) {
                 Ok(checkpoint) => {
-                    errors.iter().for_each(&mut passed_over);
+                    errors.into_iter().for_each(&mut passed_over);
                     return Ok(Some(checkpoint));
                 }
                 Err(error) => errors.push(error),
@@ -249,7 +218,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The description is not one of this program's tokenizers, and the checkpoint has no usable file of it.
-    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TrainError> {
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let spec = self.description.tokenizer.as_ref();
         let open = |spec| Tokenizer::open(spec, &self.path);
         Ok(spec.map(open).transpose()?)
@@ -262,7 +231,7 @@ impl Checkpoint {
     pub fn decoder<B: Backend>(
         &self,
         device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, TrainError> {
+    ) -> Result<Decoder<B>, CheckpointError> {
         self.weights(MODEL, device)
     }
 
@@ -273,7 +242,7 @@ impl Checkpoint {
     pub fn training_decoder<B: Backend>(
         &self,
         device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, TrainError> {
+    ) -> Result<Decoder<B>, CheckpointError> {
         let name = match self.holds_average() {
             true => TRAINING,
             false => MODEL,
@@ -290,7 +259,7 @@ impl Checkpoint {
         &self,
         name: &str,
         device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, TrainError> {
+    ) -> Result<Decoder<B>, CheckpointError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
         weights::load_own(config.blank::<B>(device), &self.path.join(name))
             .map_err(|error| broken(&self.path, error.to_string()))
@@ -300,31 +269,39 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn optimizer(&self) -> Result<Vec<(String, weights::HostTensor)>, TrainError> {
+    pub fn optimizer(&self) -> Result<Vec<(String, weights::HostTensor)>, CheckpointError> {
         weights::load_tensors(&self.path.join(OPTIMIZER))
             .map_err(|error| broken(&self.path, error.to_string()))
     }
 }
 
-/// What a checkpoint's directory is called.
-fn folder_name(step: usize) -> String {
+/// The name of the directory of the checkpoint after `step` steps.
+pub fn folder_name(step: usize) -> String {
     format!("step-{step:08}")
 }
 
+/// The step of a run's newest checkpoint, whole or damaged, if it has any.
+///
+/// # Errors
+/// The run's directory cannot be read.
+pub fn newest_step(run: &Path) -> Result<Option<usize>, CheckpointError> {
+    Ok(keep::listed(run)?.last().map(|&(step, _)| step))
+}
+
 /// The step of a checkpoint's directory name.
-fn step_of(path: &Path) -> Option<usize> {
+pub(crate) fn step_of(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("step-")?.parse().ok()
 }
 
-pub(crate) fn broken(path: &Path, reason: String) -> TrainError {
-    TrainError::Checkpoint {
+fn broken(path: &Path, reason: String) -> CheckpointError {
+    CheckpointError::Damaged {
         path: path.to_owned(),
         reason,
     }
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<T, TrainError> {
+fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, CheckpointError> {
     let text = read::read_text(&folder.join(name), read::DESCRIPTION_LIMIT)
         .map_err(|error| broken(folder, format!("{name}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| broken(folder, format!("{name}: {error}")))

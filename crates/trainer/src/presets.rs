@@ -3,22 +3,22 @@
 use std::path::Path;
 
 use emberlm_model::{DecoderConfig, families};
-use emberlm_trainer::{DataConfig, RunConfig, TrainConfig};
 
-use crate::error::CliError;
+use crate::run_config::RunConfigError;
+use crate::{DataConfig, RunConfig, TrainConfig};
 
-/// What `train` takes where nothing is said: it learns the built-in tales.
+/// The preset of `emberlm train` without `--preset`: it learns the built-in tales.
 pub const DEFAULT: &str = "pocket-tales";
 
-/// The run of a preset's name, its dataset still open.
+/// The run of the preset `name`, without a dataset.
 ///
 /// # Errors
 /// There is no such preset.
-pub fn run(name: &str) -> Result<RunConfig, CliError> {
+pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
     let Some(preset) = families::preset(name) else {
-        let names: Vec<_> = families::presets().iter().map(|p| p.name).collect();
-        return Err(CliError::usage(format!("unknown preset `{name}`"))
-            .hint(format!("choose one of {}", names.join(", "))));
+        return Err(RunConfigError::UnknownPreset {
+            name: name.to_owned(),
+        });
     };
     Ok(RunConfig {
         model: preset.config,
@@ -27,7 +27,7 @@ pub fn run(name: &str) -> Result<RunConfig, CliError> {
     })
 }
 
-/// The run of a model that has weights already: nanoGPT's settings for going on from GPT-2, a small and constant rate.
+/// The run that fine-tunes a model: nanoGPT's settings for GPT-2, with a small and constant learning rate.
 pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     RunConfig {
         model: model.raw(),

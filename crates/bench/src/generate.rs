@@ -1,4 +1,4 @@
-//! `emberlm bench-generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
+//! `emberlm-bench generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
 //! runs it, and what this machine's memory and matrix products would allow.
 
 mod draft;
@@ -19,14 +19,14 @@ use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 use rayon::prelude::*;
 
-use crate::backend::{BackendArg, Job};
-use crate::error::CliError;
-use crate::values::weights_parser;
-use crate::{presets, run_config};
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::weights_parser;
+use emberlm_cli::shared::{BackendArg, Job};
+use emberlm_trainer::{presets, run_config};
 
-/// Arguments of `bench-generate`.
+/// Arguments of `generate`.
 #[derive(Debug, Args)]
-pub struct BenchGenerateArgs {
+pub struct GenerateArgs {
     /// The model
     #[arg(long, value_name = "NAME", default_value = "pocket")]
     pub preset: String,
@@ -92,7 +92,7 @@ fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
 ///
 /// # Errors
 /// The preset or the backend is not there, or there is no prompt.
-pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
+pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let mut model = run_config::layered(presets::run(&args.preset)?, None, &args.set)?.model;
     // Tiny Shakespeare's characters.
@@ -145,7 +145,7 @@ pub fn run(args: BenchGenerateArgs) -> Result<(), CliError> {
         "decode_bound": rounded(bandwidth / read as f64),
         "prefill_bound": rounded(args.prompt as f64 * measured.product_flops / operations),
     });
-    crate::output::print_json(&line)
+    emberlm_cli::shared::print_json(&line)
 }
 
 struct Bench {

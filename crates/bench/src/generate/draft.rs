@@ -13,8 +13,8 @@ use emberlm_model::{Decoder, DecoderConfig};
 use serde::Serialize;
 
 use super::median;
-use crate::error::CliError;
-use crate::{presets, run_config};
+use emberlm_cli::shared::CliError;
+use emberlm_trainer::{presets, run_config};
 
 /// Which draft.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `emberlm bench-train`: training speed on random tokens, as `cargo xtask bench train` runs it.
+//! `emberlm-bench train`: training speed on random tokens, as `cargo xtask bench train` runs it.
 
 use burn::tensor::Device;
 use clap::Args;
@@ -8,13 +8,14 @@ use emberlm_trainer::bench::{Measured, WARM_UP, measure};
 use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::{TrainConfig, TrainError};
 
-use crate::backend::{BackendArg, Job};
-use crate::error::CliError;
-use crate::{presets, run_config, values};
+use emberlm_cli::shared::CliError;
+use emberlm_cli::shared::precision_parser;
+use emberlm_cli::shared::{BackendArg, Job};
+use emberlm_trainer::{presets, run_config};
 
-/// Arguments of `bench-train`.
+/// Arguments of `train`.
 #[derive(Debug, Args)]
-pub struct BenchTrainArgs {
+pub struct TrainArgs {
     /// The model
     #[arg(long, value_name = "NAME", default_value = "char-nano")]
     pub preset: String,
@@ -31,7 +32,7 @@ pub struct BenchTrainArgs {
     #[arg(long)]
     pub recompute: bool,
     /// The factors of matrix products (train.precision)
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = values::precision_parser())]
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision_parser())]
     pub precision: Precision,
     /// Measure the matrix product as well, and say how much of its speed the model's operations reach
     #[arg(long)]
@@ -48,7 +49,7 @@ pub struct BenchTrainArgs {
 ///
 /// # Errors
 /// The preset or the backend is not there.
-pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
+pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
     let train = TrainConfig {
@@ -88,7 +89,7 @@ pub fn run(args: BenchTrainArgs) -> Result<(), CliError> {
         "product_gflops": peak.map(|flops| (flops / 1e9).round()),
         "utilization": peak.map(|flops| (measured.flops / flops * 1e4).round() / 1e4),
     });
-    crate::output::print_json(&line)
+    emberlm_cli::shared::print_json(&line)
 }
 
 struct Bench {

@@ -1,0 +1,165 @@
+//! Errors of checkpoints and of opening a model.
+
+use std::path::PathBuf;
+
+use emberlm_model::{ConfigError, HuggingFaceError, WeightsError};
+use emberlm_tokenizer::chat::ChatError;
+use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
+
+use crate::digits::grouped;
+
+/// A checkpoint that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// A file is missing, unreadable, or differs from the one that was written.
+    #[error("{path} is not a whole checkpoint: {reason}")]
+    Damaged {
+        /// The checkpoint's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {action}: {source}")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The operation that failed.
+        action: &'static str,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The model's configuration breaks a rule.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The tokenizer cannot be read or written.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// Weights cannot be written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+impl CheckpointError {
+    /// For `map_err` on a file operation.
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File {
+            path,
+            action,
+            source,
+        }
+    }
+}
+
+/// A model directory that cannot be opened, or a model that cannot do what is asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// There is nothing at the path.
+    #[error("no such model: {path}")]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The path names a file.
+    #[error("{path} is a file, not a model's directory")]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A run that has not written a checkpoint.
+    #[error("{path} has no checkpoint yet")]
+    NoCheckpoint {
+        /// The run's directory.
+        path: PathBuf,
+    },
+    /// A dataset instead of a model.
+    #[error("{path} is a dataset, not a model")]
+    Dataset {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory of another kind.
+    #[error("{path} holds no model")]
+    NotAModel {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The model has no tokenizer, but text has to be read.
+    #[error("{path} has no tokenizer, so it cannot read text")]
+    NoTokenizer {
+        /// The path that the model was opened by.
+        path: PathBuf,
+    },
+    /// A longer context than the model's.
+    #[error("context = {context}: must be at most {limit}, the model's")]
+    Context {
+        /// The requested context in tokens.
+        context: usize,
+        /// The model's context in tokens.
+        limit: usize,
+    },
+    /// The dataset was made with another tokenizer.
+    #[error(
+        "{dataset} was made with another tokenizer than the model's: {} there, {} in {model}",
+        summary(.of_dataset), summary(.of_model)
+    )]
+    OtherTokenizer {
+        /// The dataset's directory.
+        dataset: PathBuf,
+        /// The dataset's tokenizer.
+        of_dataset: Box<TokenizerSpec>,
+        /// The model's directory.
+        model: PathBuf,
+        /// The model's tokenizer.
+        of_model: Box<TokenizerSpec>,
+    },
+    /// The dataset has token ids that the model has no embedding for.
+    #[error("{dataset} has {ids} token ids, but the model in {model} knows {vocab_size}")]
+    SmallVocabulary {
+        /// The dataset's directory.
+        dataset: PathBuf,
+        /// The number of the dataset's token ids.
+        ids: usize,
+        /// The model's directory.
+        model: PathBuf,
+        /// The number of the model's token ids.
+        vocab_size: usize,
+    },
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The Hugging Face directory cannot be read.
+    #[error(transparent)]
+    HuggingFace(#[from] HuggingFaceError),
+    /// The model's configuration breaks a rule.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The tokenizer cannot be read.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The chat template cannot be used.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+}
+
+/// A tokenizer in a sentence.
+fn summary(spec: &TokenizerSpec) -> String {
+    let hash: String = spec.hash.chars().take(8).collect();
+    format!(
+        "{} ({} ids, {hash}…)",
+        spec.kind,
+        grouped(spec.vocab_size as u64)
+    )
+}

@@ -1,0 +1,355 @@
+//! Opens a model directory of any kind: a run (its newest whole checkpoint), a checkpoint, a new model, or a Hugging Face
+//! directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
+use emberlm_kernels::Backend;
+use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
+use emberlm_model::weights::Element;
+use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use serde_json::Value;
+
+use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
+use crate::digits::grouped;
+use crate::error::{CheckpointError, ModelError};
+
+/// The default limit of a generation context, in tokens: its cache is allocated at once.
+const USUAL_CONTEXT: usize = 8192;
+
+/// A model whose configuration has been read.
+#[derive(Debug)]
+pub struct Model {
+    opened: PathBuf,
+    source: Source,
+    config: DecoderConfig,
+    passed_over: Vec<CheckpointError>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Own(Box<Checkpoint>),
+    HuggingFace(Box<HuggingFaceModel>),
+}
+
+impl Model {
+    /// Opens the model at `path`. Weights are read by [`Model::decoder`] only.
+    ///
+    /// # Errors
+    /// `path` holds no model, or a file of the model is damaged or cannot be read. A run with damaged checkpoints opens at
+    /// the newest whole one: see [`Model::passed_over`].
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let is_directory = fs::metadata(path)
+            .map_err(|error| missing(path, error))?
+            .is_dir();
+        let holds = |name: &str| path.join(name).exists();
+        let path_buf = || path.to_owned();
+        if !is_directory {
+            return Err(ModelError::NotADirectory { path: path_buf() });
+        }
+        if holds(DESCRIPTION) {
+            return Self::own(path, Checkpoint::open(path)?, Vec::new());
+        }
+        if holds(FOLDER) {
+            let (newest, passed_over) = newest(path)?;
+            let newest = newest.ok_or_else(|| ModelError::NoCheckpoint { path: path_buf() })?;
+            return Self::own(path, newest, passed_over);
+        }
+        if holds(CONFIG_FILE) {
+            let model = HuggingFaceModel::open(path)?;
+            return Ok(Self {
+                opened: path_buf(),
+                config: model.config().clone(),
+                source: Source::HuggingFace(Box::new(model)),
+                passed_over: Vec::new(),
+            });
+        }
+        Err(match holds(MANIFEST_FILE) {
+            true => ModelError::Dataset { path: path_buf() },
+            false => ModelError::NotAModel { path: path_buf() },
+        })
+    }
+
+    fn own(
+        opened: &Path,
+        checkpoint: Checkpoint,
+        passed_over: Vec<CheckpointError>,
+    ) -> Result<Self, ModelError> {
+        Ok(Self {
+            opened: opened.to_owned(),
+            config: DecoderConfig::try_from(checkpoint.description.model.clone())?,
+            source: Source::Own(Box::new(checkpoint)),
+            passed_over,
+        })
+    }
+
+    /// The damaged checkpoints of the run that are newer than the one that was opened, newest first.
+    pub fn passed_over(&self) -> &[CheckpointError] {
+        &self.passed_over
+    }
+
+    /// The directory that its files are in.
+    pub fn path(&self) -> &Path {
+        match &self.source {
+            Source::Own(checkpoint) => &checkpoint.path,
+            Source::HuggingFace(model) => model.path(),
+        }
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// The Hugging Face directory, if the model is one.
+    pub fn hugging_face(&self) -> Option<&HuggingFaceModel> {
+        match &self.source {
+            Source::Own(_) => None,
+            Source::HuggingFace(model) => Some(model),
+        }
+    }
+
+    /// One line on where the model comes from: "a checkpoint after 1,000 steps".
+    pub fn about(&self) -> Result<String, ModelError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => match &checkpoint.state {
+                Some(state) => {
+                    format!("a checkpoint after {} steps", grouped(state.step as u64))
+                }
+                None => "a model that has not been trained".to_owned(),
+            },
+            Source::HuggingFace(model) => {
+                let kind = model.config().family.model_type().unwrap_or_default();
+                let element = model.element()?.name();
+                format!("a Hugging Face model of type {kind}, stored in {element}")
+            }
+        })
+    }
+
+    /// The element type that the weights are stored in.
+    pub fn element(&self) -> Result<Element, ModelError> {
+        Ok(match &self.source {
+            Source::Own(_) => Element::F32,
+            Source::HuggingFace(model) => model.element()?,
+        })
+    }
+
+    /// The model with its weights.
+    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => checkpoint.decoder(device)?,
+            Source::HuggingFace(model) => model.decoder(device)?,
+        })
+    }
+
+    /// How documents were packed into the model's training sequences, as far as it is known.
+    pub fn documents(&self) -> Packing {
+        match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.documents,
+            Source::HuggingFace(_) => Packing::Stream,
+        }
+    }
+
+    /// The model's tokenizer, if it has one.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => checkpoint.tokenizer()?,
+            Source::HuggingFace(model) => {
+                let file = model.path().join(TOKENIZER_FILE);
+                file.exists()
+                    .then(|| Tokenizer::from_file(&file))
+                    .transpose()?
+            }
+        })
+    }
+
+    /// The tokenizer of a model that reads and writes text.
+    ///
+    /// # Errors
+    /// The model has no tokenizer.
+    pub fn require_tokenizer(&self) -> Result<Tokenizer, ModelError> {
+        let none = || ModelError::NoTokenizer {
+            path: self.opened.clone(),
+        };
+        self.tokenizer()?.ok_or_else(none)
+    }
+
+    /// The length of a generation context in tokens: `asked`, or else the model's context, but at most 8192.
+    ///
+    /// # Errors
+    /// `asked` is longer than the model's context.
+    pub fn context(&self, asked: Option<usize>) -> Result<usize, ModelError> {
+        let whole = self.config.seq_len;
+        match asked {
+            Some(context) if context > whole => Err(ModelError::Context {
+                context,
+                limit: whole,
+            }),
+            Some(context) => Ok(context),
+            None => Ok(whole.min(USUAL_CONTEXT)),
+        }
+    }
+
+    /// The specification of the model's tokenizer, without reading a built-in vocabulary.
+    pub fn tokenizer_spec(&self) -> Result<Option<TokenizerSpec>, ModelError> {
+        match &self.source {
+            Source::Own(checkpoint) => Ok(checkpoint.description.tokenizer.clone()),
+            Source::HuggingFace(_) => Ok(self.tokenizer()?.map(|tokenizer| tokenizer.spec())),
+        }
+    }
+
+    /// The tokenizer, unless its hash is known without reading it and is `hash`.
+    fn tokenizer_unless(&self, hash: &str) -> Result<Option<Tokenizer>, ModelError> {
+        let known = match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.tokenizer.as_ref(),
+            Source::HuggingFace(_) => None,
+        };
+        match known {
+            Some(spec) if spec.hash == hash => Ok(None),
+            _ => self.tokenizer(),
+        }
+    }
+
+    /// The ids that end a text: the tokenizer's, and those of a Hugging Face configuration.
+    pub fn stop_tokens(&self, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
+        let mut ids: Vec<u32> = tokenizer
+            .and_then(Tokenizer::end_of_text)
+            .into_iter()
+            .collect();
+        if let Source::HuggingFace(model) = &self.source {
+            ids.extend(token_ids(model.fields().get("eos_token_id")));
+            ids.extend(token_ids(
+                generation_field(model.path(), "eos_token_id").as_ref(),
+            ));
+        }
+        // A model smaller than its tokenizer's vocabulary can never choose it.
+        ids.retain(|&id| (id as usize) < self.config.vocab_size);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The encoder of conversations: with the template `asked` for (chatml, llama3 or a path), else with the model's own.
+    /// `None` for a model without one.
+    ///
+    /// Models that emberlm trained have seen the end-of-text token before every conversation, so prompts begin with it.
+    pub fn chat(
+        &self,
+        tokenizer: &Tokenizer,
+        asked: Option<&str>,
+    ) -> Result<Option<ChatEncoder>, ModelError> {
+        let template = match asked {
+            Some(asked) => Some(asked.parse()?),
+            None => self.chat_template()?,
+        };
+        let beginning = match &self.source {
+            Source::Own(_) => tokenizer.end_of_text().into_iter().collect(),
+            Source::HuggingFace(_) => Vec::new(),
+        };
+        Ok(
+            template
+                .map(|template| ChatEncoder::new(template, tokenizer).with_beginning(beginning)),
+        )
+    }
+
+    /// The model's own chat template: that of the dataset it was trained on, or the one beside a Hugging Face model.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ModelError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => {
+                let spec = checkpoint.description.chat_template.as_ref();
+                spec.map(ChatTemplate::try_from).transpose()?
+            }
+            Source::HuggingFace(model) => ChatTemplate::beside_model(model.path())?,
+        })
+    }
+
+    /// What ends an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
+    pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
+        let mut stops = encoder.stops();
+        stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
+        stops
+            .tokens
+            .retain(|&id| (id as usize) < self.config.vocab_size);
+        stops.tokens.sort_unstable();
+        stops.tokens.dedup();
+        stops
+    }
+
+    /// The id that begins a text without a prompt, if there is one.
+    pub fn beginning(&self, tokenizer: &Tokenizer) -> Option<u32> {
+        let named = match &self.source {
+            Source::Own(_) => None,
+            Source::HuggingFace(model) => token_ids(model.fields().get("bos_token_id"))
+                .first()
+                .copied(),
+        };
+        let known = named.filter(|&id| (id as usize) < self.config.vocab_size);
+        known.or_else(|| tokenizer.end_of_text())
+    }
+
+    /// Checks that a dataset's token ids mean the same to the model as to the dataset.
+    ///
+    /// # Errors
+    /// The dataset has another tokenizer, or more ids than the model.
+    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), ModelError> {
+        let of_dataset = &dataset.manifest().tokenizer;
+        if let Some(of_model) = self.tokenizer_unless(&of_dataset.hash)?
+            && !of_model.agrees_with(dataset.tokenizer())
+        {
+            return Err(ModelError::OtherTokenizer {
+                dataset: dataset.folder().to_owned(),
+                of_dataset: Box::new(of_dataset.clone()),
+                model: self.path().to_owned(),
+                of_model: Box::new(of_model.spec()),
+            });
+        }
+        let (vocab_size, ids) = (self.config.vocab_size, of_dataset.vocab_size);
+        if ids > vocab_size {
+            return Err(ModelError::SmallVocabulary {
+                dataset: dataset.folder().to_owned(),
+                ids,
+                model: self.path().to_owned(),
+                vocab_size,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The newest whole checkpoint of a run, with the errors of the newer ones.
+fn newest(run: &Path) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
+    let mut passed_over = Vec::new();
+    let newest = Checkpoint::newest(run, |damaged| passed_over.push(damaged))?;
+    Ok((newest, passed_over))
+}
+
+fn missing(path: &Path, source: io::Error) -> ModelError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound => ModelError::NotFound { path },
+        _ => ModelError::Read { path, source },
+    }
+}
+
+/// One id, or a list of them.
+fn token_ids(value: Option<&Value>) -> Vec<u32> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Some(Value::Array(list)) => list.iter().filter_map(id).collect(),
+        Some(value) => id(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// A field of the `generation_config.json` beside the model, where there is one that can be read.
+fn generation_field(folder: &Path, field: &str) -> Option<Value> {
+    let text = read_text(&folder.join("generation_config.json"), DESCRIPTION_LIMIT).ok()?;
+    let mut fields: Value = serde_json::from_str(&text).ok()?;
+    fields.get_mut(field).map(Value::take)
+}

@@ -1,0 +1,140 @@
+//! Writes a checkpoint: into a directory beside its final place, synced, then renamed.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use emberlm_kernels::Backend;
+use emberlm_model::{Decoder, weights};
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
+use serde::Serialize;
+
+use crate::checkpoint::{
+    DESCRIPTION, Description, Entry, FOLDER, MANIFEST, MODEL, Manifest, folder_name,
+};
+use crate::error::CheckpointError;
+
+/// Writes the checkpoint of `step` into a run: `fill` writes its files into the directory it is given. A checkpoint of
+/// the same step is replaced.
+///
+/// # Errors
+/// A file cannot be written; nothing of the checkpoint is left then.
+pub fn write(
+    run: &Path,
+    step: usize,
+    fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
+) -> Result<PathBuf, CheckpointError> {
+    let folder = run.join(FOLDER);
+    let name = folder_name(step);
+    let place = folder.join(&name);
+    let [aside, replaced] =
+        ["partial", "replaced"].map(|end| folder.join(format!(".{name}.{end}")));
+    remove(&aside)?;
+    remove(&replaced)?;
+    fs::create_dir_all(&aside).map_err(CheckpointError::file("create", &aside))?;
+    let rename = |from: &Path, to: &Path| {
+        fs::rename(from, to).map_err(CheckpointError::file("rename", from))
+    };
+    let written = fill(&aside).and_then(|()| {
+        if place.exists() {
+            rename(&place, &replaced)?;
+        }
+        rename(&aside, &place)?;
+        sync(&folder)?;
+        remove(&replaced)
+    });
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_dir_all(&aside);
+    }
+    written.map(|()| place)
+}
+
+/// Removes a directory and its contents, if it exists.
+pub(crate) fn remove(folder: &Path) -> Result<(), CheckpointError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CheckpointError::file("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a model that has not been trained into an existing directory.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_untrained<B: Backend>(
+    folder: &Path,
+    decoder: &Decoder<B>,
+    description: &Description,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<(), CheckpointError> {
+    write_model(folder, decoder, description, tokenizer, &[])
+}
+
+/// Writes the model's files and, last, the manifest of these and of `others`, which are there already.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_model<B: Backend>(
+    folder: &Path,
+    decoder: &Decoder<B>,
+    description: &Description,
+    tokenizer: Option<&Tokenizer>,
+    others: &[&'static str],
+) -> Result<(), CheckpointError> {
+    save_weights(folder, MODEL, decoder)?;
+    write_json(&folder.join(DESCRIPTION), description)?;
+    let mut names = vec![MODEL, DESCRIPTION];
+    names.extend(others);
+    if let Some(tokenizer) = tokenizer
+        && tokenizer.save(folder)?
+    {
+        names.push(TOKENIZER_FILE);
+    }
+    let mut manifest = Manifest::new();
+    for name in names {
+        let path = folder.join(name);
+        sync(&path)?;
+        manifest.insert(name.to_owned(), Entry::of(&path)?);
+    }
+    let path = folder.join(MANIFEST);
+    write_json(&path, &manifest)?;
+    sync(&path)?;
+    sync(folder)
+}
+
+/// Writes a decoder's weights as `folder/name`, by the decoder's paths.
+///
+/// # Errors
+/// The file cannot be written, or the weights are packed.
+pub fn save_weights<B: Backend>(
+    folder: &Path,
+    name: &str,
+    decoder: &Decoder<B>,
+) -> Result<(), CheckpointError> {
+    decoder.check_not_packed()?;
+    let tensors = weights::device_tensors(decoder);
+    Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)
+}
+
+/// The metadata of every safetensors file that emberlm writes.
+pub fn metadata() -> HashMap<String, String> {
+    HashMap::from([("format".to_owned(), "emberlm".to_owned())])
+}
+
+/// Writes a value as indented JSON.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CheckpointError> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
+    text.and_then(|text| fs::write(path, text + "\n"))
+        .map_err(CheckpointError::file("write", path))
+}
+
+fn sync(path: &Path) -> Result<(), CheckpointError> {
+    let file = File::open(path).map_err(CheckpointError::file("open", path))?;
+    file.sync_all().map_err(CheckpointError::file("sync", path))
+}

@@ -1,0 +1,114 @@
+//! Hints for models and checkpoints that cannot be opened.
+
+use std::path::Path;
+
+use emberlm_checkpoint::{CheckpointError, ModelError};
+use emberlm_model::families;
+use emberlm_serve::LoadError;
+use emberlm_tokenizer::TokenizerKind;
+
+use super::CliError;
+use super::hints::{io, with};
+
+impl From<CheckpointError> for CliError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Config(error) => error.into(),
+            CheckpointError::Tokenizer(error) => error.into(),
+            CheckpointError::Weights(error) => error.into(),
+            CheckpointError::File { ref source, .. } => with(&error, io(source)),
+            CheckpointError::Damaged { .. } => {
+                with(&error, Some("use another checkpoint of the run".to_owned()))
+            }
+        }
+    }
+}
+
+impl From<ModelError> for CliError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::Checkpoint(error) => error.into(),
+            ModelError::HuggingFace(error) => error.into(),
+            ModelError::Config(error) => error.into(),
+            ModelError::Tokenizer(error) => error.into(),
+            ModelError::Chat(error) => error.into(),
+            error => with(&error, model(&error)),
+        }
+    }
+}
+
+impl From<LoadError> for CliError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Model(error) => error.into(),
+            LoadError::Engine(error) => error.into(),
+            LoadError::Thread(_) => with(&error, None),
+        }
+    }
+}
+
+/// What to do about a model that cannot be opened, or that does not fit its use.
+fn model(error: &ModelError) -> Vec<String> {
+    let hint = match error {
+        ModelError::NotFound { path } => return not_found(path),
+        ModelError::Read { source, .. } => return io(source).into_iter().collect(),
+        ModelError::NotADirectory { path } => return not_a_directory(path),
+        ModelError::NoCheckpoint { .. } => {
+            "a run writes them as it goes and when it ends, Ctrl-C included".to_owned()
+        }
+        ModelError::Dataset { path } => {
+            let path = path.display();
+            format!("train one on it: emberlm train --data {path} --out RUN")
+        }
+        ModelError::NotAModel { .. } => EXPECTED.to_owned(),
+        ModelError::NoTokenizer { path } => {
+            let path = path.display();
+            format!("continue token ids: emberlm generate {path} --tokens 1,2,3")
+        }
+        ModelError::OtherTokenizer {
+            model, of_model, ..
+        } => {
+            let tokenizer = match of_model.kind {
+                TokenizerKind::File => model.display().to_string(),
+                builtin => builtin.to_string(),
+            };
+            format!("prepare the text again with --tokenizer {tokenizer}")
+        }
+        ModelError::SmallVocabulary { .. } => {
+            "prepare the text again with the model's tokenizer".to_owned()
+        }
+        _ => return Vec::new(),
+    };
+    vec![hint]
+}
+
+/// What MODEL is.
+const EXPECTED: &str = "give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, \
+    or a Hugging Face model's";
+
+fn not_found(path: &Path) -> Vec<String> {
+    match path.to_str().and_then(families::preset) {
+        Some(preset) => {
+            let name = preset.name;
+            vec![
+                format!(
+                    "`{name}` is a preset, which has no weights yet: emberlm train --preset {name} --data DATASET --out RUN"
+                ),
+                format!("or its first weights: emberlm new --preset {name} --out MODEL"),
+            ]
+        }
+        None => vec![EXPECTED.to_owned()],
+    }
+}
+
+fn not_a_directory(path: &Path) -> Vec<String> {
+    let pickled = ["pt", "pth", "bin", "ckpt"];
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if extension.is_some_and(|extension| pickled.contains(&extension)) {
+        return vec![
+            "a PyTorch pickle can run any program when it is opened, so none is read".to_owned(),
+            "save it as safetensors where you trust it: in Python, AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)".to_owned(),
+        ];
+    }
+    vec![EXPECTED.to_owned()]
+}

@@ -1,0 +1,19 @@
+//! The parts of the command line that `emberlm-bench` shares with it.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use crate::args::parse;
+pub use crate::backend::{BackendArg, Job};
+pub use crate::commands::prepare::{PrepareArgs, options as prepare_options};
+pub use crate::commands::train::datasets::config as datasets;
+pub use crate::error::CliError;
+pub use crate::model::open as open_model;
+pub use crate::output::{Align, Table, print, print_json};
+pub use crate::values::{packing_parser, precision_parser, weights_parser};
+
+/// Runs a program with a command line of its own: `run` gets its arguments, and errors are printed.
+pub fn main<C: Parser>(run: impl FnOnce(C) -> Result<(), CliError>) -> ExitCode {
+    crate::run(parse, run)
+}

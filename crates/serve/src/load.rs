@@ -1,0 +1,139 @@
+//! A model directory as a model that is served.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use emberlm_checkpoint::{Model, ModelError};
+use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SettingError};
+use emberlm_kernels::Backend;
+use emberlm_model::{InferenceDecoder, KvCache, count};
+
+use crate::model::{Card, ServedModel, Tables, Talk};
+use crate::worker::{Replacer, Worker};
+
+/// The memory of all slots' caches, in bytes, where the number of slots is open.
+const CACHE_BYTES: usize = 1 << 30;
+/// The maximum number of slots where the number is open.
+const MAX_SLOTS: usize = 64;
+
+/// How a model is served.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// The name that clients ask for.
+    pub name: String,
+    /// The number of sequences that are generated at once; `None` for as many as 1 GiB of caches allow, at most 64.
+    pub slots: Option<usize>,
+    /// The tokens of a prompt and its answer; `None` for [`Model::context`]'s default.
+    pub context: Option<usize>,
+    /// The number of requests that may wait while all slots are taken.
+    pub queue: usize,
+    /// The chat template (chatml, llama3 or a path); `None` for the model's own.
+    pub chat_template: Option<String>,
+    /// Whether each answer is computed in passes of its own, so that it does not depend on other requests.
+    pub deterministic: bool,
+}
+
+/// A model whose engine runs.
+pub struct Loaded<B: Backend> {
+    /// The model, to be put into a [`Service`](crate::api::Service).
+    pub served: ServedModel,
+    /// Replaces the model's decoder while it is served.
+    pub replacer: Replacer<B>,
+    /// The memory of all slots' caches, in bytes.
+    pub cache_bytes: usize,
+}
+
+/// A model that cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The model has no tokenizer, a shorter context, or a chat template that cannot be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The engine does not take the settings.
+    #[error(transparent)]
+    Engine(#[from] SettingError),
+    /// The operating system gives no thread.
+    #[error("cannot start the model's thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Starts the engine of a model on a thread of its own. Clients' grammars are compiled in `sandbox` first; without one they
+/// are compiled in this process, where a hostile grammar can exhaust its memory and its stack.
+///
+/// # Errors
+/// The model has no tokenizer, or does not fit the options.
+pub fn load<B: Backend>(
+    model: &Model,
+    decoder: InferenceDecoder<B>,
+    options: &ServeOptions,
+    sandbox: Option<GrammarSandbox>,
+    device: &burn::tensor::Device<B>,
+) -> Result<Loaded<B>, LoadError> {
+    let tokenizer = model.require_tokenizer()?;
+    let chat = model.chat(&tokenizer, options.chat_template.as_deref())?;
+    let chat = chat.map(|encoder| Talk {
+        stops: model.chat_stops(&tokenizer, &encoder),
+        encoder,
+    });
+    let config = model.config();
+    let context = model.context(options.context)?;
+    let one = KvCache::<B>::new(config, 1, context, device).bytes();
+    let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
+    let engine = EngineConfig {
+        slots: options.slots.unwrap_or_else(fitting),
+        capacity: context,
+        deterministic: options.deterministic,
+        ..EngineConfig::for_model(config)
+    };
+    let engine = Engine::new(Arc::new(decoder), engine)?;
+    let cache_bytes = engine.cache_bytes();
+    let limit = engine.config().slots.saturating_add(options.queue);
+    let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
+    let card = Card::of(model)?;
+    let served = ServedModel {
+        name: options.name.clone(),
+        created: modified(model.path()),
+        chat,
+        stop_tokens: model.stop_tokens(Some(&tokenizer)),
+        beginning: model.beginning(&tokenizer),
+        card: Box::new(move || card.clone()),
+        tokenizer,
+        worker,
+        tables: Tables::new(sandbox),
+    };
+    Ok(Loaded {
+        served,
+        replacer,
+        cache_bytes,
+    })
+}
+
+impl Card {
+    /// The description of a model, without losses.
+    ///
+    /// # Errors
+    /// The model's tokenizer cannot be read.
+    pub fn of(model: &Model) -> Result<Self, ModelError> {
+        let config = model.config();
+        let spec = model.tokenizer_spec()?;
+        Ok(Self {
+            family: config.family.name().to_owned(),
+            parameters: count::parameters(config).total as u64,
+            tokenizer: spec.map_or_else(String::new, |spec| spec.kind.to_string()),
+            about: model.about()?,
+            ..Self::default()
+        })
+    }
+}
+
+/// The time at which a directory was last written, in seconds since 1970.
+fn modified(path: &Path) -> u64 {
+    let time = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let since = time
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
