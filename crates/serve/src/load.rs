@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SettingError};
 use emberlm_kernels::Backend;
-use emberlm_model::{InferenceDecoder, KvCache, count};
+use emberlm_model::{Decoder, KvCache, count};
 
 use crate::model::{Card, ServedModel, Tables, Talk};
 use crate::worker::{Replacer, Worker};
@@ -67,7 +67,7 @@ pub enum LoadError {
 /// The model has no tokenizer, or does not fit the options.
 pub fn load<B: Backend>(
     model: &Model,
-    decoder: InferenceDecoder<B>,
+    decoder: Decoder<B>,
     options: &ServeOptions,
     sandbox: Option<GrammarSandbox>,
     device: &burn::tensor::Device<B>,
