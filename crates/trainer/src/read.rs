@@ -1,7 +1,8 @@
 //! The one way by which the trainer's numbers come from a device to the host.
 //!
 //! Reading waits for all that the device was asked for before, so that where it works behind the host each read is a
-//! pause of both. What is read here is counted; what a checkpoint's own thread writes is not.
+//! pause of both. What is read here is counted; what a checkpoint's own thread writes is not, nor the one measurement of the
+//! machine's [`crate::peak`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

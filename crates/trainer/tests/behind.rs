@@ -27,8 +27,6 @@ fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
     config.train.eval_interval = 20;
     // Ten windows, one batch.
     config.train.eval_tokens = 160;
-    // The first run compiles, which takes long enough for the machine's speed to be measured, which reads.
-    train::<B>(&place, config.clone(), "first").unwrap();
     let mut read_in = |out: &str| {
         let before = reads();
         train::<B>(&place, config.clone(), out).unwrap();
