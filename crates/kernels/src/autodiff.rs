@@ -22,12 +22,13 @@ use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{
-    Activation, AttentionOptions, Backend, DeviceMemory, HeadLossOptions, LinearInputs,
-    Normalization, PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout,
-    SelfAttention,
+    Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
+    PackedWeight, Precision, RotaryLayout,
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
+    type Attention = attention::TrackedAttention;
+
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         B::run(operations)
     }
@@ -96,25 +97,6 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         sin: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         rotary::rotary::<B, C>(layout, x, cos, sin)
-    }
-
-    fn attention(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        documents: Option<IntTensor<Self>>,
-        options: AttentionOptions,
-    ) -> FloatTensor<Self> {
-        attention::attention::<B, C>(q, k, v, documents, options)
-    }
-
-    fn self_attention(
-        qkv: FloatTensor<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        documents: Option<IntTensor<Self>>,
-        how: SelfAttention,
-    ) -> FloatTensor<Self> {
-        attention::self_attention::<B, C>(qkv, angles, documents, how)
     }
 
     fn head_loss(

@@ -5,17 +5,20 @@ use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
-    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients,
-    LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight, Precision,
-    RotaryAngles, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients,
+    HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients, LinearInputs,
+    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
+    SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
 ///
-/// Each has a body composed of plain tensor operations ([`mod@reference`]): `impl Backend for NdArray {}` is a complete
-/// port. A backend overrides an operation where it can do better, and is then tested against the composed body.
+/// Each has a body composed of plain tensor operations ([`mod@reference`]): an `impl` that names [`reference::WholeAttention`]
+/// is a complete port. A backend overrides an operation where it can do better, and is then tested against the composed body.
 pub trait Backend: BurnBackend {
+    /// Its attention: a type, since each has a state of its own between the forward and the backward pass.
+    type Attention: AttentionKernels<Self>;
+
     /// Runs many operations in a row where they are the quickest to begin: on the processor, on one of the threads that
     /// work is spread over, so that no thread waits for another to be woken up at each of them.
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
@@ -200,80 +203,6 @@ pub trait Backend: BurnBackend {
         sin: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         reference::rotary::<Self>(layout, x, cos, sin)
-    }
-
-    /// Causal attention of `[batch, heads, q_len, head_dim]` queries over `[batch, kv_heads, k_len, head_dim]` keys
-    /// and values, `heads / kv_heads` query heads to one of theirs: `softmax(q kᵀ · scale + mask) v`. Nothing is
-    /// dropped.
-    ///
-    /// `documents` `[batch, q_len]` is the first key of each query's document: it sees no key before that, and its
-    /// global tokens are counted from there. Without it, all keys of a sequence are one document.
-    fn attention(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        documents: Option<IntTensor<Self>>,
-        options: AttentionOptions,
-    ) -> FloatTensor<Self> {
-        let options = options.usable::<Self>(&q);
-        reference::attention::<Self>(q, k, v, documents, options)
-    }
-
-    /// [`Backend::attention`] with its dropout, and what [`Backend::attention_backward`] needs.
-    fn attention_training(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        documents: Option<IntTensor<Self>>,
-        options: AttentionOptions,
-    ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        let options = options.usable::<Self>(&q);
-        reference::attention_training::<Self>(q, k, v, documents, options)
-    }
-
-    /// The gradients of [`Backend::attention_training`] from its state and its output's gradient.
-    fn attention_backward(
-        state: AttentionState<Self>,
-        grad: FloatTensor<Self>,
-        options: AttentionOptions,
-    ) -> AttentionGradients<Self> {
-        let options = options.usable::<Self>(&grad);
-        reference::attention_backward::<Self>(state, grad, options)
-    }
-
-    /// Causal attention of a fused map's output `[batch, seq, (heads + 2 · kv_heads) · head_dim]`, queries, then keys, then
-    /// values, head by head, the queries and keys turned first where there are angles: `[batch, seq, heads · head_dim]`.
-    /// Nothing is dropped.
-    fn self_attention(
-        qkv: FloatTensor<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        documents: Option<IntTensor<Self>>,
-        how: SelfAttention,
-    ) -> FloatTensor<Self> {
-        let how = how.usable::<Self>(&qkv);
-        reference::self_attention::<Self>(qkv, angles, documents, how)
-    }
-
-    /// [`Backend::self_attention`] with its dropout, and what [`Backend::self_attention_backward`] needs.
-    fn self_attention_training(
-        qkv: FloatTensor<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        documents: Option<IntTensor<Self>>,
-        how: SelfAttention,
-    ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        let how = how.usable::<Self>(&qkv);
-        reference::self_attention_training::<Self>(qkv, angles, documents, how)
-    }
-
-    /// The gradient of [`Backend::self_attention_training`] by `qkv`.
-    fn self_attention_backward(
-        state: AttentionState<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        grad: FloatTensor<Self>,
-        how: SelfAttention,
-    ) -> FloatTensor<Self> {
-        let how = how.usable::<Self>(&grad);
-        reference::self_attention_backward::<Self>(state, angles, grad, how)
     }
 
     /// A cache's keys or values `held` `[batch, kv_heads, capacity, head_dim]` with `new` `[batch, kv_heads, seq, head_dim]` in

@@ -3,13 +3,15 @@
 //! Those of GPUs take the composed attention that goes by blocks: their memory is what bounds a batch.
 
 #[cfg(feature = "gpu")]
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 
-#[cfg(feature = "gpu")]
+#[cfg(any(feature = "gpu", feature = "ndarray"))]
 use crate::reference;
 
 #[cfg(feature = "ndarray")]
-impl crate::Backend for burn_ndarray::NdArray {}
+impl crate::Backend for burn_ndarray::NdArray {
+    type Attention = reference::WholeAttention;
+}
 
 /// A backend on a runtime of CubeCL. Its functions are inlined so that those who use a backend compile it: as functions of this
 /// crate they take minutes of everyone's time.
@@ -17,6 +19,8 @@ impl crate::Backend for burn_ndarray::NdArray {}
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty) => {
         impl crate::Backend for $backend {
+            type Attention = reference::BlockedAttention;
+
             #[inline]
             fn multiplies_in(
                 precision: crate::Precision,
@@ -28,58 +32,6 @@ macro_rules! on_a_gpu {
             #[inline]
             fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
                 crate::gpu::matmul(a, b)
-            }
-
-            #[inline]
-            fn attention(
-                q: FloatTensor<Self>,
-                k: FloatTensor<Self>,
-                v: FloatTensor<Self>,
-                documents: Option<IntTensor<Self>>,
-                options: crate::AttentionOptions,
-            ) -> FloatTensor<Self> {
-                let options = options.usable::<Self>(&q);
-                reference::blocked_attention::<Self>(q, k, v, documents, options, None)
-            }
-
-            #[inline]
-            fn attention_training(
-                q: FloatTensor<Self>,
-                k: FloatTensor<Self>,
-                v: FloatTensor<Self>,
-                documents: Option<IntTensor<Self>>,
-                options: crate::AttentionOptions,
-            ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
-                let options = options.usable::<Self>(&q);
-                let (output, state) = reference::blocked_attention_training::<Self>(
-                    q, k, v, documents, options, None,
-                );
-                (output, crate::AttentionState::Blocks(state))
-            }
-
-            #[inline]
-            fn self_attention(
-                qkv: FloatTensor<Self>,
-                angles: Option<crate::RotaryAngles<Self>>,
-                documents: Option<IntTensor<Self>>,
-                how: crate::SelfAttention,
-            ) -> FloatTensor<Self> {
-                let how = how.usable::<Self>(&qkv);
-                reference::blocked_self_attention::<Self>(qkv, angles, documents, how, None)
-            }
-
-            #[inline]
-            fn self_attention_training(
-                qkv: FloatTensor<Self>,
-                angles: Option<crate::RotaryAngles<Self>>,
-                documents: Option<IntTensor<Self>>,
-                how: crate::SelfAttention,
-            ) -> (FloatTensor<Self>, crate::AttentionState<Self>) {
-                let how = how.usable::<Self>(&qkv);
-                let (output, state) = reference::blocked_self_attention_training::<Self>(
-                    qkv, angles, documents, how, None,
-                );
-                (output, crate::AttentionState::Blocks(state))
             }
 
             #[inline]

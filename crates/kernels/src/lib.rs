@@ -2,7 +2,8 @@
 //! backends.
 //!
 //! Map: [`Backend`] is the trait, with a body composed of plain tensor operations for each operation
-//! ([`mod@reference`]), so that an empty `impl` is a complete port. `autodiff` implements it once for
+//! ([`mod@reference`]), so that an `impl` that names one of its attentions is a complete port. A backend's attention is a type of
+//! its own ([`AttentionKernels`]), whose backward pass takes the state that its forward pass made. `autodiff` implements it once for
 //! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
 //! also what is composed on every backend, linear attention and the attentions' weights.
 //!
@@ -14,6 +15,8 @@
 mod activation;
 mod adamw;
 mod attention;
+#[cfg(feature = "burn")]
+mod attention_kernels;
 #[cfg(feature = "burn")]
 mod autodiff;
 #[cfg(feature = "burn")]
@@ -47,7 +50,11 @@ mod state;
 
 pub use activation::Activation;
 pub use adamw::AdamWStep;
-pub use attention::AttentionOptions;
+pub use attention::{AttentionOptions, Reach};
+#[cfg(feature = "burn")]
+pub use attention_kernels::{
+    AttentionGradients, AttentionKernels, AttentionMask, SelfAttention, SelfAttentionGradients,
+};
 #[cfg(feature = "burn")]
 pub use backend::{Backend, TrainingBackend};
 #[cfg(feature = "burn")]
@@ -63,7 +70,6 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, GatedGradients,
-    HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs, LogSums,
-    NormGradients, RotaryAngles, SelfAttention,
+    GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs,
+    NormGradients, RotaryAngles,
 };

@@ -4,9 +4,9 @@ use burn::tensor::{Int, Tensor, TensorPrimitive};
 
 use crate::reference::table_parts::own;
 use crate::{
-    Activation, AdamWStep, AttentionOptions, Backend, HeadLossOptions, LINEAR_ATTENTION_CHUNK,
-    LinearAttentionState, LinearInputs, Normalization, PackedFormat, PackedWeight, Precision,
-    RotaryAngles, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
+    HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
+    PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
@@ -114,21 +114,17 @@ pub fn rotary<B: Backend>(
     tensor(B::rotary(layout, float(x), float(cos), float(sin)))
 }
 
-/// [`Backend::attention`]: `[batch, heads, q_len, head_dim]`, `documents` `[batch, q_len]`.
+/// [`AttentionKernels::attention`]: `q` `[batch, heads, q_len, head_dim]`, `k` and `v` `[batch, kv_heads, k_len, head_dim]` to
+/// the shape of `q`.
 pub fn attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     v: Tensor<B, 4>,
-    documents: Option<Tensor<B, 2, Int>>,
+    mask: AttentionMask<B>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
-    tensor(<B as Backend>::attention(
-        float(q),
-        float(k),
-        float(v),
-        documents.map(Tensor::into_primitive),
-        options,
-    ))
+    let [q, k, v] = [q, k, v].map(float);
+    tensor(B::Attention::attention(q, k, v, mask, options))
 }
 
 /// By what [`self_attention`] turns queries and keys: `[seq, pairs]` each.
@@ -142,29 +138,35 @@ pub struct Angles<B: Backend> {
     pub sin: Tensor<B, 2>,
 }
 
-/// [`Backend::self_attention`]: `[batch, seq, (heads + 2 · kv_heads) · head_dim]` to `[batch, seq, heads · head_dim]`.
+/// [`AttentionKernels::self_attention`]: `[batch, seq, (heads + 2 · kv_heads) · head_dim]` to
+/// `[batch, seq, heads · head_dim]`.
 pub fn self_attention<B: Backend>(
     qkv: Tensor<B, 3>,
     angles: Option<Angles<B>>,
-    documents: Option<Tensor<B, 2, Int>>,
-    how: SelfAttention,
+    mask: AttentionMask<B>,
+    config: SelfAttention,
 ) -> Tensor<B, 3> {
     let angles = angles.map(|of| RotaryAngles {
         layout: of.layout,
         cos: float(of.cos),
         sin: float(of.sin),
     });
-    let documents = documents.map(Tensor::into_primitive);
-    tensor(B::self_attention(float(qkv), angles, documents, how))
+    tensor(B::Attention::self_attention(
+        float(qkv),
+        angles,
+        mask,
+        config,
+    ))
 }
 
-/// The weights of [`attention`], `[batch, heads, q_len, k_len]`.
+/// The weights of [`attention`] without dropout, `[batch, heads, q_len, k_len]`.
 pub fn attention_weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
+    mask: AttentionMask<B>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
-    reference::attention_weights(q, k, options)
+    reference::attention_weights(q, k, mask, options)
 }
 
 /// Softmax attention estimated by positive random features at a cost linear in the sequence: see

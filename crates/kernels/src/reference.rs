@@ -5,7 +5,8 @@ mod adamw;
 mod attention;
 mod attention_blocks;
 mod attention_dropout;
-mod attention_mask;
+mod attention_kernels;
+mod attention_scores;
 mod blocked_attention;
 mod cache;
 mod embedding;
@@ -23,11 +24,14 @@ pub(crate) mod table_parts;
 
 pub use activation::{activation, activation_backward};
 pub use adamw::{adamw, clipped_adamw};
-pub use attention::{attention, attention_backward, attention_training, attention_weights};
+pub use attention::{
+    WholeState, attention, attention_backward, attention_training, attention_weights,
+};
 pub use attention_blocks::AttentionBlocks;
 pub use attention_dropout::DropoutDraws;
+pub use attention_kernels::{BlockedAttention, WholeAttention};
 pub use blocked_attention::{
-    blocked_attention, blocked_attention_backward, blocked_attention_training,
+    BlockedState, blocked_attention, blocked_attention_backward, blocked_attention_training,
 };
 pub use cache::write_tokens;
 pub use embedding::embedding_backward;
@@ -42,8 +46,8 @@ pub use packed::{linear_packed, pack, unpack};
 pub use rotary::rotary;
 pub use scale::{scaled, sum_of_squares};
 pub use self_attention::{
-    blocked_self_attention, blocked_self_attention_training, self_attention,
-    self_attention_backward, self_attention_training,
+    blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
+    self_attention, self_attention_backward, self_attention_training,
 };
 
 use burn::tensor::backend::Backend;

@@ -3,8 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::reference::DropoutDraws;
-use crate::{AttentionOptions, RotaryLayout};
+use crate::RotaryLayout;
 
 /// What a linear map takes.
 #[derive(Clone, Debug)]
@@ -59,96 +58,6 @@ pub struct RotaryAngles<B: Backend> {
     pub cos: FloatTensor<B>,
     /// `[seq, pairs]`.
     pub sin: FloatTensor<B>,
-}
-
-/// How a fused map's output is read as queries, keys and values, and how they attend.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SelfAttention {
-    /// Of queries.
-    pub heads: usize,
-    /// Of keys and values.
-    pub kv_heads: usize,
-    /// Elements of each.
-    pub head_dim: usize,
-    /// Scale, window, dropout.
-    pub options: AttentionOptions,
-}
-
-/// What an attention's backward needs of its forward pass.
-#[derive(Clone, Debug)]
-pub enum AttentionState<B: Backend> {
-    /// Everything between queries and output, quadratic in the sequence.
-    Weights {
-        /// Queries, turned, `[batch, heads, q_len, head_dim]`.
-        q: FloatTensor<B>,
-        /// Keys, turned, `[batch, kv_heads, k_len, head_dim]`.
-        k: FloatTensor<B>,
-        /// Values, `[batch, kv_heads, k_len, head_dim]`.
-        v: FloatTensor<B>,
-        /// The softmax's weights, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
-        weights: FloatTensor<B>,
-        /// The factors of their dropout, 0 or `1/(1 - p)`, of the same shape; none without dropout.
-        kept: Option<FloatTensor<B>>,
-    },
-    /// What it takes to make the weights again block by block, linear in the sequence (Dao et al. 2022,
-    /// "FlashAttention").
-    LogSums(LogSums<B>),
-    /// The same of backends without a kernel of their own, whose weights are composed again block by block.
-    Blocks(BlockedAttention<B>),
-}
-
-/// See [`AttentionState::Blocks`].
-#[derive(Clone, Debug)]
-pub struct BlockedAttention<B: Backend> {
-    /// Queries, turned, `[batch, heads, q_len, head_dim]`.
-    pub q: FloatTensor<B>,
-    /// Keys, turned, `[batch, kv_heads, k_len, head_dim]`.
-    pub k: FloatTensor<B>,
-    /// Values, `[batch, kv_heads, k_len, head_dim]`.
-    pub v: FloatTensor<B>,
-    /// The attention's output, shaped as the queries, or of a fused map `[batch, seq, heads · head_dim]`.
-    pub output: FloatTensor<B>,
-    /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len, 1]`.
-    pub log_sums: FloatTensor<B>,
-    /// The first key of each query's document, `[batch, q_len]`.
-    pub documents: Option<IntTensor<B>>,
-    /// What dropout is made of; none without.
-    pub draws: Option<DropoutDraws<B>>,
-}
-
-/// See [`AttentionState::LogSums`].
-#[derive(Clone, Debug)]
-pub struct LogSums<B: Backend> {
-    /// What attended.
-    pub inputs: AttentionInputs<B>,
-    /// The attention's output.
-    pub output: FloatTensor<B>,
-    /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len]`.
-    pub log_sums: FloatTensor<B>,
-    /// The first key of each query's document, `[batch, q_len]`.
-    pub documents: Option<IntTensor<B>>,
-    /// What dropout is drawn from.
-    pub seed: u64,
-}
-
-/// Queries, keys and values, turned.
-#[derive(Clone, Debug)]
-pub enum AttentionInputs<B: Backend> {
-    /// `[batch, heads, q_len, head_dim]`, and `[batch, kv_heads, k_len, head_dim]` twice.
-    Separate([FloatTensor<B>; 3]),
-    /// All in the output of a fused map, `[batch, seq, (heads + 2 · kv_heads) · head_dim]`.
-    Fused(FloatTensor<B>),
-}
-
-/// The gradients of an attention.
-#[derive(Clone, Debug)]
-pub struct AttentionGradients<B: Backend> {
-    /// Of the queries, `[batch, heads, q_len, head_dim]`.
-    pub q: FloatTensor<B>,
-    /// Of the keys, `[batch, kv_heads, k_len, head_dim]`.
-    pub k: FloatTensor<B>,
-    /// Of the values, `[batch, kv_heads, k_len, head_dim]`.
-    pub v: FloatTensor<B>,
 }
 
 /// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.

@@ -10,8 +10,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::ops::{self, Angles};
 use emberlm_kernels::{
-    Activation, AdamWStep, AttentionOptions, HeadLossOptions, Normalization, Precision,
-    RotaryLayout, SelfAttention,
+    Activation, AdamWStep, AttentionMask, AttentionOptions, HeadLossOptions, Normalization,
+    Precision, Reach, RotaryLayout, SelfAttention,
 };
 use rayon::ThreadPoolBuilder;
 
@@ -28,9 +28,9 @@ const HOW: SelfAttention = SelfAttention {
     kv_heads: 2,
     head_dim: 16,
     options: AttentionOptions {
+        reach: Reach::Causal,
         scale: 0.25,
-        window: None,
-        global_tokens: 0,
+        soft_cap: None,
         dropout: 0.1,
         precision: Precision::F32,
     },
@@ -144,7 +144,7 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
         cos: angle(f32::cos),
         sin: angle(f32::sin),
     };
-    let attended = ops::self_attention(qkv, Some(angles), None, HOW);
+    let attended = ops::self_attention(qkv, Some(angles), AttentionMask::default(), HOW);
     let x = ops::linear(attended, matrix(), row(matrix()), Some(x), precision);
 
     let gate = ops::linear(x.clone(), matrix(), None, None, precision);

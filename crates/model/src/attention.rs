@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionOptions, Backend, Precision, SelfAttention, ops};
+use emberlm_kernels::{
+    AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
+};
 
 use crate::config;
 use crate::features::FeatureTable;
@@ -13,7 +15,6 @@ use crate::kv_cache::{CachedRows, LayerCache};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
-use crate::reach::Reach;
 
 /// The configuration of an [`Attention`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,26 +149,19 @@ pub(crate) fn default_scale(head_dim: usize) -> f64 {
 
 /// The kernels' options of a mechanism; linear attention takes none of them.
 fn options(mechanism: Mechanism) -> AttentionOptions {
-    let (reach, scale, dropout) = match mechanism {
+    let (reach, scale, soft_cap, dropout) = match mechanism {
         Mechanism::Softmax {
             reach,
             scale,
+            soft_cap,
             dropout,
-            ..
-        } => (reach, scale, dropout),
-        Mechanism::Linear { .. } => (Reach::Causal, 1.0, 0.0),
-    };
-    let (window, global_tokens) = match reach {
-        Reach::Causal | Reach::Full => (None, 0),
-        Reach::Window {
-            tokens,
-            global_tokens,
-        } => (Some(tokens), global_tokens),
+        } => (reach, scale, soft_cap, dropout),
+        Mechanism::Linear { .. } => (Reach::Causal, 1.0, None, 0.0),
     };
     AttentionOptions {
+        reach,
         scale,
-        window,
-        global_tokens,
+        soft_cap,
         dropout,
         precision: Precision::default(),
     }
@@ -225,7 +219,8 @@ impl<B: Backend> Attention<B> {
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
-            ops::self_attention(qkv, angles, documents.cloned(), self.how())
+            let mask = AttentionMask::of_documents(documents.cloned());
+            ops::self_attention(qkv, angles, mask, self.how())
         } else {
             let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
@@ -295,7 +290,7 @@ impl<B: Backend> Attention<B> {
         let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
-            None => ops::attention_weights(q, k, self.options),
+            None => ops::attention_weights(q, k, AttentionMask::default(), self.options),
         }
     }
 
@@ -338,7 +333,8 @@ impl<B: Backend> Attention<B> {
                     Some(cache) => cache.append(k, v),
                     None => (k, v),
                 };
-                ops::attention(q, k, v, documents.cloned(), self.options)
+                let mask = AttentionMask::of_documents(documents.cloned());
+                ops::attention(q, k, v, mask, self.options)
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {

@@ -2,7 +2,7 @@
 
 mod rules;
 
-use emberlm_kernels::Activation;
+use emberlm_kernels::{Activation, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::block::BlockConfig;
@@ -15,7 +15,6 @@ use crate::error::InputError;
 use crate::feed_forward::FeedForwardConfig;
 use crate::lm_head::LmHeadConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
-use crate::reach::Reach;
 use crate::stack::StackConfig;
 
 /// A configuration that is a model: every size is set, every rule holds. [`DecoderConfig::try_from`] makes one;

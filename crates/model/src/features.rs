@@ -92,7 +92,7 @@ fn norm(x: &[f64]) -> f64 {
 mod tests {
     use burn::tensor::Tensor;
     use burn_flex::Flex;
-    use emberlm_kernels::{AttentionOptions, Precision, ops};
+    use emberlm_kernels::{AttentionMask, AttentionOptions, Precision, Reach, ops};
 
     use super::*;
 
@@ -145,14 +145,14 @@ mod tests {
         let [q, k] = [q, k].map(|x| x * deviation);
         let rows = tensor(orthogonal_rows(features, HEAD_DIM, draw, 0), features);
         let options = AttentionOptions {
+            reach: Reach::Causal,
             scale: 1.0 / (HEAD_DIM as f64).sqrt(),
-            window: None,
-            global_tokens: 0,
+            soft_cap: None,
             dropout: 0.0,
             precision: Precision::F32,
         };
         let (found, _) = ops::linear_attention(q.clone(), k.clone(), v.clone(), rows, None);
-        let exact = ops::attention(q, k, v, None, options);
+        let exact = ops::attention(q, k, v, AttentionMask::default(), options);
         let length = |x: Tensor<Flex, 4>| f64::from((x.clone() * x).sum().into_scalar()).sqrt();
         length(found - exact.clone()) / length(exact)
     }

@@ -37,7 +37,6 @@ mod norm;
 pub mod parameters;
 mod position;
 pub mod ragged;
-mod reach;
 mod reconfigure;
 mod stack;
 mod tiny;

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
@@ -12,7 +12,6 @@ use crate::init::Initializer;
 use crate::kv_cache::KvCache;
 use crate::norm::{Norm, NormConfig};
 use crate::position::{RotaryConfig, RotaryTable};
-use crate::reach::Reach;
 
 /// The configuration of a [`Stack`].
 #[derive(Clone, Debug, PartialEq)]

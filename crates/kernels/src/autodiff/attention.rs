@@ -1,96 +1,195 @@
-//! The attentions' backward, from what their forward pass left.
+//! The attentions' backward pass, from the state of the inner backend's forward pass.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Tensor, TensorPrimitive};
 
-use crate::{AttentionOptions, AttentionState, Backend, RotaryAngles, SelfAttention};
+use crate::reference::{self, WholeState};
+use crate::{
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, Backend, RotaryAngles,
+    SelfAttention, SelfAttentionGradients,
+};
+
+type State<B> = <<B as Backend>::Attention as AttentionKernels<B>>::State;
+type SelfState<B> = <<B as Backend>::Attention as AttentionKernels<B>>::SelfState;
+
+/// The inner backend's attention, differentiated by its own backward pass. Dropout acts whether a gradient is asked for or not.
+///
+/// Its own training passes, for second derivatives, are composed ones that Burn differentiates.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackedAttention;
 
 #[derive(Debug)]
 struct AttentionBackward;
 
-impl<B: Backend> Backward<B, 3> for AttentionBackward {
-    type State = (AttentionState<B>, AttentionOptions);
+/// The parents are the queries, keys and values, then the bias, where there is one.
+impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
+    type State = (State<B>, AttentionOptions);
 
     fn backward(
         self,
-        ops: Ops<Self::State, 3>,
+        ops: Ops<Self::State, N>,
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [batch, heads, q_len, head_dim]
         let (state, options) = ops.state;
-        let made = B::attention_backward(state, grad, options);
-        for (parent, grad) in ops.parents.into_iter().zip([made.q, made.k, made.v]) {
-            if let Some(node) = parent {
+        let mut parents = ops.parents.into_iter();
+        let mut next = || parents.next().flatten();
+        let (q, k, v, bias) = (next(), next(), next(), next());
+        let made = B::Attention::attention_backward(state, grad, options, bias.is_some());
+        let made = [
+            (q, Some(made.q)),
+            (k, Some(made.k)),
+            (v, Some(made.v)),
+            (bias, made.bias),
+        ];
+        for (node, grad) in made {
+            if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
         }
     }
 }
 
-/// Dropout acts whether a gradient is asked for or not.
-pub(super) fn attention<B: Backend, C: CheckpointStrategy>(
-    q: FloatTensor<Autodiff<B, C>>,
-    k: FloatTensor<Autodiff<B, C>>,
-    v: FloatTensor<Autodiff<B, C>>,
-    documents: Option<IntTensor<B>>,
-    options: AttentionOptions,
-) -> FloatTensor<Autodiff<B, C>> {
-    let nodes = [q.node, k.node, v.node];
-    let (output, state) =
-        B::attention_training(q.primitive, k.primitive, v.primitive, documents, options);
-    match AttentionBackward
-        .prepare::<C>(nodes)
-        .compute_bound()
-        .stateful()
-    {
-        OpsKind::Tracked(prep) => prep.finish((state, options), output),
-        OpsKind::UnTracked(prep) => prep.finish(output),
-    }
-}
-
 #[derive(Debug)]
 struct SelfAttentionBackward;
 
-impl<B: Backend> Backward<B, 1> for SelfAttentionBackward {
-    type State = (AttentionState<B>, Option<RotaryAngles<B>>, SelfAttention);
+/// The parents are the fused projection's output, then the bias, where there is one.
+impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
+    type State = (SelfState<B>, Option<RotaryAngles<B>>, SelfAttention);
 
     fn backward(
         self,
-        ops: Ops<Self::State, 1>,
+        ops: Ops<Self::State, N>,
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let (state, angles, how) = ops.state;
-        unary::<B, _>(ops.parents, ops.node, grads, |grad| {
-            B::self_attention_backward(state, angles, grad, how)
-        });
+        let grad = grads.consume::<B>(&ops.node); // [batch, seq, heads · head_dim]
+        let (state, angles, config) = ops.state;
+        let mut parents = ops.parents.into_iter();
+        let mut next = || parents.next().flatten();
+        let (qkv, bias) = (next(), next());
+        let made =
+            B::Attention::self_attention_backward(state, angles, grad, config, bias.is_some());
+        for (node, grad) in [(qkv, Some(made.qkv)), (bias, made.bias)] {
+            if let (Some(node), Some(grad)) = (node, grad) {
+                grads.register::<B>(node.id, grad);
+            }
+        }
     }
 }
 
-/// The angles are constants: no gradient flows into them.
-pub(super) fn self_attention<B: Backend, C: CheckpointStrategy>(
-    qkv: FloatTensor<Autodiff<B, C>>,
-    angles: Option<RotaryAngles<Autodiff<B, C>>>,
-    documents: Option<IntTensor<B>>,
-    how: SelfAttention,
-) -> FloatTensor<Autodiff<B, C>> {
-    let angles = angles.map(|of| RotaryAngles::<B> {
-        layout: of.layout,
-        cos: of.cos.primitive,
-        sin: of.sin.primitive,
-    });
-    let (output, state) = B::self_attention_training(qkv.primitive, angles.clone(), documents, how);
-    match SelfAttentionBackward
-        .prepare::<C>([qkv.node])
-        .compute_bound()
-        .stateful()
-    {
-        OpsKind::Tracked(prep) => prep.finish((state, angles, how), output),
-        OpsKind::UnTracked(prep) => prep.finish(output),
+// The number of parents is part of an operation's type in Burn.
+macro_rules! tracked {
+    ($backward:expr, [$($parent:expr),+], $state:expr, $output:expr) => {
+        match $backward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish($state, $output),
+            OpsKind::UnTracked(prep) => prep.finish($output),
+        }
+    };
+}
+
+impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for TrackedAttention {
+    type State = WholeState<Autodiff<B, C>>;
+    type SelfState = WholeState<Autodiff<B, C>>;
+
+    fn attention(
+        q: FloatTensor<Autodiff<B, C>>,
+        k: FloatTensor<Autodiff<B, C>>,
+        v: FloatTensor<Autodiff<B, C>>,
+        mask: AttentionMask<Autodiff<B, C>>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Autodiff<B, C>> {
+        let (mask, bias) = untracked(mask);
+        let (output, state) =
+            B::Attention::attention_training(q.primitive, k.primitive, v.primitive, mask, options);
+        let (q, k, v, state) = (q.node, k.node, v.node, (state, options));
+        match bias {
+            Some(bias) => tracked!(AttentionBackward, [q, k, v, bias.node], state, output),
+            None => tracked!(AttentionBackward, [q, k, v], state, output),
+        }
     }
+
+    fn attention_training(
+        q: FloatTensor<Autodiff<B, C>>,
+        k: FloatTensor<Autodiff<B, C>>,
+        v: FloatTensor<Autodiff<B, C>>,
+        mask: AttentionMask<Autodiff<B, C>>,
+        options: AttentionOptions,
+    ) -> (FloatTensor<Autodiff<B, C>>, Self::State) {
+        reference::attention_training(q, k, v, mask, options)
+    }
+
+    fn attention_backward(
+        state: Self::State,
+        grad: FloatTensor<Autodiff<B, C>>,
+        options: AttentionOptions,
+        bias: bool,
+    ) -> AttentionGradients<Autodiff<B, C>> {
+        reference::attention_backward(state, grad, options, bias)
+    }
+
+    /// The angles are constants: no gradient flows into them.
+    fn self_attention(
+        qkv: FloatTensor<Autodiff<B, C>>,
+        angles: Option<RotaryAngles<Autodiff<B, C>>>,
+        mask: AttentionMask<Autodiff<B, C>>,
+        config: SelfAttention,
+    ) -> FloatTensor<Autodiff<B, C>> {
+        let angles = angles.map(|of| RotaryAngles::<B> {
+            layout: of.layout,
+            cos: of.cos.primitive,
+            sin: of.sin.primitive,
+        });
+        let (mask, bias) = untracked(mask);
+        let (output, state) =
+            B::Attention::self_attention_training(qkv.primitive, angles.clone(), mask, config);
+        let state = (state, angles, config);
+        match bias {
+            Some(bias) => {
+                tracked!(SelfAttentionBackward, [qkv.node, bias.node], state, output)
+            }
+            None => tracked!(SelfAttentionBackward, [qkv.node], state, output),
+        }
+    }
+
+    fn self_attention_training(
+        qkv: FloatTensor<Autodiff<B, C>>,
+        angles: Option<RotaryAngles<Autodiff<B, C>>>,
+        mask: AttentionMask<Autodiff<B, C>>,
+        config: SelfAttention,
+    ) -> (FloatTensor<Autodiff<B, C>>, Self::SelfState) {
+        reference::self_attention_training(qkv, angles, mask, config)
+    }
+
+    fn self_attention_backward(
+        state: Self::SelfState,
+        angles: Option<RotaryAngles<Autodiff<B, C>>>,
+        grad: FloatTensor<Autodiff<B, C>>,
+        config: SelfAttention,
+        bias: bool,
+    ) -> SelfAttentionGradients<Autodiff<B, C>> {
+        reference::self_attention_backward(state, angles, grad, config, bias)
+    }
+}
+
+/// The inner backend's mask, and the bias that is tracked.
+fn untracked<B: Backend, C: CheckpointStrategy>(
+    mask: AttentionMask<Autodiff<B, C>>,
+) -> (AttentionMask<B>, Option<FloatTensor<Autodiff<B, C>>>) {
+    let bias = mask.bias.map(|bias| bias.into_primitive().tensor());
+    let of_inner = |bias: &FloatTensor<Autodiff<B, C>>| {
+        Tensor::from_primitive(TensorPrimitive::Float(bias.primitive.clone()))
+    };
+    let mask = AttentionMask {
+        documents: mask.documents.map(Tensor::inner),
+        padding: mask.padding.map(Tensor::inner),
+        bias: bias.as_ref().map(of_inner),
+    };
+    (mask, bias)
 }

@@ -1,221 +1,311 @@
-//! Attention in blocks, of queries, keys and values wherever they lie.
+//! Attention in tiles, of queries, keys and values wherever they are in memory.
 
 use burn::tensor::ops::FloatTensorOps;
-use burn::tensor::{DType, Distribution, Shape};
+use burn::tensor::{DType, Distribution, Shape, Tensor};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{all_filled, dense, dims, elements, elements_mut, filled, integers, is_f32};
-use crate::cpu::attention::{self, AttentionShape, Dropout, HeadStrides, Heads, HeadsMut};
+use super::buffer::{
+    all_filled, dense, dims, elements, elements_mut, filled, integers, is_f32, of_elements,
+};
+use crate::cpu::attention::{self, AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, Mask};
 use crate::cpu::rotary;
+use crate::reference::{self, WholeState};
 use crate::{
-    AttentionGradients, AttentionInputs, AttentionOptions, AttentionState, LogSums, RotaryAngles,
-    SelfAttention,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, RotaryAngles,
+    SelfAttention, SelfAttentionGradients,
 };
 
-/// Whether these are queries, keys and values of f32 whose heads are equally long.
-pub(super) fn takes(q: &FlexTensor, k: &FlexTensor, v: &FlexTensor) -> bool {
+/// Attention by [`crate::cpu::attention`]; by the reference where something is not f32.
+#[derive(Clone, Copy, Debug)]
+pub struct TiledAttention;
+
+/// What a forward pass leaves to its backward pass, whose queries, keys and values are `I`.
+#[derive(Clone, Debug)]
+pub enum FlexState<I> {
+    /// Of tiles.
+    Tiled(TiledState<I>),
+    /// Of the reference.
+    Whole(WholeState<Flex>),
+}
+
+/// The state of attention in tiles: the sums that it takes to make the weights again, linear in the sequence (Dao et al. 2022,
+/// "FlashAttention").
+#[derive(Clone, Debug)]
+pub struct TiledState<I> {
+    /// Queries, keys and values, rotated.
+    inputs: I,
+    output: FlexTensor,
+    /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len]`.
+    log_sums: FlexTensor,
+    mask: MaskTensors,
+    /// The dropout's.
+    seed: u64,
+}
+
+impl AttentionKernels<Flex> for TiledAttention {
+    /// Separate queries, keys and values.
+    type State = FlexState<[FlexTensor; 3]>;
+    /// All three in a fused projection's output.
+    type SelfState = FlexState<FlexTensor>;
+
+    fn attention(
+        q: FlexTensor,
+        k: FlexTensor,
+        v: FlexTensor,
+        mask: AttentionMask<Flex>,
+        options: AttentionOptions,
+    ) -> FlexTensor {
+        if !takes([&q, &k, &v], &mask) {
+            return reference::attention::<Flex>(q, k, v, mask, options);
+        }
+        let inputs = [q, k, v].map(|x| strides(x).0);
+        let shape = shape(&inputs[0], &inputs[1]);
+        let output = filled(separate_shape(&shape), |out| {
+            let [q, k, v] = inputs.each_ref().map(heads);
+            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+            MaskTensors::new(mask).with(|mask| {
+                attention::attention(&shape, &options, mask, None, q, k, v, out, None);
+            });
+        });
+        by_heads(output)
+    }
+
+    fn attention_training(
+        q: FlexTensor,
+        k: FlexTensor,
+        v: FlexTensor,
+        mask: AttentionMask<Flex>,
+        options: AttentionOptions,
+    ) -> (FlexTensor, Self::State) {
+        if !takes([&q, &k, &v], &mask) {
+            let (output, state) = reference::attention_training::<Flex>(q, k, v, mask, options);
+            return (output, FlexState::Whole(state));
+        }
+        let inputs = [q, k, v].map(|x| strides(x).0);
+        let shape = shape(&inputs[0], &inputs[1]);
+        let (seed, mask) = (seed(&options), MaskTensors::new(mask));
+        let shapes = [separate_shape(&shape), sums_shape(&shape)];
+        let [output, log_sums] = all_filled(shapes, |[out, sums]| {
+            let [q, k, v] = inputs.each_ref().map(heads);
+            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+            let dropout = dropout(&options, seed);
+            mask.with(|mask| {
+                attention::attention(&shape, &options, mask, dropout, q, k, v, out, Some(sums));
+            });
+        });
+        let output = by_heads(output);
+        let state = TiledState {
+            inputs,
+            output: output.clone(),
+            log_sums,
+            mask,
+            seed,
+        };
+        (output, FlexState::Tiled(state))
+    }
+
+    fn attention_backward(
+        state: Self::State,
+        grad: FlexTensor,
+        options: AttentionOptions,
+        bias: bool,
+    ) -> AttentionGradients<Flex> {
+        let state = match state {
+            FlexState::Tiled(state) => state,
+            FlexState::Whole(state) => {
+                return reference::attention_backward::<Flex>(state, grad, options, bias);
+            }
+        };
+        let inputs = &state.inputs;
+        let shape = shape(&inputs[0], &inputs[1]);
+        let grad = strides(grad).0;
+        let shapes = [shape.q_dims(), shape.k_dims(), shape.k_dims()].map(Into::into);
+        let mut dbias = bias_memory(&shape, bias);
+        let [q, k, v] = all_filled(shapes, |[q_out, k_out, v_out]| {
+            let [q, k, v] = inputs.each_ref().map(heads);
+            let out = |data, dims| HeadsMut::new(data, HeadStrides::contiguous(dims), dims);
+            state.mask.with(|mask| {
+                attention::attention_backward(
+                    &shape,
+                    &options,
+                    mask,
+                    dropout(&options, state.seed),
+                    q,
+                    k,
+                    v,
+                    heads(&state.output),
+                    elements(&state.log_sums),
+                    heads(&grad),
+                    out(q_out, shape.q_dims()),
+                    out(k_out, shape.k_dims()),
+                    out(v_out, shape.k_dims()),
+                    dbias.as_deref_mut(),
+                );
+            });
+        });
+        let bias = bias_tensor(&shape, dbias);
+        AttentionGradients { q, k, v, bias }
+    }
+
+    fn self_attention(
+        qkv: FlexTensor,
+        angles: Option<RotaryAngles<Flex>>,
+        mask: AttentionMask<Flex>,
+        config: SelfAttention,
+    ) -> FlexTensor {
+        if !takes_fused(&qkv, &mask) {
+            return reference::self_attention::<Flex>(qkv, angles, mask, config);
+        }
+        let qkv = rotated(qkv, angles.as_ref(), config, false);
+        let shape = fused_shape(&qkv, config);
+        filled(output_shape(&shape), |out| {
+            let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
+            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+            MaskTensors::new(mask).with(|mask| {
+                attention::attention(&shape, &config.options, mask, None, q, k, v, out, None);
+            });
+        })
+    }
+
+    fn self_attention_training(
+        qkv: FlexTensor,
+        angles: Option<RotaryAngles<Flex>>,
+        mask: AttentionMask<Flex>,
+        config: SelfAttention,
+    ) -> (FlexTensor, Self::SelfState) {
+        if !takes_fused(&qkv, &mask) {
+            let (output, state) =
+                reference::self_attention_training::<Flex>(qkv, angles, mask, config);
+            return (output, FlexState::Whole(state));
+        }
+        let qkv = rotated(qkv, angles.as_ref(), config, false);
+        let (shape, options) = (fused_shape(&qkv, config), config.options);
+        let (seed, mask) = (seed(&options), MaskTensors::new(mask));
+        let shapes = [output_shape(&shape).into(), sums_shape(&shape)];
+        let [output, log_sums] = all_filled(shapes, |[out, sums]| {
+            let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
+            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+            let dropout = dropout(&options, seed);
+            mask.with(|mask| {
+                attention::attention(&shape, &options, mask, dropout, q, k, v, out, Some(sums));
+            });
+        });
+        let state = TiledState {
+            inputs: qkv,
+            output: output.clone(),
+            log_sums,
+            mask,
+            seed,
+        };
+        (output, FlexState::Tiled(state))
+    }
+
+    fn self_attention_backward(
+        state: Self::SelfState,
+        angles: Option<RotaryAngles<Flex>>,
+        grad: FlexTensor,
+        config: SelfAttention,
+        bias: bool,
+    ) -> SelfAttentionGradients<Flex> {
+        let state = match state {
+            FlexState::Tiled(state) => state,
+            FlexState::Whole(state) => {
+                return reference::self_attention_backward::<Flex>(
+                    state, angles, grad, config, bias,
+                );
+            }
+        };
+        let shape = fused_shape(&state.inputs, config);
+        let grad = dense(grad);
+        let mut dbias = bias_memory(&shape, bias);
+        let made = filled(dims(&state.inputs), |made| {
+            let (q, k, v) = Heads::split_fused(elements(&state.inputs), &shape);
+            let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(made, &shape);
+            let rows = row_strides(&shape);
+            state.mask.with(|mask| {
+                attention::attention_backward(
+                    &shape,
+                    &config.options,
+                    mask,
+                    dropout(&config.options, state.seed),
+                    q,
+                    k,
+                    v,
+                    Heads::new(elements(&state.output), rows, shape.q_dims()),
+                    elements(&state.log_sums),
+                    Heads::new(elements(&grad), rows, shape.q_dims()),
+                    q_grad,
+                    k_grad,
+                    v_grad,
+                    dbias.as_deref_mut(),
+                );
+            });
+        });
+        SelfAttentionGradients {
+            qkv: rotated(made, angles.as_ref(), config, true),
+            bias: bias_tensor(&shape, dbias),
+        }
+    }
+}
+
+/// Whether these are queries, keys and values of f32 whose heads are equally long, and the bias is f32.
+fn takes([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
     let head_dim = |x: &FlexTensor| x.layout().shape()[3];
-    is_f32(&[q, k, v]) && head_dim(q) == head_dim(k) && head_dim(k) == head_dim(v)
+    let equal = head_dim(q) == head_dim(k) && head_dim(k) == head_dim(v);
+    equal && takes_fused(q, mask) && is_f32(&[k, v])
 }
 
-pub(super) fn attention(
-    q: FlexTensor,
-    k: FlexTensor,
-    v: FlexTensor,
+/// Whether these are f32.
+fn takes_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
+    let bias = mask.bias.as_ref();
+    is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
+}
+
+/// A mask in the CPU's memory.
+#[derive(Clone, Debug)]
+struct MaskTensors {
     documents: Option<FlexTensor>,
-    options: AttentionOptions,
-) -> FlexTensor {
-    let inputs = [q, k, v].map(|x| strides(x).0);
-    let shape = shape(&inputs[0], &inputs[1]);
-    let documents = documents.as_ref().map(integers);
-    let output = filled(separate_shape(&shape), |out| {
-        let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
-        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-        attention::attention(
-            &shape,
-            &options,
-            documents.as_deref(),
-            None,
-            q,
-            k,
-            v,
-            out,
-            None,
-        );
-    });
-    by_heads(output)
+    padding: Option<Vec<bool>>,
+    /// f32, without gaps.
+    bias: Option<FlexTensor>,
 }
 
-pub(super) fn attention_training(
-    q: FlexTensor,
-    k: FlexTensor,
-    v: FlexTensor,
-    documents: Option<FlexTensor>,
-    options: AttentionOptions,
-) -> (FlexTensor, AttentionState<Flex>) {
-    let inputs = [q, k, v].map(|x| strides(x).0);
-    let shape = shape(&inputs[0], &inputs[1]);
-    let seed = seed(&options);
-    let first_keys = documents.as_ref().map(integers);
-    let shapes = [separate_shape(&shape), sums_shape(&shape)];
-    let [output, log_sums] = all_filled(shapes, |[out, sums]| {
-        let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
-        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-        let (keys, dropout) = (first_keys.as_deref(), dropout(&options, seed));
-        attention::attention(&shape, &options, keys, dropout, q, k, v, out, Some(sums));
-    });
-    let output = by_heads(output);
-    drop(first_keys);
-    let state = LogSums {
-        inputs: AttentionInputs::Separate(inputs),
-        output: output.clone(),
-        log_sums,
-        documents,
-        seed,
-    };
-    (output, AttentionState::LogSums(state))
+impl MaskTensors {
+    fn new(mask: AttentionMask<Flex>) -> Self {
+        Self {
+            documents: mask.documents.map(Tensor::into_primitive),
+            padding: mask.padding.map(|seen| seen.into_data().iter().collect()),
+            bias: mask.bias.map(|bias| dense(bias.into_primitive().tensor())),
+        }
+    }
+
+    /// Calls `f` with the mask's elements.
+    fn with<R>(&self, f: impl FnOnce(Mask<'_>) -> R) -> R {
+        let documents = self.documents.as_ref().map(integers);
+        f(Mask {
+            documents: documents.as_deref(),
+            padding: self.padding.as_deref(),
+            bias: self.bias.as_ref().map(elements),
+        })
+    }
 }
 
-pub(super) fn attention_backward(
-    state: LogSums<Flex>,
-    grad: FlexTensor,
-    options: AttentionOptions,
-) -> AttentionGradients<Flex> {
-    let inputs = match state.inputs {
-        AttentionInputs::Separate(inputs) => inputs,
-        AttentionInputs::Fused(all) => [all.clone(), all.clone(), all],
-    };
-    let shape = shape(&inputs[0], &inputs[1]);
-    let grad = strides(grad).0;
-    let documents = state.documents.as_ref().map(integers);
-    let shapes = [shape.q_dims(), shape.k_dims(), shape.k_dims()];
-    let [q, k, v] = all_filled(shapes.map(Into::into), |[q_out, k_out, v_out]| {
-        let [q, k, v] = [0, 1, 2].map(|n| heads(&inputs[n]));
-        let out = |data, dims| HeadsMut::new(data, HeadStrides::contiguous(dims), dims);
-        attention::attention_backward(
-            &shape,
-            &options,
-            documents.as_deref(),
-            dropout(&options, state.seed),
-            q,
-            k,
-            v,
-            heads(&state.output),
-            elements(&state.log_sums),
-            heads(&grad),
-            out(q_out, shape.q_dims()),
-            out(k_out, shape.k_dims()),
-            out(v_out, shape.k_dims()),
-        );
-    });
-    AttentionGradients { q, k, v }
+/// Memory for a bias's gradient, where it is asked for.
+fn bias_memory(shape: &AttentionShape, bias: bool) -> Option<Vec<f32>> {
+    bias.then(|| vec![0.0; shape.heads * shape.q_len * shape.k_len])
 }
 
-pub(super) fn self_attention(
-    qkv: FlexTensor,
-    angles: Option<RotaryAngles<Flex>>,
-    documents: Option<FlexTensor>,
-    how: SelfAttention,
-) -> FlexTensor {
-    let qkv = turned(qkv, angles.as_ref(), how, false);
-    let shape = fused_shape(&qkv, how);
-    let documents = documents.as_ref().map(integers);
-    filled(output_shape(&shape), |out| {
-        let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
-        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-        attention::attention(
-            &shape,
-            &how.options,
-            documents.as_deref(),
-            None,
-            q,
-            k,
-            v,
-            out,
-            None,
-        );
-    })
+/// `[heads, q_len, k_len]`.
+fn bias_tensor(shape: &AttentionShape, memory: Option<Vec<f32>>) -> Option<FlexTensor> {
+    let dims = [shape.heads, shape.q_len, shape.k_len];
+    memory.map(|elements| of_elements(elements, dims.into()))
 }
 
-pub(super) fn self_attention_training(
-    qkv: FlexTensor,
-    angles: Option<RotaryAngles<Flex>>,
-    documents: Option<FlexTensor>,
-    how: SelfAttention,
-) -> (FlexTensor, AttentionState<Flex>) {
-    let qkv = turned(qkv, angles.as_ref(), how, false);
-    let shape = fused_shape(&qkv, how);
-    let seed = seed(&how.options);
-    let first_keys = documents.as_ref().map(integers);
-    let shapes = [output_shape(&shape).into(), sums_shape(&shape)];
-    let [output, log_sums] = all_filled(shapes, |[out, sums]| {
-        let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
-        let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
-        let (keys, dropout) = (first_keys.as_deref(), dropout(&how.options, seed));
-        attention::attention(
-            &shape,
-            &how.options,
-            keys,
-            dropout,
-            q,
-            k,
-            v,
-            out,
-            Some(sums),
-        );
-    });
-    drop(first_keys);
-    let state = LogSums {
-        inputs: AttentionInputs::Fused(qkv),
-        output: output.clone(),
-        log_sums,
-        documents,
-        seed,
-    };
-    (output, AttentionState::LogSums(state))
-}
-
-pub(super) fn self_attention_backward(
-    state: LogSums<Flex>,
-    angles: Option<RotaryAngles<Flex>>,
-    grad: FlexTensor,
-    how: SelfAttention,
-) -> FlexTensor {
-    let AttentionInputs::Fused(qkv) = state.inputs else {
-        let state = AttentionState::LogSums(state);
-        return crate::reference::self_attention_backward::<Flex>(state, angles, grad, how);
-    };
-    let shape = fused_shape(&qkv, how);
-    let grad = dense(grad);
-    let documents = state.documents.as_ref().map(integers);
-    let made = filled(dims(&qkv), |made| {
-        let (q, k, v) = Heads::split_fused(elements(&qkv), &shape);
-        let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(made, &shape);
-        let rows = row_strides(&shape);
-        attention::attention_backward(
-            &shape,
-            &how.options,
-            documents.as_deref(),
-            dropout(&how.options, state.seed),
-            q,
-            k,
-            v,
-            Heads::new(elements(&state.output), rows, shape.q_dims()),
-            elements(&state.log_sums),
-            Heads::new(elements(&grad), rows, shape.q_dims()),
-            q_grad,
-            k_grad,
-            v_grad,
-        );
-    });
-    turned(made, angles.as_ref(), how, true)
-}
-
-/// The queries and keys of a fused map's output turned, in place where nobody else holds it; backwards for a gradient.
-fn turned(
+/// The queries and keys of a fused projection's output rotated, in place where nobody else holds it; backwards for a gradient.
+fn rotated(
     qkv: FlexTensor,
     angles: Option<&RotaryAngles<Flex>>,
-    how: SelfAttention,
+    config: SelfAttention,
     inverse: bool,
 ) -> FlexTensor {
     let mut qkv = dense(qkv);
@@ -227,8 +317,8 @@ fn turned(
     rotary::rotate_in_place(
         angles.layout,
         elements_mut(&mut qkv),
-        HeadStrides::of_rows(seq, how.head_dim, width),
-        [batch, how.heads + how.kv_heads, seq, how.head_dim],
+        HeadStrides::of_rows(seq, config.head_dim, width),
+        [batch, config.heads + config.kv_heads, seq, config.head_dim],
         elements(&cos),
         elements(&sin),
         inverse,
@@ -272,15 +362,15 @@ fn shape(q: &FlexTensor, k: &FlexTensor) -> AttentionShape {
     }
 }
 
-fn fused_shape(qkv: &FlexTensor, how: SelfAttention) -> AttentionShape {
+fn fused_shape(qkv: &FlexTensor, config: SelfAttention) -> AttentionShape {
     let [batch, seq] = [0, 1].map(|dim| qkv.layout().shape()[dim]);
     AttentionShape {
         batch,
-        heads: how.heads,
-        kv_heads: how.kv_heads,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
         q_len: seq,
         k_len: seq,
-        head_dim: how.head_dim,
+        head_dim: config.head_dim,
     }
 }
 
@@ -294,7 +384,7 @@ fn row_strides(shape: &AttentionShape) -> HeadStrides {
     HeadStrides::of_rows(shape.q_len, shape.head_dim, shape.heads * shape.head_dim)
 }
 
-/// Of an output of separate heads, which lies token by token, as the map after it reads it.
+/// Of an output of separate heads, which lies token by token, as the projection after it reads it.
 fn separate_shape(shape: &AttentionShape) -> Shape {
     [shape.batch, shape.q_len, shape.heads, shape.head_dim].into()
 }

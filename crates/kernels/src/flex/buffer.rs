@@ -58,12 +58,17 @@ pub(super) fn all_filled<const N: usize>(
     memory.map(|(mut elements, shape)| {
         // SAFETY: so many elements fit, and have been written.
         unsafe { elements.set_len(shape.num_elements()) };
-        FlexTensor::new(
-            Bytes::from_elems(elements),
-            Layout::contiguous(shape),
-            DType::F32,
-        )
+        of_elements(elements, shape)
     })
+}
+
+/// A dense tensor of these elements.
+pub(super) fn of_elements(elements: Vec<f32>, shape: Shape) -> FlexTensor {
+    FlexTensor::new(
+        Bytes::from_elems(elements),
+        Layout::contiguous(shape),
+        DType::F32,
+    )
 }
 
 /// A number as a tensor `[1]`.

@@ -16,14 +16,15 @@ use burn_flex::Flex;
 
 use crate::cpu::bf16;
 use crate::{
-    Activation, AdamWStep, AttentionGradients, AttentionOptions, AttentionState, Backend,
-    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
-    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryAngles,
-    RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, Backend, GatedGradients, HeadLossGradients, HeadLossOptions,
+    LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight,
+    Precision, RotaryLayout, reference,
 };
 use buffer::is_f32;
 
 impl Backend for Flex {
+    type Attention = attention::TiledAttention;
+
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         rayon::scope(|_| operations())
     }
@@ -196,85 +197,6 @@ impl Backend for Flex {
         match is_f32(&[&x, &cos, &sin]) {
             true => elementwise::rotary(layout, x, cos, sin),
             false => reference::rotary::<Self>(layout, x, cos, sin),
-        }
-    }
-
-    fn attention(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        documents: Option<IntTensor<Self>>,
-        options: AttentionOptions,
-    ) -> FloatTensor<Self> {
-        match attention::takes(&q, &k, &v) {
-            true => attention::attention(q, k, v, documents, options),
-            false => reference::attention::<Self>(q, k, v, documents, options),
-        }
-    }
-
-    fn attention_training(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        documents: Option<IntTensor<Self>>,
-        options: AttentionOptions,
-    ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        match attention::takes(&q, &k, &v) {
-            true => attention::attention_training(q, k, v, documents, options),
-            false => reference::attention_training::<Self>(q, k, v, documents, options),
-        }
-    }
-
-    fn attention_backward(
-        state: AttentionState<Self>,
-        grad: FloatTensor<Self>,
-        options: AttentionOptions,
-    ) -> AttentionGradients<Self> {
-        match state {
-            AttentionState::LogSums(state) => attention::attention_backward(state, grad, options),
-            state @ (AttentionState::Weights { .. } | AttentionState::Blocks(_)) => {
-                reference::attention_backward::<Self>(state, grad, options)
-            }
-        }
-    }
-
-    fn self_attention(
-        qkv: FloatTensor<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        documents: Option<IntTensor<Self>>,
-        how: SelfAttention,
-    ) -> FloatTensor<Self> {
-        match is_f32(&[&qkv]) {
-            true => attention::self_attention(qkv, angles, documents, how),
-            false => reference::self_attention::<Self>(qkv, angles, documents, how),
-        }
-    }
-
-    fn self_attention_training(
-        qkv: FloatTensor<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        documents: Option<IntTensor<Self>>,
-        how: SelfAttention,
-    ) -> (FloatTensor<Self>, AttentionState<Self>) {
-        match is_f32(&[&qkv]) {
-            true => attention::self_attention_training(qkv, angles, documents, how),
-            false => reference::self_attention_training::<Self>(qkv, angles, documents, how),
-        }
-    }
-
-    fn self_attention_backward(
-        state: AttentionState<Self>,
-        angles: Option<RotaryAngles<Self>>,
-        grad: FloatTensor<Self>,
-        how: SelfAttention,
-    ) -> FloatTensor<Self> {
-        match state {
-            AttentionState::LogSums(state) => {
-                attention::self_attention_backward(state, angles, grad, how)
-            }
-            state @ (AttentionState::Weights { .. } | AttentionState::Blocks(_)) => {
-                reference::self_attention_backward::<Self>(state, angles, grad, how)
-            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::AttentionOptions;
+use crate::Reach;
 
 /// How many scores are held at once: 64 MiB of f32.
 const SCORES: usize = 1 << 24;
@@ -49,20 +49,24 @@ impl AttentionBlocks {
     }
 }
 
-/// The keys that some of these queries see, those of `q_len` over `k_len` keys: none after the last one's own, and where
-/// there is a window and nothing is seen from outside of it, none before the first one's window, but for what makes it begin
-/// at a multiple of 64.
+/// The keys that some of these queries see, those of `q_len` over `k_len` keys. With full reach these are all; else none after
+/// the last query's own, and where there is a window and nothing is seen from outside of it, none before the first one's
+/// window, but for what makes it begin at a multiple of 64.
 pub(super) fn seen_keys(
     queries: &Range<usize>,
     [q_len, k_len]: [usize; 2],
-    options: AttentionOptions,
+    reach: Reach,
 ) -> Range<usize> {
+    if reach == Reach::Full {
+        return 0..k_len;
+    }
     let past = k_len - q_len;
-    let first = match options.window {
-        Some(window) if options.global_tokens == 0 => {
-            (past + queries.start + 1).saturating_sub(window)
-        }
-        _ => 0,
+    let first = match reach {
+        Reach::Window {
+            tokens,
+            global_tokens: 0,
+        } => (past + queries.start + 1).saturating_sub(tokens),
+        Reach::Window { .. } | Reach::Causal | Reach::Full => 0,
     };
     first / SIDE * SIDE..past + queries.end
 }
@@ -76,13 +80,10 @@ fn ranges(len: usize, step: usize) -> impl DoubleEndedIterator<Item = Range<usiz
 mod tests {
     use super::*;
 
-    fn options(window: Option<usize>, global_tokens: usize) -> AttentionOptions {
-        AttentionOptions {
-            scale: 1.0,
-            window,
+    fn window(tokens: usize, global_tokens: usize) -> Reach {
+        Reach::Window {
+            tokens,
             global_tokens,
-            dropout: 0.0,
-            precision: crate::Precision::F32,
         }
     }
 
@@ -104,12 +105,13 @@ mod tests {
 
     #[test]
     fn every_key_that_is_seen_is_in_the_block() {
-        let of = |queries, lengths, options| seen_keys(&queries, lengths, options);
-        assert_eq!(of(64..128, [192, 192], options(None, 0)), 0..128);
-        assert_eq!(of(64..128, [192, 392], options(None, 0)), 0..328);
+        let of = |queries, lengths, reach| seen_keys(&queries, lengths, reach);
+        assert_eq!(of(64..128, [192, 192], Reach::Causal), 0..128);
+        assert_eq!(of(64..128, [192, 392], Reach::Causal), 0..328);
         // The query at 300 sees keys from 201 on.
-        assert_eq!(of(100..110, [110, 310], options(Some(100), 0)), 192..310);
-        assert_eq!(of(100..110, [110, 310], options(Some(100), 1)), 0..310);
-        assert_eq!(of(0..10, [110, 110], options(Some(usize::MAX), 0)), 0..10);
+        assert_eq!(of(100..110, [110, 310], window(100, 0)), 192..310);
+        assert_eq!(of(100..110, [110, 310], window(100, 1)), 0..310);
+        assert_eq!(of(0..10, [110, 110], window(usize::MAX, 0)), 0..10);
+        assert_eq!(of(100..110, [310, 110], Reach::Full), 0..110);
     }
 }

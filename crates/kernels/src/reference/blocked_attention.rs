@@ -1,42 +1,60 @@
-//! Causal attention in blocks of queries, which holds nothing that is quadratic in the sequence, and its gradient, which makes
+//! Attention in blocks of queries, which holds nothing that is quadratic in the sequence, and its gradient, which makes
 //! the weights again block by block (Dao et al. 2022, "FlashAttention"; here of whole rows of scores, composed of plain
 //! operations).
 
 use std::ops::Range;
 
-use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
+use burn::tensor::ops::FloatTensor;
 
 use super::attention::{attention, stacked};
 use super::attention_blocks::{AttentionBlocks, seen_keys};
 use super::attention_dropout::{DropoutDraws, kept_factor};
-use super::attention_mask::{added_mask, hidden_keys};
+use super::attention_scores::{ScoreRange, Scores, narrowed, of_sighted, uncapped};
 use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionOptions, Backend, BlockedAttention};
+use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend};
 
-/// See [`crate::Backend::attention`]. What is one block, as a single query is, is made as a whole.
+/// The state of [`blocked_attention_backward`], linear in the sequence: it makes the weights again, block by block.
+#[derive(Clone, Debug)]
+pub struct BlockedState<B: Backend> {
+    /// Queries, rotated, `[batch, heads, q_len, head_dim]`.
+    pub q: FloatTensor<B>,
+    /// Keys, rotated, `[batch, kv_heads, k_len, head_dim]`.
+    pub k: FloatTensor<B>,
+    /// Values, `[batch, kv_heads, k_len, head_dim]`.
+    pub v: FloatTensor<B>,
+    /// The attention's output, shaped as the queries, or of a fused projection `[batch, seq, heads · head_dim]`.
+    pub output: FloatTensor<B>,
+    /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len, 1]`.
+    pub log_sums: FloatTensor<B>,
+    /// The forward's.
+    pub mask: AttentionMask<B>,
+    /// The random numbers of the dropout; none without.
+    pub draws: Option<DropoutDraws<B>>,
+}
+
+/// See [`crate::AttentionKernels::attention`]. What is one block, as a single query is, is made as a whole.
 pub fn blocked_attention<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
-    documents: Option<IntTensor<B>>,
+    mask: AttentionMask<B>,
     options: AttentionOptions,
     blocks: Option<AttentionBlocks>,
 ) -> FloatTensor<B> {
-    let inputs = Inputs::<B>::new([q, k, v], documents, None, options);
+    let inputs = Inputs::<B>::new([q, k, v], mask, None, options);
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let [batch, _, q_len, _] = inputs.q.dims();
     if q_len == 1 || blocks.are_one(batch, q_len) {
         let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(primitive);
-        let documents = inputs.documents.map(Tensor::into_primitive);
-        return attention::<B>(q, k, v, documents, options);
+        return attention::<B>(q, k, v, inputs.mask, options);
     }
     let mut rows = Vec::new();
     for sequences in blocks.of_sequences(batch) {
         let outputs = blocks.of_queries(q_len).map(|queries| {
             let block = inputs.block(&sequences, queries);
-            let weights = block.softmax(block.scores()).0;
+            let (weights, _) = block.softmax(block.scores());
             block.mixed(weights)
         });
         rows.push(joined(outputs.collect(), 2));
@@ -44,16 +62,16 @@ pub fn blocked_attention<B: Backend>(
     primitive(joined(rows, 0))
 }
 
-/// See [`crate::Backend::attention_training`].
+/// See [`crate::AttentionKernels::attention_training`].
 pub fn blocked_attention_training<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
-    documents: Option<IntTensor<B>>,
+    mask: AttentionMask<B>,
     options: AttentionOptions,
     blocks: Option<AttentionBlocks>,
-) -> (FloatTensor<B>, BlockedAttention<B>) {
-    let mut inputs = Inputs::<B>::new([q, k, v], documents, None, options);
+) -> (FloatTensor<B>, BlockedState<B>) {
+    let mut inputs = Inputs::<B>::new([q, k, v], mask, None, options);
     let [batch, heads, q_len, _] = inputs.q.dims();
     if options.dropout > 0.0 {
         let (k_len, device) = (inputs.k.dims()[2], inputs.q.device());
@@ -73,53 +91,70 @@ pub fn blocked_attention_training<B: Backend>(
         log_sums.push(joined(log_sum, 2));
     }
     let output = primitive(joined(outputs, 0));
-    let state = BlockedAttention {
+    let state = BlockedState {
         q: primitive(inputs.q),
         k: primitive(inputs.k),
         v: primitive(inputs.v),
         output: output.clone(),
         log_sums: primitive(joined(log_sums, 0)),
-        documents: inputs.documents.map(Tensor::into_primitive),
+        mask: inputs.mask,
         draws: inputs.draws,
     };
     (output, state)
 }
 
-/// See [`crate::Backend::attention_backward`].
+/// See [`crate::AttentionKernels::attention_backward`].
 ///
 /// With `P = exp(S - L)` of a block's scores `S` and the queries' log-sums `L`, `M` the dropout's factors, `O` the output and
-/// `D = rowsum(dO ∘ O)`, which is `rowsum(P ∘ dP)`: `dV += (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`, `dS = P ∘ (dP - D) · scale`,
-/// `dQ = dS K`, `dK += dSᵀ Q`.
+/// `D = rowsum(dO ∘ O)`, which is `rowsum(P ∘ dP)`: `dV += (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`, `dS = P ∘ (dP - D)`, the bias's
+/// `+= Σ dS` over the sequences, and with `T = tanh(scale · q kᵀ / cap)` of a soft cap `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`,
+/// `dK += dXᵀ Q`.
 ///
 /// Blocks go from the last to the first: the last one's gradients of keys and values are as long as all keys, so that the sums
 /// begin with them and the others' are added to a part of them in place. Without a window nothing is set to 0 first.
 pub fn blocked_attention_backward<B: Backend>(
-    state: BlockedAttention<B>,
+    state: BlockedState<B>,
     grad: FloatTensor<B>,
     options: AttentionOptions,
+    bias: bool,
     blocks: Option<AttentionBlocks>,
 ) -> AttentionGradients<B> {
-    let documents = state.documents;
-    let inputs = Inputs::<B>::new([state.q, state.k, state.v], documents, state.draws, options);
+    let attending = [state.q, state.k, state.v];
+    let inputs = Inputs::<B>::new(attending, state.mask, state.draws, options);
     let grad = typed::<B, 4>(grad); // [batch, heads, q_len, head_dim]
     let log_sums = typed::<B, 4>(state.log_sums); // [batch, heads, q_len, 1]
     let along = (grad.clone() * typed(state.output)).sum_dim(3); // [batch, heads, q_len, 1]
     let [batch, _, q_len, _] = inputs.q.dims();
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let mut made = [Vec::new(), Vec::new(), Vec::new()];
+    let mut bias_sum = bias.then(|| {
+        let [_, heads, q_len, _] = inputs.q.dims();
+        let all = [heads, q_len, inputs.k.dims()[2]];
+        Tensor::<B, 3>::zeros(all, &inputs.q.device())
+    });
     for sequences in blocks.of_sequences(batch) {
         let mut q_grads = Vec::new();
         let [mut k_sum, mut v_sum] = [0, 1].map(|_| KeySum::new(inputs.k.dims()[2]));
         for queries in blocks.of_queries(q_len).rev() {
             let block = inputs.block(&sequences, queries);
-            let of_block = |x: &Tensor<B, 4>| part(x, 2, &block.queries);
+            let of_block = |x: &Tensor<B, 4>| narrowed(x, 2, &block.range.queries);
             let [grad, log_sums, along] =
-                [&grad, &log_sums, &along].map(|x| of_block(&part(x, 0, &sequences)));
-            let weights = (block.scores() - log_sums).exp(); // [sequences, heads, queries, keys]
-            let grads = block.gradients(weights, grad, along);
+                [&grad, &log_sums, &along].map(|x| of_block(&narrowed(x, 0, &sequences)));
+            let grads = block.gradients(log_sums, grad, along, bias);
             q_grads.push(grads.q);
-            k_sum.add(&block.keys, grads.k);
-            v_sum.add(&block.keys, grads.v);
+            k_sum.add(&block.range.keys, grads.k);
+            v_sum.add(&block.range.keys, grads.v);
+            if let (Some(sum), Some(scores)) = (&mut bias_sum, grads.scores) {
+                let [_, heads, queries, keys] = scores.dims();
+                let added = scores.sum_dim(0).reshape([heads, queries, keys]);
+                let ranges = [
+                    0..heads,
+                    block.range.queries.clone(),
+                    block.range.keys.clone(),
+                ];
+                let added = sum.clone().slice(ranges.clone()) + added;
+                *sum = sum.clone().slice_assign(ranges, added);
+            }
         }
         q_grads.reverse();
         made[0].push(joined(q_grads, 2));
@@ -127,10 +162,15 @@ pub fn blocked_attention_backward<B: Backend>(
         made[2].push(v_sum.sum(&inputs.v));
     }
     let [q, k, v] = made.map(|of| primitive(joined(of, 0)));
-    AttentionGradients { q, k, v }
+    AttentionGradients {
+        q,
+        k,
+        v,
+        bias: bias_sum.map(primitive),
+    }
 }
 
-/// What attends.
+/// Queries, keys and values with their mask and options.
 struct Inputs<B: Backend> {
     /// `[batch, heads, q_len, head_dim]`.
     q: Tensor<B, 4>,
@@ -138,8 +178,7 @@ struct Inputs<B: Backend> {
     k: Tensor<B, 4>,
     /// `[batch, kv_heads, k_len, head_dim]`.
     v: Tensor<B, 4>,
-    /// `[batch, q_len]`.
-    documents: Option<Tensor<B, 2, Int>>,
+    mask: AttentionMask<B>,
     draws: Option<DropoutDraws<B>>,
     options: AttentionOptions,
 }
@@ -147,7 +186,7 @@ struct Inputs<B: Backend> {
 impl<B: Backend> Inputs<B> {
     fn new(
         inputs: [FloatTensor<B>; 3],
-        documents: Option<IntTensor<B>>,
+        mask: AttentionMask<B>,
         draws: Option<DropoutDraws<B>>,
         options: AttentionOptions,
     ) -> Self {
@@ -156,7 +195,7 @@ impl<B: Backend> Inputs<B> {
             q,
             k,
             v,
-            documents: documents.map(Tensor::from_primitive),
+            mask,
             draws,
             options,
         }
@@ -170,16 +209,18 @@ impl<B: Backend> Inputs<B> {
     /// The queries of a range, of the sequences of another, and the keys that some of them see.
     fn block(&self, sequences: &Range<usize>, queries: Range<usize>) -> Block<'_, B> {
         let (q_len, [_, kv_heads, k_len, _]) = (self.q.dims()[2], self.k.dims());
-        let keys = seen_keys(&queries, [q_len, k_len], self.options);
-        let of = |x: &Tensor<B, 4>, range| part(&part(x, 0, sequences), 2, range);
+        let keys = seen_keys(&queries, [q_len, k_len], self.options.reach);
+        let of = |x: &Tensor<B, 4>, range| narrowed(&narrowed(x, 0, sequences), 2, range);
         Block {
             q: stacked(of(&self.q, &queries), kv_heads),
             k: of(&self.k, &keys),
             v: of(&self.v, &keys),
             inputs: self,
-            sequences: sequences.clone(),
-            queries,
-            keys,
+            range: ScoreRange {
+                sequences: sequences.clone(),
+                queries,
+                keys,
+            },
         }
     }
 }
@@ -193,55 +234,44 @@ struct Block<'a, B: Backend> {
     /// `[sequences, kv_heads, keys, head_dim]`.
     v: Tensor<B, 4>,
     inputs: &'a Inputs<B>,
-    sequences: Range<usize>,
-    queries: Range<usize>,
-    keys: Range<usize>,
+    range: ScoreRange,
 }
 
 impl<B: Backend> Block<'_, B> {
     /// `[sequences, heads, queries, width]`, head by head.
     fn by_heads(&self, width: usize) -> [usize; 4] {
         let heads = self.inputs.q.dims()[1];
-        [self.sequences.len(), heads, self.queries.len(), width]
+        let ScoreRange {
+            sequences, queries, ..
+        } = &self.range;
+        [sequences.len(), heads, queries.len(), width]
     }
 
-    /// `q kᵀ · scale + mask`, `[sequences, heads, queries, keys]`.
-    fn scores(&self) -> Tensor<B, 4> {
-        let options = self.inputs.options;
-        let keys = self.k.clone().transpose();
-        let scores = product(self.q.clone(), keys, options.precision);
-        let scores = scores.reshape(self.by_heads(self.keys.len())) * options.scale;
-        let [q_len, k_len] = [&self.inputs.q, &self.inputs.k].map(|x| x.dims()[2]);
-        let past = k_len - q_len;
-        let documents = self.inputs.documents.as_ref().map(|of| {
-            let of = of
-                .clone()
-                .narrow(0, self.sequences.start, self.sequences.len());
-            of.narrow(1, self.queries.start, self.queries.len())
-        });
-        let hidden = hidden_keys(
-            past + self.queries.start..past + self.queries.end,
-            self.keys.clone(),
-            documents,
+    fn scores(&self) -> Scores<B> {
+        let Inputs {
+            q,
+            k,
+            mask,
             options,
-            &scores.device(),
+            ..
+        } = self.inputs;
+        let products = product(
+            self.q.clone(),
+            self.k.clone().transpose(),
+            options.precision,
         );
-        match hidden {
-            Some(hidden) => {
-                let [queries, keys] = [self.queries.len(), self.keys.len()];
-                let masks = hidden.dims()[0] / queries; // of each sequence, or one
-                scores + added_mask(hidden).reshape([masks, 1, queries, keys])
-            }
-            None => scores,
-        }
+        let products = products.reshape(self.by_heads(self.range.keys.len()));
+        let lengths = [q, k].map(|x| x.dims()[2]);
+        Scores::new(products, &self.range, lengths, mask, *options)
     }
 
     /// The softmax, and `ln Σ exp(scores)`, `[sequences, heads, queries, 1]`.
-    fn softmax(&self, scores: Tensor<B, 4>) -> (Tensor<B, 4>, Tensor<B, 4>) {
-        let max = scores.clone().max_dim(3);
-        let exp = (scores - max.clone()).exp();
+    fn softmax(&self, scores: Scores<B>) -> (Tensor<B, 4>, Tensor<B, 4>) {
+        let max = scores.values.clone().max_dim(3);
+        let exp = (scores.values - max.clone()).exp();
         let sum = exp.clone().sum_dim(3);
-        (exp / sum.clone(), sum.log() + max)
+        let weights = of_sighted(exp / sum.clone(), scores.sighted);
+        (weights, sum.log() + max)
     }
 
     /// The weights `[sequences, heads, queries, keys]` that dropout leaves.
@@ -249,7 +279,7 @@ impl<B: Backend> Block<'_, B> {
         let options = self.inputs.options;
         match &self.inputs.draws {
             Some(draws) => {
-                let of = [&self.sequences, &self.queries, &self.keys];
+                let of = [&self.range.sequences, &self.range.queries, &self.range.keys];
                 let dropped = draws.dropped(of, options.dropout);
                 weights.mask_fill(dropped, 0.0) * kept_factor(options.dropout)
             }
@@ -265,30 +295,37 @@ impl<B: Backend> Block<'_, B> {
         mixed.reshape(self.by_heads(head_dim))
     }
 
-    /// The gradients of the queries, by heads, and of the keys and values, from the weights without dropout, and of the queries
-    /// the output's gradient and its product with the output.
+    /// The gradients of the queries, by heads, and of the keys and values, and where `bias` asks for them of the masked scores,
+    /// from the queries' log-sums, the output's gradient and its product with the output.
     fn gradients(
         &self,
-        weights: Tensor<B, 4>,
+        log_sums: Tensor<B, 4>,
         grad: Tensor<B, 4>,
         along: Tensor<B, 4>,
+        bias: bool,
     ) -> BlockGradients<B> {
         let AttentionOptions {
             scale, precision, ..
         } = self.inputs.options;
         let (kv_heads, head_dim) = (self.k.dims()[1], self.q.dims()[3]);
-        let by_keys = self.by_heads(self.keys.len());
+        let scores = self.scores();
+        let weights = (scores.values - log_sums).exp(); // [sequences, heads, queries, keys]
+        let weights = of_sighted(weights, scores.sighted);
         let grad = stacked(grad, kv_heads);
         let applied = stacked(self.kept(weights.clone()), kv_heads);
         let v = product(applied.transpose(), grad.clone(), precision);
         let weights_grad = product(grad, self.v.clone().transpose(), precision);
-        let weights_grad = self.kept(weights_grad.reshape(by_keys));
-        let scores_grad = stacked(weights * (weights_grad - along) * scale, kv_heads);
-        let q = product(scores_grad.clone(), self.k.clone(), precision);
+        let weights_grad = self.kept(weights_grad.reshape(weights.dims()));
+        let scores_grad = weights * (weights_grad - along);
+        let masked_grad = bias.then(|| scores_grad.clone());
+        let by_keys = uncapped(scores_grad, scores.bounded) * scale;
+        let by_keys = stacked(by_keys, kv_heads);
+        let q = product(by_keys.clone(), self.k.clone(), precision);
         BlockGradients {
             q: q.reshape(self.by_heads(head_dim)),
-            k: product(scores_grad.transpose(), self.q.clone(), precision),
+            k: product(by_keys.transpose(), self.q.clone(), precision),
             v,
+            scores: masked_grad,
         }
     }
 }
@@ -301,6 +338,8 @@ struct BlockGradients<B: Backend> {
     k: Tensor<B, 4>,
     /// `[sequences, kv_heads, keys, head_dim]`.
     v: Tensor<B, 4>,
+    /// `[sequences, heads, queries, keys]`, where a bias's gradient is asked for.
+    scores: Option<Tensor<B, 4>>,
 }
 
 /// The sum of what blocks have for their keys.
@@ -322,7 +361,7 @@ impl<B: Backend> KeySum<B> {
             sum => {
                 let all = [sequences, heads, self.k_len, width];
                 let sum = sum.unwrap_or_else(|| Tensor::zeros(all, &x.device()));
-                let added = part(&sum, 2, keys) + x;
+                let added = narrowed(&sum, 2, keys) + x;
                 sum.slice_assign([0..sequences, 0..heads, keys.clone(), 0..width], added)
             }
         };
@@ -340,14 +379,5 @@ fn joined<B: Backend>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> 
     match (parts.len(), parts.pop()) {
         (1, Some(all)) => all,
         (_, last) => Tensor::cat(parts.into_iter().chain(last).collect(), dim),
-    }
-}
-
-/// A range of a dimension.
-fn part<B: Backend>(x: &Tensor<B, 4>, dim: usize, range: &Range<usize>) -> Tensor<B, 4> {
-    let x = x.clone();
-    match range.len() == x.dims()[dim] {
-        true => x,
-        false => x.narrow(dim, range.start, range.len()),
     }
 }

@@ -1,118 +1,140 @@
 //! Attention of a fused map's output, and its gradient.
 
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata};
 
 use super::{
-    AttentionBlocks, attention, attention_backward, attention_training, blocked_attention,
-    blocked_attention_training, primitive, rotary, typed,
+    AttentionBlocks, BlockedState, WholeState, attention, attention_backward, attention_training,
+    blocked_attention, blocked_attention_backward, blocked_attention_training, primitive, rotary,
+    typed,
 };
 use crate::{
-    AttentionGradients, AttentionInputs, AttentionState, Backend, BlockedAttention, RotaryAngles,
-    SelfAttention,
+    AttentionGradients, AttentionMask, Backend, RotaryAngles, SelfAttention, SelfAttentionGradients,
 };
 
-/// See [`crate::Backend::self_attention`].
+/// See [`crate::AttentionKernels::self_attention`].
 pub fn self_attention<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
-    documents: Option<IntTensor<B>>,
-    how: SelfAttention,
+    mask: AttentionMask<B>,
+    config: SelfAttention,
 ) -> FloatTensor<B> {
-    let [q, k, v] = separated::<B>(qkv, angles, how);
-    merged::<B>(attention::<B>(q, k, v, documents, how.options))
+    let [q, k, v] = separated::<B>(qkv, angles, config);
+    merged::<B>(attention::<B>(q, k, v, mask, config.options))
 }
 
 /// [`self_attention`] by [`blocked_attention`].
 pub fn blocked_self_attention<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
-    documents: Option<IntTensor<B>>,
-    how: SelfAttention,
+    mask: AttentionMask<B>,
+    config: SelfAttention,
     blocks: Option<AttentionBlocks>,
 ) -> FloatTensor<B> {
-    let [q, k, v] = separated::<B>(qkv, angles, how);
+    let [q, k, v] = separated::<B>(qkv, angles, config);
     merged::<B>(blocked_attention::<B>(
         q,
         k,
         v,
-        documents,
-        how.options,
+        mask,
+        config.options,
         blocks,
     ))
 }
 
-/// See [`crate::Backend::self_attention_training`].
+/// See [`crate::AttentionKernels::self_attention_training`].
 pub fn self_attention_training<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
-    documents: Option<IntTensor<B>>,
-    how: SelfAttention,
-) -> (FloatTensor<B>, AttentionState<B>) {
-    let [q, k, v] = separated::<B>(qkv, angles, how);
-    let (output, state) = attention_training::<B>(q, k, v, documents, how.options);
+    mask: AttentionMask<B>,
+    config: SelfAttention,
+) -> (FloatTensor<B>, WholeState<B>) {
+    let [q, k, v] = separated::<B>(qkv, angles, config);
+    let (output, state) = attention_training::<B>(q, k, v, mask, config.options);
     (merged::<B>(output), state)
 }
 
-/// [`self_attention_training`] by [`blocked_attention_training`]. The state has the output as it is given, which the map after
-/// it keeps too.
+/// [`self_attention_training`] by [`blocked_attention_training`]. The state has the output as it is returned, which the
+/// projection after it keeps too.
 pub fn blocked_self_attention_training<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
-    documents: Option<IntTensor<B>>,
-    how: SelfAttention,
+    mask: AttentionMask<B>,
+    config: SelfAttention,
     blocks: Option<AttentionBlocks>,
-) -> (FloatTensor<B>, BlockedAttention<B>) {
-    let [q, k, v] = separated::<B>(qkv, angles, how);
+) -> (FloatTensor<B>, BlockedState<B>) {
+    let [q, k, v] = separated::<B>(qkv, angles, config);
     let (output, mut state) =
-        blocked_attention_training::<B>(q, k, v, documents, how.options, blocks);
+        blocked_attention_training::<B>(q, k, v, mask, config.options, blocks);
     let output = merged::<B>(output);
     state.output = output.clone();
     (output, state)
 }
 
-/// See [`crate::Backend::self_attention_backward`].
+/// See [`crate::AttentionKernels::self_attention_backward`].
 pub fn self_attention_backward<B: Backend>(
-    state: AttentionState<B>,
+    state: WholeState<B>,
     angles: Option<RotaryAngles<B>>,
     grad: FloatTensor<B>,
-    how: SelfAttention,
-) -> FloatTensor<B> {
-    let by_heads = |x| primitive(heads::<B>(typed(x), 0, how.heads, how.head_dim));
-    let state = match state {
-        AttentionState::LogSums(mut state) => {
-            if let AttentionInputs::Fused(qkv) = state.inputs {
-                state.inputs = AttentionInputs::Separate(separated::<B>(qkv, None, how));
-            }
-            AttentionState::LogSums(state)
-        }
-        AttentionState::Blocks(state) => AttentionState::Blocks(BlockedAttention {
-            output: by_heads(state.output),
-            ..state
-        }),
-        state @ AttentionState::Weights { .. } => state,
+    config: SelfAttention,
+    bias: bool,
+) -> SelfAttentionGradients<B> {
+    let grad = by_heads::<B>(grad, config);
+    let made = attention_backward::<B>(state, grad, config.options, bias);
+    fused_gradients(made, angles)
+}
+
+/// [`self_attention_backward`] of [`blocked_self_attention_training`].
+pub fn blocked_self_attention_backward<B: Backend>(
+    state: BlockedState<B>,
+    angles: Option<RotaryAngles<B>>,
+    grad: FloatTensor<B>,
+    config: SelfAttention,
+    bias: bool,
+    blocks: Option<AttentionBlocks>,
+) -> SelfAttentionGradients<B> {
+    let state = BlockedState {
+        output: by_heads::<B>(state.output, config),
+        ..state
     };
-    let grad = by_heads(grad);
-    let AttentionGradients { q, k, v } = attention_backward::<B>(state, grad, how.options);
-    let turned_back = |x| match &angles {
+    let grad = by_heads::<B>(grad, config);
+    let made = blocked_attention_backward::<B>(state, grad, config.options, bias, blocks);
+    fused_gradients(made, angles)
+}
+
+/// The gradients of queries, keys and values as those of one buffer, rotated back.
+fn fused_gradients<B: Backend>(
+    grads: AttentionGradients<B>,
+    angles: Option<RotaryAngles<B>>,
+) -> SelfAttentionGradients<B> {
+    let rotated_back = |x| match &angles {
         Some(of) => rotary::<B>(of.layout, x, of.cos.clone(), B::float_neg(of.sin.clone())),
         None => x,
     };
-    let parts = [turned_back(q), turned_back(k), v].map(merged::<B>);
-    B::float_cat(parts.into(), 2)
+    let AttentionGradients { q, k, v, bias } = grads;
+    let parts = [rotated_back(q), rotated_back(k), v].map(merged::<B>);
+    SelfAttentionGradients {
+        qkv: B::float_cat(parts.into(), 2),
+        bias,
+    }
 }
 
-/// Queries and keys, turned, and values.
+/// `[batch, seq, heads · head_dim]` to `[batch, heads, seq, head_dim]`.
+fn by_heads<B: Backend>(x: FloatTensor<B>, config: SelfAttention) -> FloatTensor<B> {
+    primitive(heads::<B>(typed(x), 0, config.heads, config.head_dim))
+}
+
+/// Queries and keys, rotated, and values.
 fn separated<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
-    how: SelfAttention,
+    config: SelfAttention,
 ) -> [FloatTensor<B>; 3] {
     let qkv = typed::<B, 3>(qkv);
-    let part = |first, count| primitive(heads(qkv.clone(), first, count, how.head_dim));
-    let q = part(0, how.heads);
-    let k = part(how.heads, how.kv_heads);
-    let v = part(how.heads + how.kv_heads, how.kv_heads);
+    let part = |first, count| primitive(heads(qkv.clone(), first, count, config.head_dim));
+    let q = part(0, config.heads);
+    let k = part(config.heads, config.kv_heads);
+    let v = part(config.heads + config.kv_heads, config.kv_heads);
     match angles {
         Some(of) => [
             rotary::<B>(of.layout, q, of.cos.clone(), of.sin.clone()),

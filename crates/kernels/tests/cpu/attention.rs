@@ -1,244 +1,18 @@
 //! Attention and its gradients against loops in f64.
 
+mod case;
 mod dropout;
+mod scores;
 
+use emberlm_kernels::Reach;
 use emberlm_kernels::cpu::attention::{
-    AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, attention, attention_backward,
+    HeadStrides, Heads, HeadsMut, Mask, attention, attention_backward,
 };
-use emberlm_kernels::{AttentionOptions, Precision};
 use proptest::prelude::*;
 
-use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
+use case::{Case, case, plain};
 
-#[derive(Clone, Debug)]
-struct Case {
-    shape: AttentionShape,
-    options: AttentionOptions,
-    documents: Option<Vec<i32>>,
-    dropout: Option<Dropout>,
-}
-
-/// Every option at random, with sizes up to `most_keys`.
-fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
-    let sizes = (
-        1..3usize,
-        1..3usize,
-        1..4usize,
-        1..=most_keys,
-        1..=80usize,
-        0..4u8,
-    );
-    let window = prop::option::of(1..=most_keys);
-    let dropout = prop::option::of((0.05..0.8f64, any::<u64>()));
-    let documents = prop::option::of(1..60usize);
-    (sizes, window, 0..20usize, documents, dropout, 0.0..1.0f64).prop_map(
-        move |(sizes, window, global_tokens, documents, dropout, share)| {
-            let (batch, kv_heads, group, k_len, head_dim, kind) = sizes;
-            let q_len = match kind {
-                0 => 1,
-                1 => ((k_len as f64 * share) as usize).clamp(1, k_len),
-                _ => k_len,
-            };
-            let shape = AttentionShape {
-                batch,
-                heads: kv_heads * group,
-                kv_heads,
-                q_len,
-                k_len,
-                head_dim,
-            };
-            // Documents of one length, shifted from one sequence to the next.
-            let documents = documents.map(|length| {
-                let of = |b: usize, i: usize| {
-                    let position = k_len - q_len + i;
-                    ((position + 7 * b) / length * length).saturating_sub(7 * b) as i32
-                };
-                (0..batch * q_len)
-                    .map(|at| of(at / q_len, at % q_len))
-                    .collect()
-            });
-            Case {
-                shape,
-                options: AttentionOptions {
-                    scale: 0.7 / (head_dim as f64).sqrt(),
-                    window,
-                    global_tokens,
-                    dropout: 0.0,
-                    precision: Precision::F32,
-                },
-                documents,
-                dropout: dropout
-                    .filter(|_| drops)
-                    .map(|(probability, seed)| Dropout { probability, seed }),
-            }
-        },
-    )
-}
-
-impl Case {
-    fn sees(&self, b: usize, i: usize, j: usize) -> bool {
-        let position = self.shape.k_len - self.shape.q_len + i;
-        let documents = self.documents.as_ref();
-        let first = documents.map_or(0, |of| of[b * self.shape.q_len + i] as usize);
-        let near = self
-            .options
-            .window
-            .is_none_or(|window| j + window > position);
-        j <= position && j >= first && (near || j < first + self.options.global_tokens)
-    }
-
-    fn queries(&self, seed: u64) -> Vec<f32> {
-        numbers(seed, self.shape.q_dims().iter().product())
-    }
-
-    fn keys(&self, seed: u64) -> Vec<f32> {
-        numbers(seed, self.shape.k_dims().iter().product())
-    }
-
-    fn queries_view<'a>(&self, data: &'a [f32]) -> Heads<'a> {
-        let dims = self.shape.q_dims();
-        Heads::new(data, HeadStrides::contiguous(dims), dims)
-    }
-
-    fn keys_view<'a>(&self, data: &'a [f32]) -> Heads<'a> {
-        let dims = self.shape.k_dims();
-        Heads::new(data, HeadStrides::contiguous(dims), dims)
-    }
-
-    /// The output and the logarithms of the sums.
-    fn forward(&self, q: &[f32], k: &[f32], v: &[f32]) -> (Vec<f32>, Vec<f32>) {
-        let dims = self.shape.q_dims();
-        let mut out = vec![f32::NAN; dims.iter().product()];
-        let mut log_sum = vec![f32::NAN; dims[..3].iter().product()];
-        attention(
-            &self.shape,
-            &self.options,
-            self.documents.as_deref(),
-            self.dropout,
-            self.queries_view(q),
-            self.keys_view(k),
-            self.keys_view(v),
-            HeadsMut::new(&mut out, HeadStrides::contiguous(dims), dims),
-            Some(&mut log_sum),
-        );
-        (out, log_sum)
-    }
-
-    /// The gradients of queries, keys and values.
-    fn backward(&self, q: &[f32], k: &[f32], v: &[f32], grad: &[f32]) -> [Vec<f32>; 3] {
-        let (out, log_sum) = self.forward(q, k, v);
-        let (q_dims, k_dims) = (self.shape.q_dims(), self.shape.k_dims());
-        let mut dq = vec![f32::NAN; q.len()];
-        let mut dk = vec![f32::NAN; k.len()];
-        let mut dv = vec![f32::NAN; v.len()];
-        attention_backward(
-            &self.shape,
-            &self.options,
-            self.documents.as_deref(),
-            self.dropout,
-            self.queries_view(q),
-            self.keys_view(k),
-            self.keys_view(v),
-            self.queries_view(&out),
-            &log_sum,
-            self.queries_view(grad),
-            HeadsMut::new(&mut dq, HeadStrides::contiguous(q_dims), q_dims),
-            HeadsMut::new(&mut dk, HeadStrides::contiguous(k_dims), k_dims),
-            HeadsMut::new(&mut dv, HeadStrides::contiguous(k_dims), k_dims),
-        );
-        [dq, dk, dv]
-    }
-
-    /// Output, sums' logarithms, and the gradients of queries, keys and values, without dropout.
-    fn expected(&self, q: &[f32], k: &[f32], v: &[f32], grad: &[f32]) -> [Vec<f64>; 5] {
-        let AttentionShape {
-            batch,
-            heads,
-            kv_heads,
-            q_len,
-            k_len,
-            head_dim: d,
-        } = self.shape;
-        let mut out = vec![0.0; q.len()];
-        let mut log_sums = vec![];
-        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
-        let f64 = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
-        let (q, k, v, grad) = (f64(q), f64(k), f64(v), f64(grad));
-        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-        for b in 0..batch {
-            for h in 0..heads {
-                for i in 0..q_len {
-                    let at = ((b * heads + h) * q_len + i) * d;
-                    let (query, grad) = (&q[at..at + d], &grad[at..at + d]);
-                    let kv = b * kv_heads + h / (heads / kv_heads);
-                    let keys: Vec<_> = (0..k_len)
-                        .filter(|j| self.sees(b, i, *j))
-                        .map(|j| (kv * k_len + j) * d)
-                        .collect();
-                    let scores: Vec<_> = keys
-                        .iter()
-                        .map(|j| dot(query, &k[*j..j + d]) * self.options.scale)
-                        .collect();
-                    let sum = scores.iter().map(|score| score.exp()).sum::<f64>();
-                    log_sums.push(sum.ln());
-                    let weights: Vec<_> = scores.iter().map(|score| score.exp() / sum).collect();
-                    for (j, weight) in keys.iter().zip(&weights) {
-                        for l in 0..d {
-                            out[at + l] += weight * v[j + l];
-                            dv[j + l] += weight * grad[l];
-                        }
-                    }
-                    let along = dot(grad, &out[at..at + d]);
-                    for (j, weight) in keys.iter().zip(&weights) {
-                        let weight_grad = dot(grad, &v[*j..j + d]);
-                        let score_grad = weight * (weight_grad - along) * self.options.scale;
-                        for l in 0..d {
-                            dq[at + l] += score_grad * k[j + l];
-                            dk[j + l] += score_grad * query[l];
-                        }
-                    }
-                }
-            }
-        }
-        [out, log_sums, dq, dk, dv]
-    }
-
-    fn is_the_same_on_any_threads(&self) {
-        let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
-        let grad = self.queries(4);
-        same_on_any_threads(|| {
-            let (out, log_sum) = self.forward(&q, &k, &v);
-            let gradients = self.backward(&q, &k, &v, &grad);
-            [out, log_sum]
-                .into_iter()
-                .chain(gradients)
-                .flatten()
-                .collect()
-        });
-    }
-
-    fn check(&self) {
-        let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
-        let grad = self.queries(4);
-        let [out, log_sums, dq, dk, dv] = self.expected(&q, &k, &v, &grad);
-        let found = self.forward(&q, &k, &v);
-        assert_close("output", &found.0, &out, 1e-6);
-        assert_close("sums", &found.1, &log_sums, 1e-6);
-        let found = self.backward(&q, &k, &v, &grad);
-        // A query that sees itself alone has a gradient of zero, up to rounding.
-        let against = |what: &str, found: &[f32], expected: &[f64]| {
-            let scale = grad.len() as f64;
-            let mut found = found.to_vec();
-            let mut expected = expected.to_vec();
-            found.push(scale.sqrt() as f32);
-            expected.push(f64::from(scale.sqrt() as f32));
-            assert_close(what, &found, &expected, 2e-6);
-        };
-        against("queries' gradient", &found[0], &dq);
-        against("keys' gradient", &found[1], &dk);
-        against("values' gradient", &found[2], &dv);
-    }
-}
+use crate::numbers::{cases, numbers};
 
 proptest! {
     #![proptest_config(cases(60))]
@@ -313,35 +87,15 @@ proptest! {
     }
 }
 
-fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usize) -> Case {
-    Case {
-        shape: AttentionShape {
-            batch,
-            heads,
-            kv_heads,
-            q_len: seq,
-            k_len: seq,
-            head_dim,
-        },
-        options: AttentionOptions {
-            scale: 0.3,
-            window: None,
-            global_tokens: 0,
-            dropout: 0.0,
-            precision: Precision::F32,
-        },
-        documents: None,
-        dropout: None,
-    }
-}
-
 /// Long enough for several ranges of keys and several pieces of each.
 #[test]
 fn long_sequences_are_cut_into_ranges() {
     plain(1, 2, 1, 1100, 20).check();
     let mut case = plain(1, 1, 1, 1100, 16);
-    case.options.window = Some(70);
-    case.options.global_tokens = 3;
+    case.options.reach = Reach::Window {
+        tokens: 70,
+        global_tokens: 3,
+    };
     case.check();
 }
 
@@ -350,8 +104,10 @@ fn few_queries_see_a_long_cache() {
     for (q_len, window) in [(1, None), (3, None), (1, Some(600)), (2, Some(10))] {
         let mut case = plain(2, 4, 2, 1301, 40);
         case.shape.q_len = q_len;
-        case.options.window = window;
-        case.options.global_tokens = 5;
+        case.options.reach = window.map_or(Reach::Causal, |tokens| Reach::Window {
+            tokens,
+            global_tokens: 5,
+        });
         case.check();
     }
 }
@@ -384,7 +140,7 @@ fn fused_buffers_hold_the_same_numbers() {
         let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
         let grad = case.queries(4);
         let (out, log_sum) = case.forward(&q, &k, &v);
-        let [dq, dk, dv] = case.backward(&q, &k, &v, &grad);
+        let [dq, dk, dv, _] = case.backward(&q, &k, &v, &grad);
         let expected = fused(&case, [&dq, &dk, &dv]);
 
         let shape = &case.shape;
@@ -395,7 +151,7 @@ fn fused_buffers_hold_the_same_numbers() {
         attention_backward(
             shape,
             &case.options,
-            None,
+            Mask::default(),
             None,
             q,
             k,
@@ -406,6 +162,7 @@ fn fused_buffers_hold_the_same_numbers() {
             dq,
             dk,
             dv,
+            None,
         );
         assert_eq!(found, expected);
 
@@ -413,7 +170,8 @@ fn fused_buffers_hold_the_same_numbers() {
         let mut rows = vec![f32::NAN; out.len()];
         let strides = HeadStrides::of_rows(shape.q_len, shape.head_dim, row);
         let view = HeadsMut::new(&mut rows, strides, shape.q_dims());
-        attention(shape, &case.options, None, None, q, k, v, view, None);
+        let mask = Mask::default();
+        attention(shape, &case.options, mask, None, q, k, v, view, None);
         let mut expected = vec![];
         for b in 0..shape.batch {
             for t in 0..shape.q_len {

@@ -1,11 +1,11 @@
 //! Attention: values against plain loops, gradients against the composed body, dropout against itself.
 
 use burn::backend::Autodiff;
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::{
-    AttentionOptions, AttentionState, Backend, Precision, RotaryAngles, RotaryLayout,
-    SelfAttention, ops, reference,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, Backend, Precision,
+    Reach, RotaryAngles, RotaryLayout, SelfAttention, ops, reference,
 };
 
 use crate::compare::{
@@ -20,7 +20,30 @@ pub const TOLERANCE: f64 = 3e-5;
 pub type Sizes = [usize; 6];
 
 /// The window, 0 for none, and the global tokens.
-pub type Reach = [usize; 2];
+pub type Limits = [usize; 2];
+
+/// Causal, or the window where there is one.
+pub fn reach([tokens, global_tokens]: Limits) -> Reach {
+    match tokens {
+        0 => Reach::Causal,
+        _ => Reach::Window {
+            tokens,
+            global_tokens,
+        },
+    }
+}
+
+/// Whether the query at a position reaches a key of its document, which begins at `first`.
+pub fn reaches(reach: Reach, position: usize, first: usize, key: usize) -> bool {
+    match reach {
+        Reach::Causal => key <= position,
+        Reach::Window {
+            tokens,
+            global_tokens,
+        } => key <= position && (key + tokens > position || key < first + global_tokens),
+        Reach::Full => true,
+    }
+}
 
 pub struct Case {
     pub q: TensorData,
@@ -32,12 +55,7 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(
-        sizes: Sizes,
-        [window, global_tokens]: Reach,
-        with_documents: bool,
-        seed: u64,
-    ) -> Self {
+    pub fn new(sizes: Sizes, limits: Limits, with_documents: bool, seed: u64) -> Self {
         let [batch, kv_heads, group, q_len, past, head_dim] = sizes;
         let keys = [batch, kv_heads, past + q_len, head_dim];
         Self {
@@ -46,18 +64,20 @@ impl Case {
             v: numbers(seed + 2, keys),
             documents: with_documents.then(|| documents(batch, q_len, past, seed)),
             options: AttentionOptions {
+                reach: reach(limits),
                 scale: 1.0 / (head_dim as f64).sqrt(),
-                window: (window > 0).then_some(window),
-                global_tokens,
+                soft_cap: None,
                 dropout: 0.0,
                 precision: Precision::F32,
             },
         }
     }
 
-    pub fn documents<B: Backend>(&self) -> Option<Tensor<B, 2, Int>> {
-        let documents = self.documents.clone()?;
-        Some(Tensor::from_data(documents, &Default::default()))
+    /// Of the documents.
+    pub fn mask<B: Backend>(&self) -> AttentionMask<B> {
+        let documents = self.documents.clone();
+        let tensor = |documents| Tensor::<B, 2, Int>::from_data(documents, &Default::default());
+        AttentionMask::of_documents(documents.map(tensor))
     }
 
     /// The first key of the document of each query, sequence by sequence.
@@ -73,8 +93,8 @@ impl Case {
         let inputs = [&self.q, &self.k, &self.v].map(tracked::<Reference, 4>);
         let [q, k, v] = &inputs;
         let [query, key, value] = inputs.clone().map(primitive);
-        let documents = self.documents::<Reference>().map(Tensor::into_primitive);
-        let output = reference::attention::<Reference>(query, key, value, documents, self.options);
+        let mask = self.mask::<Reference>();
+        let output = reference::attention::<Reference>(query, key, value, mask, self.options);
         with_gradients(typed::<Reference, 4>(output), &[q, k, v])
     }
 
@@ -89,10 +109,7 @@ impl Case {
             let position = k_len - q_len + i;
             let first = first_keys[b * q_len + i];
             let seen: Vec<usize> = (first..=position)
-                .filter(|&j| match self.options.window {
-                    Some(window) => j + window > position || j < first + self.options.global_tokens,
-                    None => true,
-                })
+                .filter(|&j| reaches(self.options.reach, position, first, j))
                 .collect();
             let query = &q[((b * heads + h) * q_len + i) * head_dim..][..head_dim];
             let group = b * kv_heads + h / (heads / kv_heads);
@@ -134,46 +151,40 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)>
     (0..a * b * c).map(move |n| (n / (b * c), n / c % b, n % c))
 }
 
-fn values_by_loops<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64) {
+fn values_by_loops<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
     let case = Case::new(sizes, reach, documents, seed);
     let constant = constant::<B, 4>;
     let found = ops::attention(
         constant(&case.q),
         constant(&case.k),
         constant(&case.v),
-        case.documents(),
+        case.mask(),
         case.options,
     );
     assert_close("attention", &host(found), &case.by_loops().0);
 }
 
-fn gradients<B: Backend>(sizes: Sizes, reach: Reach, documents: bool, seed: u64) {
+fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
     let case = Case::new(sizes, reach, documents, seed);
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
     let [q, k, v] = &inputs;
-    let output = ops::attention(
-        q.clone(),
-        k.clone(),
-        v.clone(),
-        case.documents(),
-        case.options,
-    );
+    let output = ops::attention(q.clone(), k.clone(), v.clone(), case.mask(), case.options);
     let found = with_gradients(output, &[q, k, v]);
 
     assert_all_within(TOLERANCE, "attention", &found, &case.expected());
 }
 
 /// The weights are a distribution over what is seen, and times the values they are the output.
-fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Reach, seed: u64) {
+fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Limits, seed: u64) {
     let case = Case::new(sizes, reach, false, seed);
     let [q, k, v] = [&case.q, &case.k, &case.v].map(constant::<B, 4>);
     let (heads, kv_heads) = (q.dims()[1], v.dims()[1]);
-    let weights = ops::attention_weights(q.clone(), k.clone(), case.options);
+    let weights = ops::attention_weights(q.clone(), k.clone(), case.mask(), case.options);
     assert_weights(&weights, &case.options);
     let expanded = v.clone().repeat_dim(2, heads / kv_heads);
     let [batch, _, k_len, head_dim] = v.dims();
     let expanded = expanded.reshape([batch, heads, k_len, head_dim]);
-    let output = ops::attention(q, k, v, None, case.options);
+    let output = ops::attention(q, k, v, case.mask(), case.options);
     assert_close("weights", &host(weights.matmul(expanded)), &host(output));
 }
 
@@ -184,8 +195,7 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
         let sum: f32 = weights.iter().sum();
         assert!((sum - 1.0).abs() < 1e-5, "a row's weights sum to {sum}");
         for (j, &weight) in weights.iter().enumerate() {
-            let in_window = options.window.is_none_or(|window| j + window > position);
-            let seen = j <= position && (in_window || j < options.global_tokens);
+            let seen = reaches(options.reach, position, 0, j);
             assert_eq!(weight > 0.0, seen, "query {position}, key {j}: {weight}");
         }
     }
@@ -193,23 +203,28 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
 
 /// With what was dropped known, the same product differentiated by Burn.
 fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
-    dropped_gradients_of::<B>(sizes, documents, seed, |[q, k, v], documents, options| {
-        B::attention_training(q, k, v, documents, options)
-    });
+    dropped_gradients_of::<B, _>(
+        sizes,
+        documents,
+        seed,
+        |[q, k, v], mask, options| B::Attention::attention_training(q, k, v, mask, options),
+        |state, grad, options| B::Attention::attention_backward(state, grad, options, false),
+    );
 }
 
 /// The same of any attention that drops.
-pub fn dropped_gradients_of<B: Backend>(
+pub fn dropped_gradients_of<B: Backend, S>(
     sizes: Sizes,
     documents: bool,
     seed: u64,
-    attend: impl Attend<B>,
+    attend: impl Attend<B, S>,
+    backward: impl Fn(S, FloatTensor<B>, AttentionOptions) -> AttentionGradients<B>,
 ) {
     let mut case = Case::new(sizes, [0, 0], documents, seed);
     case.options.dropout = 0.3;
     let (output, state) = dropped(&case, constant(&case.v), &attend);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
-    let made = B::attention_backward(state, primitive(factors), case.options);
+    let made = backward(state, primitive(factors), case.options);
     let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
     let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
     let kept = kept(&case, &attend);
@@ -221,41 +236,32 @@ pub fn dropped_gradients_of<B: Backend>(
     );
 }
 
-/// [`Backend::attention_training`], of queries, keys and values.
-pub trait Attend<B: Backend>:
-    Fn(
-    [FloatTensor<B>; 3],
-    Option<IntTensor<B>>,
-    AttentionOptions,
-) -> (FloatTensor<B>, AttentionState<B>)
+/// [`AttentionKernels::attention_training`], of queries, keys and values, with its state.
+pub trait Attend<B: Backend, S>:
+    Fn([FloatTensor<B>; 3], AttentionMask<B>, AttentionOptions) -> (FloatTensor<B>, S)
 {
 }
 
-impl<B: Backend, F> Attend<B> for F where
-    F: Fn(
-        [FloatTensor<B>; 3],
-        Option<IntTensor<B>>,
-        AttentionOptions,
-    ) -> (FloatTensor<B>, AttentionState<B>)
+impl<B: Backend, S, F> Attend<B, S> for F where
+    F: Fn([FloatTensor<B>; 3], AttentionMask<B>, AttentionOptions) -> (FloatTensor<B>, S)
 {
 }
 
 /// The attention of a case to other values, always dropping the same.
-fn dropped<B: Backend>(
+fn dropped<B: Backend, S>(
     case: &Case,
     v: Tensor<B, 4>,
-    attend: &impl Attend<B>,
-) -> (Tensor<B, 4>, AttentionState<B>) {
+    attend: &impl Attend<B, S>,
+) -> (Tensor<B, 4>, S) {
     B::seed(&Default::default(), 7);
     let [q, k] = [&case.q, &case.k].map(|data| primitive(constant::<B, 4>(data)));
-    let documents = case.documents::<B>().map(Tensor::into_primitive);
-    let (output, state) = attend([q, k, primitive(v)], documents, case.options);
+    let (output, state) = attend([q, k, primitive(v)], case.mask(), case.options);
     (typed(output), state)
 }
 
 /// 0 or `1/(1 - p)` for each weight, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`: values that are rows of the
 /// identity have the dropped weights as their output, `head_dim` of its columns at a time.
-fn kept<B: Backend>(case: &Case, attend: &impl Attend<B>) -> TensorData {
+fn kept<B: Backend, S>(case: &Case, attend: &impl Attend<B, S>) -> TensorData {
     let [batch, kv_heads, k_len, head_dim] = case.v.shape.dims();
     let [_, heads, q_len, _] = case.q.shape.dims();
     let mut kept = vec![0.0_f32; batch * heads * q_len * k_len];
@@ -314,9 +320,9 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
         kv_heads,
         head_dim,
         options: AttentionOptions {
+            reach: Reach::Causal,
             scale: 0.4,
-            window: None,
-            global_tokens: 0,
+            soft_cap: None,
             dropout: 0.0,
             precision: Precision::F32,
         },
@@ -333,7 +339,8 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
     });
     let of = first_keys.clone();
     let of = of.map(|keys| Tensor::from_data(keys, &Default::default()));
-    let output = ops::self_attention(qkv.clone(), angles, of, how);
+    let mask = AttentionMask::of_documents(of);
+    let output = ops::self_attention(qkv.clone(), angles, mask, how);
     let found = with_gradients(output, &[&qkv]);
 
     let qkv = tracked::<Reference, 3>(&data);
@@ -342,10 +349,10 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
         cos: primitive(constant::<Reference, 2>(&cos)),
         sin: primitive(constant::<Reference, 2>(&sin)),
     });
-    let of = first_keys
-        .map(|keys| Tensor::<Reference, 2, Int>::from_data(keys, &Default::default()))
-        .map(Tensor::into_primitive);
-    let output = reference::self_attention::<Reference>(primitive(qkv.clone()), angles, of, how);
+    let of =
+        first_keys.map(|keys| Tensor::<Reference, 2, Int>::from_data(keys, &Default::default()));
+    let (input, mask) = (primitive(qkv.clone()), AttentionMask::of_documents(of));
+    let output = reference::self_attention::<Reference>(input, angles, mask, how);
     let expected = with_gradients(typed::<Reference, 3>(output), &[&qkv]);
     assert_all_within(TOLERANCE, "fused attention", &found, &expected);
 }

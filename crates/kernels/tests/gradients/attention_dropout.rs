@@ -4,7 +4,7 @@
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
-use emberlm_kernels::{AttentionOptions, Backend, Precision};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach};
 
 use crate::compare::{constant, host, numbers, primitive, typed};
 
@@ -15,9 +15,9 @@ const SEEN: usize = PAST + 1;
 
 fn options(dropout: f64) -> AttentionOptions {
     AttentionOptions {
+        reach: Reach::Causal,
         scale: 1.0,
-        window: None,
-        global_tokens: 0,
+        soft_cap: None,
         dropout,
         precision: Precision::F32,
     }
@@ -38,7 +38,7 @@ fn mask<B: Backend>(dropout: f64) -> Vec<Vec<f64>> {
         zeros([batch, heads, queries, 1]),
         zeros([batch, 1, k_len, 1]),
         primitive(identity.repeat_dim(0, batch)),
-        None,
+        AttentionMask::default(),
         options(dropout),
         Some(AttentionBlocks {
             sequences: 2,
@@ -118,8 +118,8 @@ pub fn nothing_is_changed_on_average() {
     let [q, k, v] = [1, 2, 3].map(|seed| numbers(seed, [1, 2, 12, 4]));
     let output = |dropout| {
         let [q, k, v] = [&q, &k, &v].map(|data| primitive(constant::<Flex, 4>(data)));
-        let made =
-            reference::blocked_attention_training::<Flex>(q, k, v, None, options(dropout), None);
+        let (mask, options) = (AttentionMask::default(), options(dropout));
+        let made = reference::blocked_attention_training::<Flex>(q, k, v, mask, options, None);
         host(typed::<Flex, 4>(made.0))
     };
     <Flex as burn::tensor::backend::Backend>::seed(&Default::default(), 5);

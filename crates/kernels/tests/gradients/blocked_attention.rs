@@ -3,12 +3,12 @@
 
 use burn::tensor::{Int, Tensor, TensorData, TensorMetadata};
 use burn_flex::Flex;
-use emberlm_kernels::reference::{self, AttentionBlocks};
+use emberlm_kernels::reference::{self, AttentionBlocks, BlockedState};
 use emberlm_kernels::{
-    AttentionState, Backend, BlockedAttention, Precision, RotaryAngles, RotaryLayout, SelfAttention,
+    AttentionMask, Backend, Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention,
 };
 
-use crate::attention::{Case, Reach, Sizes, TOLERANCE, dropped_gradients_of};
+use crate::attention::{Case, Limits, Sizes, TOLERANCE, dropped_gradients_of};
 use crate::compare::{assert_all_within, assert_close, constant, host, numbers, primitive, typed};
 
 fn cut([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
@@ -18,7 +18,7 @@ fn cut([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
 /// Cut one way in the forward pass and another in the backward pass.
 pub fn as_a_whole<B: Backend>(
     sizes: Sizes,
-    reach: Reach,
+    reach: Limits,
     documents: bool,
     cuts: [[usize; 2]; 2],
     seed: u64,
@@ -33,6 +33,7 @@ pub fn as_a_whole<B: Backend>(
         state,
         primitive(factors),
         case.options,
+        false,
         cut(cuts[1]),
     );
     let grads = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
@@ -40,8 +41,8 @@ pub fn as_a_whole<B: Backend>(
     assert_all_within(TOLERANCE, "in blocks", &found, &case.expected());
 
     let [q, k, v] = inputs::<B>(&case);
-    let documents = case.documents::<B>().map(Tensor::into_primitive);
-    let output = reference::blocked_attention::<B>(q, k, v, documents, case.options, cut(cuts[0]));
+    let mask = case.mask::<B>();
+    let output = reference::blocked_attention::<B>(q, k, v, mask, case.options, cut(cuts[0]));
     assert_close("prediction", &host(typed::<B, 4>(output)), &by_loops);
 }
 
@@ -49,11 +50,11 @@ pub fn inputs<B: Backend>(case: &Case) -> [burn::tensor::ops::FloatTensor<B>; 3]
     [&case.q, &case.k, &case.v].map(|data| primitive(constant::<B, 4>(data)))
 }
 
-fn trained<B: Backend>(case: &Case, blocks: [usize; 2]) -> (Tensor<B, 4>, BlockedAttention<B>) {
+fn trained<B: Backend>(case: &Case, blocks: [usize; 2]) -> (Tensor<B, 4>, BlockedState<B>) {
     let [q, k, v] = inputs::<B>(case);
-    let documents = case.documents::<B>().map(Tensor::into_primitive);
+    let mask = case.mask::<B>();
     let (output, state) =
-        reference::blocked_attention_training::<B>(q, k, v, documents, case.options, cut(blocks));
+        reference::blocked_attention_training::<B>(q, k, v, mask, case.options, cut(blocks));
     (typed(output), state)
 }
 
@@ -65,12 +66,18 @@ fn drops_the_same_however_it_is_cut<B: Backend>(
     blocks: [usize; 2],
     seed: u64,
 ) {
-    dropped_gradients_of::<B>(sizes, documents, seed, |[q, k, v], documents, options| {
-        let blocks = cut(blocks);
-        let (output, state) =
-            reference::blocked_attention_training::<B>(q, k, v, documents, options, blocks);
-        (output, AttentionState::Blocks(state))
-    });
+    dropped_gradients_of::<B, _>(
+        sizes,
+        documents,
+        seed,
+        |[q, k, v], mask, options| {
+            let blocks = cut(blocks);
+            reference::blocked_attention_training::<B>(q, k, v, mask, options, blocks)
+        },
+        |state, grad, options| {
+            reference::blocked_attention_backward::<B>(state, grad, options, false, None)
+        },
+    );
 }
 
 /// Of a fused map's output, with and without turning.
@@ -85,24 +92,24 @@ pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, se
         sin: primitive(constant::<B, 2>(&numbers(seed + 2, [seq, pairs]))),
     });
     let grad = numbers(seed + 3, [batch, seq, how.heads * how.head_dim]);
-    let outcome = |(output, state): (_, AttentionState<B>)| {
-        let grad = primitive(constant::<B, 3>(&grad));
-        let made = reference::self_attention_backward::<B>(state, angles.clone(), grad, how);
-        [output, made].map(|x| host(typed::<B, 3>(x)))
-    };
-    let (output, state) = reference::blocked_self_attention_training::<B>(
-        qkv(),
-        angles.clone(),
-        None,
+    let grad = primitive(constant::<B, 3>(&grad));
+    let (mask, of, blocks) = (AttentionMask::default, angles.clone(), cut(blocks));
+    let (output, state) =
+        reference::blocked_self_attention_training::<B>(qkv(), of.clone(), mask(), how, blocks);
+    let made = reference::blocked_self_attention_backward::<B>(
+        state,
+        of.clone(),
+        grad.clone(),
         how,
-        cut(blocks),
+        false,
+        blocks,
     );
-    let whole = reference::self_attention_training::<B>(qkv(), angles.clone(), None, how);
-    let in_blocks = (output, AttentionState::Blocks(state));
-    let (found, expected) = (outcome(in_blocks), outcome(whole));
+    let found = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
+    let (output, state) = reference::self_attention_training::<B>(qkv(), of.clone(), mask(), how);
+    let made = reference::self_attention_backward::<B>(state, of.clone(), grad, how, false);
+    let expected = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
     assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
-    let predicted =
-        reference::blocked_self_attention::<B>(qkv(), angles.clone(), None, how, cut(blocks));
+    let predicted = reference::blocked_self_attention::<B>(qkv(), of, mask(), how, blocks);
     let predicted = host(typed::<B, 3>(predicted));
     assert_close("fused prediction", &predicted, &expected[0]);
 }
@@ -113,9 +120,9 @@ pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
         kv_heads,
         head_dim,
         options: emberlm_kernels::AttentionOptions {
+            reach: Reach::Causal,
             scale: 0.4,
-            window: None,
-            global_tokens: 0,
+            soft_cap: None,
             dropout: 0.0,
             precision: Precision::F32,
         },
@@ -123,11 +130,12 @@ pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
 }
 
 /// How many numbers there are in what a pass leaves.
-pub fn kept_numbers<B: Backend>(state: BlockedAttention<B>) -> usize {
+pub fn kept_numbers<B: Backend>(state: BlockedState<B>) -> usize {
     let floats = [state.q, state.k, state.v, state.output, state.log_sums];
     let floats = floats.iter().map(|x| x.shape().num_elements());
     let draws = state.draws.into_iter().flat_map(|of| [of.queries, of.keys]);
-    let integers = state.documents.into_iter().chain(draws);
+    let documents = state.mask.documents.map(Tensor::into_primitive);
+    let integers = documents.into_iter().chain(draws);
     let integers = integers.map(|x| x.shape().num_elements());
     floats.sum::<usize>() + integers.sum::<usize>()
 }
@@ -176,13 +184,13 @@ pub fn drops_as_flex_does<B: Backend>() {
 }
 
 fn gradients<B: Backend>(
-    state: BlockedAttention<B>,
+    state: BlockedState<B>,
     factors: &TensorData,
     case: &Case,
 ) -> [Vec<f32>; 3] {
     let factors = primitive(constant::<B, 4>(factors));
-    let made =
-        reference::blocked_attention_backward::<B>(state, factors, case.options, cut([2, 40]));
+    let (options, blocks) = (case.options, cut([2, 40]));
+    let made = reference::blocked_attention_backward::<B>(state, factors, options, false, blocks);
     [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)))
 }
 

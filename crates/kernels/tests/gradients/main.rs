@@ -1,7 +1,8 @@
 //! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
-//! on flex, over random shapes. Attention's values are compared with plain loops; linear attention, which Burn
-//! differentiates, with plain loops in f64 and their central differences; linear layers with packed weights, which are
-//! never trained, and writes into a cache, too. What attention in blocks drops is looked at as a random number, and products of rounded
+//! on flex, over random shapes. Attention's values are compared with plain loops, and its composed body's gradients with the
+//! loops' differences; linear attention, which Burn
+//! differentiates, with plain loops in f64 and their central differences; linear layers with packed weights, which are never
+//! trained, and writes into a cache, too. What attention in blocks drops is looked at as a random number, and products of rounded
 //! factors against f32's. `tests/vulkan` has a part of it on Vulkan.
 
 #![recursion_limit = "256"]
@@ -9,6 +10,7 @@
 
 mod attention;
 mod attention_dropout;
+mod attention_options;
 mod blocked_attention;
 mod cache;
 mod compare;
@@ -51,6 +53,11 @@ fn what_attention_drops_is_independent() {
     attention_dropout::independent::<Flex>(0.3);
     attention_dropout::independent::<Flex>(0.1);
     attention_dropout::independent::<NdArray>(0.5);
+}
+
+#[test]
+fn the_gradient_of_a_bias_under_dropout_is_the_difference() {
+    attention_options::dropped_bias_gradient_is_the_difference();
 }
 
 #[test]
@@ -100,6 +107,17 @@ fn where_a_precision_is_missing_products_are_f32s() {
     precision::where_there_is_none_it_is_f32::<NdArray>(Precision::F16);
     precision::where_there_is_none_it_is_f32::<NdArray>(Precision::Bf16);
     precision::where_there_is_none_it_is_f32::<Flex>(Precision::F16);
+}
+
+proptest::proptest! {
+    #![proptest_config(compare::cases())]
+
+    #[test]
+    fn composed_attentions_gradients_are_the_loops_differences(
+        drawn in attention_options::drawn(),
+    ) {
+        attention_options::composed_gradients_are_the_loops_differences(drawn);
+    }
 }
 
 /// The properties of each module for each backend.

@@ -8,7 +8,9 @@ use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
-use emberlm_kernels::{AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, ops};
+use emberlm_kernels::{
+    AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, Reach, ops,
+};
 
 use crate::compare::{constant, host, numbers, primitive, tracked, typed, with_gradients};
 
@@ -58,9 +60,9 @@ fn linear<B: Backend>(precision: Precision) -> Outcome {
 
 fn options(precision: Precision) -> AttentionOptions {
     AttentionOptions {
+        reach: Reach::Causal,
         scale: 0.3,
-        window: None,
-        global_tokens: 0,
+        soft_cap: None,
         dropout: 0.0,
         precision,
     }
@@ -71,19 +73,19 @@ fn attention<B: Backend>(precision: Precision, blocks: Option<AttentionBlocks>) 
     let [k, v] = [2, 3].map(|seed| primitive(constant::<B, 4>(&numbers(seed, [2, 2, 40, 8]))));
     let options = options(precision);
     let grad = primitive(constant::<B, 4>(&numbers(4, [2, 4, 40, 8])));
+    let mask = AttentionMask::default();
     let (output, made) = match blocks {
         Some(_) => {
             let (output, state) =
-                reference::blocked_attention_training::<B>(q, k, v, None, options, blocks);
-            let made = reference::blocked_attention_backward::<B>(state, grad, options, blocks);
+                reference::blocked_attention_training::<B>(q, k, v, mask, options, blocks);
+            let made =
+                reference::blocked_attention_backward::<B>(state, grad, options, false, blocks);
             (output, made)
         }
         None => {
-            let (output, state) = reference::attention_training::<B>(q, k, v, None, options);
-            (
-                output,
-                reference::attention_backward::<B>(state, grad, options),
-            )
+            let (output, state) = reference::attention_training::<B>(q, k, v, mask, options);
+            let made = reference::attention_backward::<B>(state, grad, options, false);
+            (output, made)
         }
     };
     let made = [output, made.q, made.k, made.v];
@@ -205,7 +207,7 @@ pub fn where_there_is_none_it_is_f32<B: Backend>(precision: Precision) {
 fn through_the_trait<B: Backend>(precision: Precision) -> Outcome {
     let inputs = [1, 2, 3].map(|seed| tracked::<Autodiff<B>, 4>(&numbers(seed, [1, 2, 9, 4])));
     let [q, k, v] = inputs.clone();
-    let output = ops::attention(q, k, v, None, options(precision));
+    let output = ops::attention(q, k, v, AttentionMask::default(), options(precision));
     let mut all = with_gradients(output, &[&inputs[0], &inputs[1], &inputs[2]]);
     let [x, weight] = [4, 5].map(|seed| tracked::<Autodiff<B>, 2>(&numbers(seed, [6, 6])));
     let y = ops::linear(x.clone(), weight.clone(), None, None, precision);

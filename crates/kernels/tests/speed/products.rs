@@ -3,8 +3,8 @@
 use burn::tensor::ops::{FloatTensorOps, IntTensor};
 use burn_flex::Flex;
 use emberlm_kernels::{
-    AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, RotaryAngles,
-    RotaryLayout, SelfAttention, cpu, reference,
+    AttentionKernels, AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs,
+    Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention, cpu, reference,
 };
 
 use crate::{BATCH, Float, HIDDEN, SEQ, TOKENS, VOCAB, WIDTH, assert_within, ids, numbers};
@@ -16,9 +16,9 @@ const HOW: SelfAttention = SelfAttention {
     options: OPTIONS,
 };
 const OPTIONS: AttentionOptions = AttentionOptions {
+    reach: Reach::Causal,
     scale: 0.17,
-    window: None,
-    global_tokens: 0,
+    soft_cap: None,
     dropout: 0.0,
     precision: Precision::F32,
 };
@@ -132,6 +132,12 @@ fn linear_in_bf16() {
     );
 }
 
+type Tiled = <Flex as Backend>::Attention;
+
+fn mask() -> AttentionMask<Flex> {
+    AttentionMask::default()
+}
+
 fn qkv() -> (Float, Option<RotaryAngles<Flex>>) {
     let heads = HOW.heads + 2 * HOW.kv_heads;
     let angles = RotaryAngles {
@@ -147,23 +153,24 @@ fn self_attention() {
     let (qkv, angles) = qkv();
     assert_within(
         0.4,
-        || Flex::self_attention_training(qkv.clone(), angles.clone(), None, HOW),
-        || reference::self_attention_training::<Flex>(qkv.clone(), angles.clone(), None, HOW),
+        || Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), HOW),
+        || reference::self_attention_training::<Flex>(qkv.clone(), angles.clone(), mask(), HOW),
     );
 }
 
 #[test]
 fn self_attention_backward() {
     let (qkv, angles) = qkv();
-    let (_, ours) = Flex::self_attention_training(qkv.clone(), angles.clone(), None, HOW);
-    let (_, composed) = reference::self_attention_training::<Flex>(qkv, angles.clone(), None, HOW);
+    let (_, ours) = Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), HOW);
+    let (_, composed) =
+        reference::self_attention_training::<Flex>(qkv, angles.clone(), mask(), HOW);
     let grad = numbers([BATCH, SEQ, HOW.heads * HOW.head_dim]);
     assert_within(
         0.6,
-        || Flex::self_attention_backward(ours.clone(), angles.clone(), grad.clone(), HOW),
+        || Tiled::self_attention_backward(ours.clone(), angles.clone(), grad.clone(), HOW, false),
         || {
             let (state, angles) = (composed.clone(), angles.clone());
-            reference::self_attention_backward::<Flex>(state, angles, grad.clone(), HOW)
+            reference::self_attention_backward::<Flex>(state, angles, grad.clone(), HOW, false)
         },
     );
 }
@@ -175,8 +182,8 @@ fn attention_of_one_query() {
     let [k, v] = [(); 2].map(|()| numbers([1, HOW.heads, 4 * SEQ, HOW.head_dim]));
     assert_within(
         0.85,
-        || <Flex as Backend>::attention(q.clone(), k.clone(), v.clone(), None, OPTIONS),
-        || reference::attention::<Flex>(q.clone(), k.clone(), v.clone(), None, OPTIONS),
+        || Tiled::attention(q.clone(), k.clone(), v.clone(), mask(), OPTIONS),
+        || reference::attention::<Flex>(q.clone(), k.clone(), v.clone(), mask(), OPTIONS),
     );
 }
 

@@ -8,6 +8,8 @@
 mod attention;
 #[path = "../gradients/attention_dropout.rs"]
 mod attention_dropout;
+#[path = "../gradients/attention_options.rs"]
+mod attention_options;
 #[path = "../gradients/blocked_attention.rs"]
 mod blocked_attention;
 #[path = "../gradients/compare.rs"]
@@ -16,8 +18,7 @@ mod compare;
 mod precision;
 mod products;
 
-use burn::tensor::Tensor;
-use emberlm_kernels::{AttentionState, Backend, Precision};
+use emberlm_kernels::{AttentionKernels, AttentionMask, Backend, Precision};
 
 /// With its default types, which are not those of WebGPU.
 type Vulkan = burn::backend::Vulkan;
@@ -40,23 +41,43 @@ fn attention_in_blocks() {
 }
 
 #[test]
+fn attention_with_soft_cap_bias_and_padding() {
+    use attention_options::{Drawn, as_composed, as_in_loops};
+
+    for (sizes, limits, on) in [
+        // Cross-attention.
+        ([2, 2, 2, 7, 70, 8], [0, 0], [false, false, true, false]),
+        ([2, 1, 2, 70, 9, 8], [0, 0], [true, false, true, true]),
+        ([2, 2, 2, 40, 70, 8], [9, 2], [true, true, false, false]),
+        ([2, 2, 1, 33, 33, 8], [1, 0], [true, true, true, true]),
+    ] {
+        let drawn = Drawn {
+            sizes,
+            limits,
+            on,
+            seed: 3,
+        };
+        as_composed::<Vulkan>(drawn);
+        as_in_loops::<Vulkan>(drawn);
+    }
+}
+
+#[test]
 fn what_is_kept_is_linear_in_the_sequence() {
-    let kept = |state| match state {
-        AttentionState::Blocks(state) => blocked_attention::kept_numbers::<Vulkan>(state),
-        other => panic!("not in blocks: {other:?}"),
-    };
+    type InBlocks = <Vulkan as Backend>::Attention;
+    let kept = blocked_attention::kept_numbers::<Vulkan>;
     let separate = |q_len| {
         let case = blocked_attention::dropping(q_len);
         let [q, k, v] = blocked_attention::inputs::<Vulkan>(&case);
-        let documents = case.documents::<Vulkan>().map(Tensor::into_primitive);
-        kept(Vulkan::attention_training(q, k, v, documents, case.options).1)
+        let mask = case.mask::<Vulkan>();
+        kept(InBlocks::attention_training(q, k, v, mask, case.options).1)
     };
     assert_eq!(separate(96), 2 * separate(48));
     let how = blocked_attention::how(4, 2, 8);
     let fused = |seq| {
         let qkv = compare::numbers(1, [2, seq, 64]);
         let qkv = compare::primitive(compare::constant::<Vulkan, 3>(&qkv));
-        kept(Vulkan::self_attention_training(qkv, None, None, how).1)
+        kept(InBlocks::self_attention_training(qkv, None, AttentionMask::default(), how).1)
     };
     assert_eq!(fused(96), 2 * fused(48));
 }

@@ -127,8 +127,6 @@ impl DecoderConfig {
                 }
                 if let Some(soft_cap) = soft_cap {
                     positive("attention.soft_cap", *soft_cap)?;
-                    let rule = "is not supported by the kernels yet";
-                    return Err(ConfigError::new("attention.soft_cap", soft_cap, rule));
                 }
                 window
                     .iter()

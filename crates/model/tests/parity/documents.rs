@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_kernels::{AttentionOptions, Backend, Precision, ops};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach, ops};
 
 use crate::checks::{host, relative, within};
 
@@ -29,9 +29,12 @@ fn mixed<B: Backend>(device: &Device<B>) -> Vec<f32> {
         .flat_map(|row| (0..SEQ).map(|i| *row.iter().rfind(|&&start| start <= i).unwrap() as i64));
     let first = TensorData::new(first.collect::<Vec<_>>(), [2, SEQ]);
     let options = AttentionOptions {
+        reach: Reach::Window {
+            tokens: 3,
+            global_tokens: 2,
+        },
         scale: 0.5,
-        window: Some(3),
-        global_tokens: 2,
+        soft_cap: None,
         dropout: 0.0,
         precision: Precision::F32,
     };
@@ -40,7 +43,7 @@ fn mixed<B: Backend>(device: &Device<B>) -> Vec<f32> {
         random(7, 4),
         random(5, 2),
         random(3, 2),
-        documents,
+        AttentionMask::of_documents(documents),
         options,
     ))
 }

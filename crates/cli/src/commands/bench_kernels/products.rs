@@ -1,7 +1,8 @@
 //! What is made of matrix products: linear maps, attention, the head's loss.
 
 use emberlm_kernels::{
-    Backend, HeadLossOptions, LinearInputs, Precision, RotaryAngles, RotaryLayout, reference,
+    AttentionKernels, AttentionMask, Backend, HeadLossOptions, LinearInputs, Precision,
+    RotaryAngles, RotaryLayout, reference,
 };
 
 use super::turns::{Against, Random, Turns, Work};
@@ -134,11 +135,11 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         (
             move || {
                 let (qkv, angles) = inputs();
-                B::self_attention_training(qkv, angles, None, how)
+                B::Attention::self_attention_training(qkv, angles, AttentionMask::default(), how)
             },
             move || {
                 let (qkv, angles) = again();
-                reference::self_attention_training::<B>(qkv, angles, None, how)
+                reference::self_attention_training::<B>(qkv, angles, AttentionMask::default(), how)
             },
         )
     });
@@ -146,18 +147,20 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     turns.composed("self_attention_backward", work, |random| {
         let (qkv, angles) = inputs(random)();
         let grad = random.floats([batch, seq, heads * head_dim]);
-        let (_, ours) = B::self_attention_training(qkv.clone(), angles.clone(), None, how);
-        let (_, other) = reference::self_attention_training::<B>(qkv, angles.clone(), None, how);
+        let mask = AttentionMask::default;
+        let (_, ours) =
+            B::Attention::self_attention_training(qkv.clone(), angles.clone(), mask(), how);
+        let (_, other) = reference::self_attention_training::<B>(qkv, angles.clone(), mask(), how);
         let given = move || (angles.clone(), grad.clone());
         let again = given.clone();
         (
             move || {
                 let (angles, grad) = given();
-                B::self_attention_backward(ours.clone(), angles, grad, how)
+                B::Attention::self_attention_backward(ours.clone(), angles, grad, how, false)
             },
             move || {
                 let (angles, grad) = again();
-                reference::self_attention_backward::<B>(other.clone(), angles, grad, how)
+                reference::self_attention_backward::<B>(other.clone(), angles, grad, how, false)
             },
         )
     });
@@ -171,11 +174,11 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         (
             move || {
                 let (q, k, v) = inputs();
-                <B as Backend>::attention(q, k, v, None, how.options)
+                B::Attention::attention(q, k, v, AttentionMask::default(), how.options)
             },
             move || {
                 let (q, k, v) = again();
-                reference::attention::<B>(q, k, v, None, how.options)
+                reference::attention::<B>(q, k, v, AttentionMask::default(), how.options)
             },
         )
     });

@@ -1,6 +1,6 @@
 //! At what sizes operations are measured.
 
-use emberlm_kernels::{AttentionOptions, Precision, SelfAttention};
+use emberlm_kernels::{AttentionOptions, Precision, Reach, SelfAttention};
 
 /// The sizes of a model and of a step of its training.
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +71,9 @@ impl Workload {
     /// Plain causal attention.
     pub fn attention(&self) -> SelfAttention {
         let options = AttentionOptions {
+            reach: Reach::Causal,
             scale: (self.head_dim() as f64).sqrt().recip(),
-            window: None,
-            global_tokens: 0,
+            soft_cap: None,
             dropout: 0.0,
             precision: Precision::F32,
         };

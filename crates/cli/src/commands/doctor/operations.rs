@@ -5,7 +5,7 @@ mod attention;
 use burn::tensor::Tensor;
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
-    PackedFormat, Precision, RotaryLayout, TrainingBackend, ops, reference,
+    PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
 };
 
 use super::case::{Case, Part, float, gradient_of, part, typed};
@@ -92,6 +92,15 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             }),
         );
     }
+    let capped = AttentionOptions {
+        soft_cap: Some(2.0),
+        ..options(Some(5), Precision::F32)
+    };
+    add(
+        "attention, soft cap",
+        Box::new(move |case| attention::whole(case, 2, capped, true)),
+    );
+    add("attention, across, with bias", Box::new(attention::across));
     add("attention, in blocks", Box::new(attention::in_blocks));
     add(
         "self-attention of a fused map",
@@ -306,9 +315,12 @@ fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part>
 /// Of heads of [`attention::HEAD_DIM`].
 fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     AttentionOptions {
+        reach: window.map_or(Reach::Causal, |tokens| Reach::Window {
+            tokens,
+            global_tokens: 0,
+        }),
         scale: 1.0 / (attention::HEAD_DIM as f64).sqrt(),
-        window,
-        global_tokens: 0,
+        soft_cap: None,
         dropout: 0.0,
         precision,
     }

@@ -13,6 +13,7 @@ use super::cut::Cut;
 use super::dropout::HeadDropout;
 use super::heads::{HeadStrides, Heads, HeadsMut};
 use super::mask::{Block, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
+use super::scores::{Apply, Differentiate, ScoreTerms, Tile, slopes_len};
 use super::scratch::{copy, take, with};
 use super::softmax::weight;
 use super::tile::{Left, Right, dot, multiply_at, store, vector};
@@ -40,6 +41,8 @@ pub struct Outputs<'a> {
     pub dq: &'a HeadsMut<'a>,
     pub dk: &'a HeadsMut<'a>,
     pub dv: &'a HeadsMut<'a>,
+    /// `[heads, q_len, k_len]`, zeros.
+    pub dbias: Option<Shared<'a, f32>>,
 }
 
 /// All gradients.
@@ -76,25 +79,38 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(step);
-    let memory_len = 2 * step * width + 5 * QUERIES * width + longest * (2 * WEIGHTS_ROW + width);
-    for_each(of_keys * parts, |task| {
-        let part = task / of_keys;
+    let memory_len = 2 * step * width
+        + 5 * QUERIES * width
+        + longest * (2 * WEIGHTS_ROW + width)
+        + slopes_len(call, longest);
+    let run = |part: usize, [b, kv]: [usize; 2], next: Option<[usize; 2]>| {
         // Outside of the dispatch: a closure within it would not be compiled for its instructions.
         with(memory_len, |memory| {
             arch.dispatch(Task {
                 call,
                 inputs,
                 outputs,
-                b: task % of_keys / kv_heads,
-                kv: task % of_keys % kv_heads,
-                next: (heads == kv_heads && q_len <= QUERIES && task + 1 < of_keys)
-                    .then_some([(task + 1) / kv_heads, (task + 1) % kv_heads]),
+                b,
+                kv,
+                next,
                 keys: part * step..k_len.min((part + 1) * step),
                 dq: views.get(part).unwrap_or(outputs.dq),
                 memory,
             });
         });
-    });
+    };
+    if outputs.dbias.is_some() {
+        // The bias's gradient is a sum over the sequences: one task adds all of them, in order.
+        for_each(kv_heads * parts, |task| {
+            (0..batch).for_each(|b| run(task / kv_heads, [b, task % kv_heads], None));
+        });
+    } else {
+        for_each(of_keys * parts, |task| {
+            let head = |task: usize| [task % of_keys / kv_heads, task % of_keys % kv_heads];
+            let next = heads == kv_heads && q_len <= QUERIES && task + 1 < of_keys;
+            run(task / of_keys, head(task), next.then(|| head(task + 1)));
+        });
+    }
     if parts > 1 {
         for_each(batch * heads, |head| {
             let (b, h) = (head / heads, head % heads);
@@ -145,8 +161,8 @@ struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Makes of scores the weights, and of the weights' gradients the scores', in their places, as far as the cut computes
-    /// them; 0 where a query does not see a key.
+    /// Makes of scores the weights, and of the weights' gradients the scores' times `scale`, in their places, as far as the cut
+    /// computes them; 0 where a query does not see a key.
     #[inline(always)]
     fn pass<S: Simd>(
         &self,
@@ -197,7 +213,7 @@ impl WithSimd for Task<'_> {
         let Call {
             shape,
             options,
-            documents,
+            mask,
             dropout,
         } = *self.call;
         let Inputs {
@@ -228,6 +244,8 @@ impl WithSimd for Task<'_> {
         let scores_grad = take(&mut memory, longest * WEIGHTS_ROW);
         let key_rows = take(&mut memory, longest * width);
         let dq = take(&mut memory, QUERIES * width);
+        let slopes = take(&mut memory, slopes_len(self.call, longest));
+        let scale = options.scale as f32;
         let group = shape.heads / shape.kv_heads;
         // A single block of queries and piece of keys makes each gradient at once: where it is to be.
         let once = group == 1
@@ -246,8 +264,9 @@ impl WithSimd for Task<'_> {
         for h in kv * group..(kv + 1) * group {
             let head = b * shape.heads + h;
             let of_head = dropout.map(|dropout| dropout.of_head(head));
+            let terms = ScoreTerms::new(self.call, b, h);
             for from in (0..shape.q_len).step_by(QUERIES) {
-                let block = Block::new(shape, options, documents, b, from);
+                let block = Block::new(shape, options, mask.documents, b, from);
                 let seen = block.keys();
                 let end = self.keys.end.min(seen.end);
                 if seen.start.max(self.keys.start) >= end {
@@ -255,19 +274,15 @@ impl WithSimd for Task<'_> {
                 }
                 let at = [b, h, from];
                 copy(q, at, block.count, width, queries.rows);
-                transpose(
-                    simd,
-                    queries.rows,
-                    width,
-                    options.scale as f32,
-                    queries.columns,
-                );
+                transpose(simd, queries.rows, width, scale, queries.columns);
                 copy(grad, at, block.count, width, queries.grad_rows);
                 transpose(simd, queries.grad_rows, width, 1.0, queries.grad_columns);
                 queries.log_sums.fill(0.0);
                 queries.along.fill(0.0);
                 for i in 0..block.count {
-                    queries.log_sums[i] = log_sum[head * shape.q_len + from + i];
+                    // A query that has seen no key: its scores' -∞ less 0 has a weight of 0.
+                    let sum = log_sum[head * shape.q_len + from + i];
+                    queries.log_sums[i] = if sum == f32::NEG_INFINITY { 0.0 } else { sum };
                     let grad = &queries.grad_rows[i * width..][..head_dim];
                     queries.along[i] = dot(simd, grad, out.vector([b, h, from + i]));
                 }
@@ -291,6 +306,20 @@ impl WithSimd for Task<'_> {
                         step: 1,
                     };
                     cut.scores(simd, left, queries.columns, head_dim, weights);
+                    let tile = Tile {
+                        from,
+                        count: block.count,
+                        first_key: range.start,
+                        cut: &cut,
+                    };
+                    if let Some(terms) = terms {
+                        simd.vectorize(Apply {
+                            terms,
+                            tile,
+                            scores: weights,
+                            slopes,
+                        });
+                    }
                     let left = Left {
                         data: v.tokens(b, kv, tokens),
                         row: v.token_stride(),
@@ -301,10 +330,21 @@ impl WithSimd for Task<'_> {
                         simd,
                         (&block, &piece, &cut),
                         of_head.map(|dropout| (dropout, from)),
-                        options.scale as f32,
+                        if terms.is_some() { 1.0 } else { scale },
                         weights,
                         scores_grad,
                     );
+                    if let Some(terms) = terms {
+                        simd.vectorize(Differentiate {
+                            terms,
+                            tile,
+                            scale,
+                            grads: scores_grad,
+                            slopes,
+                            dbias: self.outputs.dbias,
+                            bias_start: h * shape.q_len * shape.k_len,
+                        });
+                    }
                     let offset = range.start - self.keys.start;
                     // One after the other, so that what each reads stays in the nearest cache.
                     for ((out, out_row), left, right, asked) in [

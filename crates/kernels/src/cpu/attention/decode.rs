@@ -4,6 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use super::heads::{Heads, HeadsMut};
 use super::mask::Seen;
+use super::scores::ScoreTerms;
 use super::scratch::with;
 use super::tile::dot;
 use super::{AttentionShape, Call};
@@ -95,19 +96,28 @@ pub fn decode(
     }
 }
 
-/// One query's output from its pieces, and the logarithm of its sum.
+/// One query's output from its pieces, and the logarithm of its sum; zeros and -∞ where it has seen no key.
 fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [f32]) -> f32 {
     let len = out.len();
     let largest = (0..pieces).map(|piece| of_piece(piece)[len + 1]);
     let largest = largest.fold(f32::NEG_INFINITY, f32::max);
+    // Of no key at all -∞ - (-∞) is no number.
+    let shift = if largest == f32::NEG_INFINITY {
+        0.0
+    } else {
+        largest
+    };
     let mut total = 0.0;
     out.fill(0.0);
     for piece in (0..pieces).map(of_piece) {
-        let factor = exp(piece[len + 1] - largest);
+        let factor = exp(piece[len + 1] - shift);
         total += piece[len] * factor;
         for (out, x) in out.iter_mut().zip(piece) {
             *out += x * factor;
         }
+    }
+    if total == 0.0 {
+        return f32::NEG_INFINITY;
     }
     out.iter_mut().for_each(|out| *out /= total);
     largest + total.ln()
@@ -135,7 +145,7 @@ impl WithSimd for Piece<'_> {
         let Call {
             shape,
             options,
-            documents,
+            mask,
             ..
         } = *self.call;
         let group = shape.heads / shape.kv_heads;
@@ -144,7 +154,7 @@ impl WithSimd for Piece<'_> {
         let scores = &mut self.memory[..count * self.len];
         scores.fill(f32::NEG_INFINITY);
         for row in 0..count {
-            let seen = Seen::new(shape, options, documents, self.b, row % shape.q_len);
+            let seen = Seen::new(shape, options, mask.documents, self.b, row % shape.q_len);
             let head = self.kv * group + row / shape.q_len;
             let query = self.q.vector([self.b, head, row % shape.q_len]);
             let scores = &mut scores[row * self.len..][..self.len];
@@ -154,6 +164,9 @@ impl WithSimd for Piece<'_> {
                     let key = self.k.vector([self.b, self.kv, self.first + key]);
                     *score = dot(simd, query, key) * options.scale as f32;
                 }
+            }
+            if let Some(terms) = ScoreTerms::new(self.call, self.b, head) {
+                terms.row(row % shape.q_len, self.first, scores);
             }
             let partial = &mut self.partials[row * (head_dim + 2)..][..head_dim + 2];
             let (mixed, rest) = partial.split_at_mut(head_dim);

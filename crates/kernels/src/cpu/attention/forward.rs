@@ -9,6 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::cut::{Cut, drop_out};
 use super::heads::{Heads, HeadsMut};
 use super::mask::{Block, KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
+use super::scores::{Apply, ScoreTerms, Tile};
 use super::scratch::{copy, scale_row, take, with};
 use super::softmax::Softmax;
 use super::tile::{Left, Right, multiply};
@@ -84,14 +85,15 @@ impl WithSimd for Task<'_> {
         let Call {
             shape,
             options,
-            documents,
+            mask,
             dropout,
         } = *self.call;
         let (b, h) = (self.b, self.h);
         let head_dim = shape.head_dim;
         let width = head_dim.next_multiple_of(LANES);
         let kv = h / (shape.heads / shape.kv_heads);
-        let block = Block::new(shape, options, documents, b, self.from);
+        let block = Block::new(shape, options, mask.documents, b, self.from);
+        let terms = ScoreTerms::new(self.call, b, h);
         let dropout = dropout.map(|dropout| dropout.of_head(b * shape.heads + h));
         let keys = block.keys();
         let longest = KEYS.min(shape.k_len);
@@ -119,6 +121,19 @@ impl WithSimd for Task<'_> {
                 step: 1,
             };
             cut.scores(simd, k, queries, head_dim, weights);
+            if let Some(terms) = terms {
+                simd.vectorize(Apply {
+                    terms,
+                    tile: Tile {
+                        from: self.from,
+                        count: block.count,
+                        first_key: range.start,
+                        cut: &cut,
+                    },
+                    scores: weights,
+                    slopes: &mut [],
+                });
+            }
             softmax.pass(simd, &block, &piece, &cut, weights);
             if let Some(dropout) = dropout {
                 drop_out(simd, dropout, self.from, &piece, &cut, weights);
@@ -166,7 +181,9 @@ impl WithSimd for Task<'_> {
         for i in 0..block.count {
             // SAFETY: no other task has this query of this head.
             let out = unsafe { self.out.vector([b, h, self.from + i]) };
-            let inverse = 1.0 / softmax.sums[i];
+            // A query that has seen no key has mixed zeros.
+            let sum = softmax.sums[i];
+            let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
             scale_row(simd, inverse, &mixed[i * width..], out);
         }
         if let Some(log_sum) = self.log_sum {

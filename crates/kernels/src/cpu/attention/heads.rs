@@ -210,6 +210,16 @@ impl<'a> HeadsMut<'a> {
         self.dims
     }
 
+    /// Makes every vector 0.
+    pub(super) fn clear(&self) {
+        let [batch, heads, tokens, _] = self.dims;
+        for at in 0..batch * heads * tokens {
+            let at = [at / (heads * tokens), at / tokens % heads, at % tokens];
+            // SAFETY: no task runs yet, and no other view holds it by the promise of `from_shared`.
+            unsafe { self.vector(at) }.fill(0.0);
+        }
+    }
+
     /// Where the vectors of `count` tokens from `from` on begin, and the elements from one to the next.
     ///
     /// # Panics

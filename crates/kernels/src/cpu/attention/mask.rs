@@ -5,7 +5,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::AttentionShape;
-use crate::AttentionOptions;
+use crate::{AttentionOptions, Reach};
 
 /// Queries of a block: as many as fill a few vectors of any processor.
 pub const QUERIES: usize = 64;
@@ -46,19 +46,19 @@ impl Seen {
         b: usize,
         i: usize,
     ) -> Self {
-        let position = (shape.k_len - shape.q_len + i) as i32;
+        let limits = Limits::new(shape, options);
         let first = documents.map_or(0, |first| first[b * shape.q_len + i]);
-        Self::at(position, first, Reach::new(options))
+        Self::at(limits.position(i), first, limits)
     }
 
     /// Of the query at a position, whose document begins at `first`. Of selections alone, so that it becomes SIMD.
     #[inline(always)]
-    fn at(position: i32, first: i32, reach: Reach) -> Self {
+    fn at(position: i32, first: i32, limits: Limits) -> Self {
         let first = first.min(position).max(0);
-        let near = first.max(position + 1 - reach.window);
+        let near = first.max(position + 1 - limits.window);
         Self {
             first,
-            global_end: first + reach.global_tokens.min(near - first),
+            global_end: first + limits.global_tokens.min(near - first),
             near,
             end: position + 1,
         }
@@ -71,21 +71,45 @@ impl Seen {
     }
 }
 
-/// How far queries see, in the numbers of keys.
+/// The queries' positions and their reach, in numbers of keys.
 #[derive(Clone, Copy)]
-struct Reach {
+struct Limits {
+    /// The first query's position.
+    position: i32,
+    /// From a query's position to the next one's: 0 where every query is at the last key, and so sees all of them.
+    step: i32,
     window: i32,
     global_tokens: i32,
 }
 
-impl Reach {
+impl Limits {
     #[inline(always)]
-    fn new(options: &AttentionOptions) -> Self {
+    fn new(shape: &AttentionShape, options: &AttentionOptions) -> Self {
         const MOST: usize = i32::MAX as usize;
+        let (q_len, k_len) = (shape.q_len as i32, shape.k_len as i32);
+        let [window, global_tokens] = match options.reach {
+            Reach::Causal | Reach::Full => [MOST as i32, 0],
+            Reach::Window {
+                tokens,
+                global_tokens,
+            } => [tokens.clamp(1, MOST) as i32, global_tokens.min(MOST) as i32],
+        };
+        let [position, step] = match options.reach {
+            Reach::Causal | Reach::Window { .. } => [k_len - q_len, 1],
+            Reach::Full => [k_len - 1, 0],
+        };
         Self {
-            window: options.window.map_or(MOST, |window| window.clamp(1, MOST)) as i32,
-            global_tokens: options.global_tokens.min(MOST) as i32,
+            position,
+            step,
+            window,
+            global_tokens,
         }
+    }
+
+    /// Of query `i`.
+    #[inline(always)]
+    fn position(self, i: usize) -> i32 {
+        self.position + self.step * i as i32
     }
 }
 
@@ -112,8 +136,8 @@ impl Block {
         from: usize,
     ) -> Self {
         let count = QUERIES.min(shape.q_len - from);
-        let reach = Reach::new(options);
-        let position = (shape.k_len - shape.q_len + from) as i32;
+        let limits = Limits::new(shape, options);
+        let position = limits.position(from);
         let mut firsts = [0; QUERIES];
         if let Some(documents) = documents {
             let start = b * shape.q_len + from;
@@ -125,13 +149,17 @@ impl Block {
             global_end: [0; QUERIES],
             near: [0; QUERIES],
             end: [0; QUERIES],
-            any_global: reach.global_tokens > 0,
+            any_global: limits.global_tokens > 0,
         };
         for (i, first) in firsts.into_iter().enumerate() {
             // What stands after the last query has no position: one might be past the largest number.
             let real = i < count;
-            let own = if real { position + i as i32 } else { 0 };
-            let of = Seen::at(own, first, reach);
+            let own = if real {
+                position + limits.step * i as i32
+            } else {
+                0
+            };
+            let of = Seen::at(own, first, limits);
             block.first[i] = if real { of.first } else { 0 };
             block.global_end[i] = if real { of.global_end } else { 0 };
             block.near[i] = if real { of.near } else { 0 };

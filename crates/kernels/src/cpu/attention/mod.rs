@@ -1,9 +1,9 @@
-//! Causal attention with grouped key-value heads, and its gradients: `O = softmax(Q Kᵀ · scale + mask) V`.
+//! Attention with grouped key-value heads, and its gradients: `O = softmax(cap(Q Kᵀ · scale) + bias + mask) V`.
 //!
 //! No matrix of queries by keys is ever whole in memory. Map: `heads` are views of vectors in fused buffers; `mask`
 //! tells which keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
-//! of queries and pieces of keys, with the small products of `tile` and what `transpose` makes for them, the `softmax` of
-//! pieces, the `dropout` and the memory of `scratch`; `ahead` asks for memory early; `decode` is for few queries over many keys.
+//! of queries and pieces of keys, with the small products of `tile` and what `transpose` makes for them, the `scores`' soft
+//! cap, bias and padding, the `softmax` of pieces, the `dropout` and the memory of `scratch`; `ahead` asks for memory early; `decode` is for few queries over many keys.
 
 mod ahead;
 mod backward;
@@ -13,6 +13,7 @@ mod dropout;
 mod forward;
 mod heads;
 mod mask;
+mod scores;
 mod scratch;
 mod softmax;
 mod tile;
@@ -21,8 +22,8 @@ mod transpose;
 pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};
 
-use crate::AttentionOptions;
 use crate::cpu::parallel::Shared;
+use crate::{AttentionOptions, Reach};
 
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct AttentionShape {
     pub heads: usize,
     /// Heads of the keys and values, of which each serves `heads / kv_heads` of the queries'.
     pub kv_heads: usize,
-    /// Queries of a sequence: the last ones of its keys' positions.
+    /// Queries of a sequence; unless the reach is full, the last ones of its keys' positions.
     pub q_len: usize,
     /// Keys of a sequence.
     pub k_len: usize,
@@ -57,11 +58,22 @@ impl AttentionShape {
     }
 }
 
+/// Restrictions and biases of the scores beyond the reach, each optional.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mask<'a> {
+    /// The first key of each query's document, `[batch, q_len]`. A query sees no key before it.
+    pub documents: Option<&'a [i32]>,
+    /// Whether a key may be seen, `[batch, k_len]`.
+    pub padding: Option<&'a [bool]>,
+    /// Added to the scores after scale and soft cap, `[heads, q_len, k_len]`.
+    pub bias: Option<&'a [f32]>,
+}
+
 /// What every task of an attention knows.
 struct Call<'a> {
     shape: &'a AttentionShape,
     options: &'a AttentionOptions,
-    documents: Option<&'a [i32]>,
+    mask: Mask<'a>,
     dropout: Option<Dropout>,
 }
 
@@ -69,20 +81,39 @@ impl<'a> Call<'a> {
     fn new(
         shape: &'a AttentionShape,
         options: &'a AttentionOptions,
-        documents: Option<&'a [i32]>,
+        mask: Mask<'a>,
         dropout: Option<Dropout>,
     ) -> Self {
+        let AttentionShape {
+            batch,
+            heads,
+            q_len,
+            k_len,
+            ..
+        } = *shape;
         assert!(
-            shape.is_empty() || (shape.kv_heads > 0 && shape.heads.is_multiple_of(shape.kv_heads)),
+            shape.is_empty() || (shape.kv_heads > 0 && heads.is_multiple_of(shape.kv_heads)),
             "the heads of the keys do not divide those of the queries"
         );
         assert!(
-            shape.q_len <= shape.k_len && shape.k_len < i32::MAX as usize,
+            options.reach == Reach::Full || q_len <= k_len,
             "more queries than keys"
         );
         assert!(
-            documents.is_none_or(|of| of.len() == shape.batch * shape.q_len),
+            k_len < i32::MAX as usize && q_len < i32::MAX as usize,
+            "too many keys"
+        );
+        assert!(
+            mask.documents.is_none_or(|of| of.len() == batch * q_len),
             "not one document for each query"
+        );
+        assert!(
+            mask.padding.is_none_or(|of| of.len() == batch * k_len),
+            "the padding mask is not of the keys"
+        );
+        assert!(
+            mask.bias.is_none_or(|of| of.len() == heads * q_len * k_len),
+            "not one bias for each query and key"
         );
         assert!(
             dropout.is_none_or(|dropout| (0.0..1.0).contains(&dropout.probability)),
@@ -91,27 +122,29 @@ impl<'a> Call<'a> {
         Self {
             shape,
             options,
-            documents,
+            mask,
             dropout: dropout.filter(|dropout| dropout.probability > 0.0),
         }
     }
 }
 
-/// `out = (softmax(q kᵀ · scale + mask) ∘ dropout) v`, `[batch, heads, q_len, head_dim]`, with `q` of that shape, `k` and
-/// `v` `[batch, kv_heads, k_len, head_dim]`. [`AttentionOptions`] tells which keys a query sees. `documents`
-/// `[batch, q_len]` is the first key of each query's document. `log_sum`, `[batch, heads, q_len]`, becomes
+/// `out = (softmax(scores) ∘ dropout) v`, `[batch, heads, q_len, head_dim]`, with `q` of that shape, `k` and `v`
+/// `[batch, kv_heads, k_len, head_dim]`. The scores are `scale · q kᵀ`, capped and biased as the options and the mask say;
+/// [`AttentionOptions::reach`] and the mask say which keys a query sees. `log_sum`, `[batch, heads, q_len]`, becomes
 /// `ln Σ exp(score)` over the keys that a query sees, which [`attention_backward`] needs.
+///
+/// The output of a query that sees no key is 0, and its `log_sum` -∞.
 ///
 /// The dropout is `dropout`'s; that of the options is not looked at. Nothing is dropped before the softmax's sum is taken.
 ///
 /// # Panics
-/// Where a view is not of the shape's sizes, the key-value heads do not divide the heads, `q_len` is above `k_len`, or
-/// `documents` or `log_sum` is of another size.
+/// Where a view is not of the shape's sizes, the key-value heads do not divide the heads, `q_len` is above `k_len` and the
+/// reach not full, or a part of the mask or `log_sum` is of another size.
 #[allow(clippy::too_many_arguments)]
 pub fn attention(
     shape: &AttentionShape,
     options: &AttentionOptions,
-    documents: Option<&[i32]>,
+    mask: Mask<'_>,
     dropout: Option<Dropout>,
     q: Heads<'_>,
     k: Heads<'_>,
@@ -119,7 +152,7 @@ pub fn attention(
     out: HeadsMut<'_>,
     log_sum: Option<&mut [f32]>,
 ) {
-    let call = Call::new(shape, options, documents, dropout);
+    let call = Call::new(shape, options, mask, dropout);
     assert!(
         q.dims() == shape.q_dims() && out.dims() == shape.q_dims(),
         "queries of another size"
@@ -137,6 +170,13 @@ pub fn attention(
     if shape.is_empty() {
         return;
     }
+    if shape.k_len == 0 {
+        out.clear();
+        if let Some(log_sum) = log_sum {
+            log_sum.fill(f32::NEG_INFINITY);
+        }
+        return;
+    }
     let log_sum = log_sum.map(Shared::new);
     if call.dropout.is_none() && decode::suits(shape) {
         decode::decode(&call, q, k, v, &out, log_sum);
@@ -145,19 +185,20 @@ pub fn attention(
     }
 }
 
-/// The gradients of [`attention`] with respect to `q`, `k` and `v`, from its inputs, its outputs `out` and `log_sum`, and
-/// `out`'s gradient `grad`; the options, documents and dropout are the forward's.
+/// The gradients of [`attention`] with respect to `q`, `k`, `v` and, where asked for, the mask's bias, from its inputs, its
+/// outputs `out` and `log_sum`, and `out`'s gradient `grad`; the options, mask and dropout are the forward's.
 ///
 /// With `P = exp(S - log_sum)` the weights and `M` the dropout's factors: `dV = (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`,
-/// `dS = P ∘ (dP - rowsum(dO ∘ O)) · scale`, `dQ = dS K`, `dK = dSᵀ Q`.
+/// `dS = P ∘ (dP - rowsum(dO ∘ O))`, `dBias = dS` summed over the batch, `dX = dS ∘ (1 - (C / cap)²) · scale` with the
+/// capped scores `C`, or `dS · scale` without a cap, `dQ = dX K`, `dK = dXᵀ Q`.
 ///
 /// # Panics
-/// As [`attention`].
+/// As [`attention`], and where `dbias` is not `[heads, q_len, k_len]`.
 #[allow(clippy::too_many_arguments)]
 pub fn attention_backward(
     shape: &AttentionShape,
     options: &AttentionOptions,
-    documents: Option<&[i32]>,
+    mask: Mask<'_>,
     dropout: Option<Dropout>,
     q: Heads<'_>,
     k: Heads<'_>,
@@ -168,8 +209,9 @@ pub fn attention_backward(
     dq: HeadsMut<'_>,
     dk: HeadsMut<'_>,
     dv: HeadsMut<'_>,
+    dbias: Option<&mut [f32]>,
 ) {
-    let call = Call::new(shape, options, documents, dropout);
+    let call = Call::new(shape, options, mask, dropout);
     let queries = [q.dims(), out.dims(), grad.dims(), dq.dims()];
     assert!(
         queries.iter().all(|dims| *dims == shape.q_dims()),
@@ -184,6 +226,19 @@ pub fn attention_backward(
         log_sum.len() == shape.batch * shape.heads * shape.q_len,
         "not one sum for each query"
     );
+    assert!(
+        dbias
+            .as_ref()
+            .is_none_or(|of| of.len() == shape.heads * shape.q_len * shape.k_len),
+        "not one gradient for each query and key"
+    );
+    let dbias = dbias.map(|of| {
+        of.fill(0.0);
+        Shared::new(of)
+    });
+    if shape.k_len == 0 {
+        dq.clear();
+    }
     backward::backward(
         &call,
         &backward::Inputs {
@@ -198,6 +253,7 @@ pub fn attention_backward(
             dq: &dq,
             dk: &dk,
             dv: &dv,
+            dbias,
         },
     );
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::rows::Row;
 use crate::HeadLossOptions;
-use crate::cpu::vector::{LANES, exp, sum, wide};
+use crate::cpu::vector::{LANES, exp, sum, tanh, wide};
 
 /// How far a logit may pass a row's reference before the reference follows: exponentials up to `e^16` do no harm, and a
 /// reference that stays spares the rescaling of what was summed by it.
@@ -170,34 +170,5 @@ fn raised<const CAPPED: bool>(row: &mut [f32], reference: f32, cap: f32) -> f64 
 fn capped(row: &mut [f32], cap: f32) {
     for x in row {
         *x = cap * tanh(*x / cap);
-    }
-}
-
-/// `(1 - e^-2|x|) / (1 + e^-2|x|)` with the sign of `x`; near 0, where that cancels, Taylor's series.
-#[inline(always)]
-fn tanh(x: f32) -> f32 {
-    let power = exp(-2.0 * x.abs());
-    let far = ((1.0 - power) / (1.0 + power)).copysign(x);
-    let s = x * x;
-    let series =
-        1.0 + s * (-1.0 / 3.0 + s * (2.0 / 15.0 + s * (-17.0 / 315.0 + s * (62.0 / 2835.0))));
-    if x.abs() < 0.3 { x * series } else { far }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tanh_is_the_hyperbolic_tangent() {
-        for i in -200_000..=200_000 {
-            let x = i as f32 * 1e-4;
-            let expected = f64::from(x).tanh();
-            let error = (f64::from(tanh(x)) - expected).abs();
-            assert!(error <= 4e-7 * expected.abs(), "tanh({x}) = {}", tanh(x));
-        }
-        assert_eq!(tanh(f32::INFINITY), 1.0);
-        assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
-        assert!(tanh(f32::NAN).is_nan());
     }
 }

@@ -1,9 +1,10 @@
 //! Attention of every kind.
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::reference::{self, AttentionBlocks};
 use emberlm_kernels::{
-    AttentionOptions, Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, ops,
+    AttentionMask, AttentionOptions, Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention,
+    TrainingBackend, ops,
 };
 
 use super::super::case::{Case, Part, float, gradient_of, part, typed};
@@ -31,11 +32,49 @@ pub fn whole<B: TrainingBackend>(
         let data = TensorData::new(first, [BATCH, SEQ]);
         Tensor::<B, 2, Int>::from_data(data, &case.device)
     });
+    let mask = AttentionMask::of_documents(documents);
     let y = match case.composed {
-        true => composed(&inputs, documents, options),
-        false => ops::attention(q.clone(), k.clone(), v.clone(), documents, options),
+        true => composed(&inputs, mask, options),
+        false => ops::attention(q.clone(), k.clone(), v.clone(), mask, options),
     };
     differentiated(case, y, &inputs)
+}
+
+/// With full reach, a soft cap, a bias and padding, over more keys than queries, as in cross-attention. The second sequence's
+/// keys are all padding.
+pub fn across<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+    let k_len = 2 * SEQ + 3;
+    let q = case.tracked(1, [BATCH, HEADS, SEQ, HEAD_DIM]);
+    let [k, v] = [2, 3].map(|seed| case.tracked(seed, [BATCH, 2, k_len, HEAD_DIM]));
+    let bias = case.tracked(4, [HEADS, SEQ, k_len]);
+    let seen: Vec<bool> = (0..BATCH * k_len).map(|at| at < k_len - 5).collect();
+    let seen = TensorData::new(seen, [BATCH, k_len]);
+    let mask = AttentionMask {
+        padding: Some(Tensor::<B, 2, Bool>::from_data(seen, &case.device)),
+        bias: Some(bias.clone()),
+        ..AttentionMask::default()
+    };
+    let options = AttentionOptions {
+        reach: Reach::Full,
+        soft_cap: Some(2.0),
+        ..options(None, Precision::F32)
+    };
+    let inputs = [q, k, v];
+    let y = match case.composed {
+        true => composed(&inputs, mask, options),
+        false => {
+            let [q, k, v] = inputs.clone();
+            ops::attention(q, k, v, mask, options)
+        }
+    };
+    let [q, k, v] = &inputs;
+    let inputs = vec![
+        ("q", gradient_of(q)),
+        ("k", gradient_of(k)),
+        ("v", gradient_of(v)),
+        ("bias", gradient_of(&bias)),
+    ];
+    case.differentiated::<4>(y, inputs)
 }
 
 /// In blocks that are shorter than the sequence, as backends of GPUs attend to long ones.
@@ -43,18 +82,21 @@ pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let options = options(Some(9), Precision::F32);
     let inputs = inputs(case, 2);
     if case.composed {
-        return differentiated(case, composed(&inputs, None, options), &inputs);
+        let y = composed(&inputs, AttentionMask::default(), options);
+        return differentiated(case, y, &inputs);
     }
     let [q, k, v] = inputs.map(|x| float(x.inner()));
     let blocks = Some(AttentionBlocks {
         sequences: 1,
         queries: 7,
     });
+    let mask = AttentionMask::default();
     let (output, state) =
-        reference::blocked_attention_training::<B::InnerBackend>(q, k, v, None, options, blocks);
+        reference::blocked_attention_training::<B::InnerBackend>(q, k, v, mask, options, blocks);
     let grad = float(case.factors([BATCH, HEADS, SEQ, HEAD_DIM]).inner());
-    let made =
-        reference::blocked_attention_backward::<B::InnerBackend>(state, grad, options, blocks);
+    let made = reference::blocked_attention_backward::<B::InnerBackend>(
+        state, grad, options, false, blocks,
+    );
     let parts = [
         ("output", output),
         ("by q", made.q),
@@ -83,12 +125,13 @@ pub fn of_a_fused_map<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
             let (cos, sin) = (float(cos), float(sin));
             let angles = Some(RotaryAngles { layout, cos, sin });
             let qkv = float(qkv.clone());
-            typed(reference::self_attention::<B>(qkv, angles, None, how))
+            let mask = AttentionMask::default();
+            typed(reference::self_attention::<B>(qkv, angles, mask, how))
         }
         false => ops::self_attention(
             qkv.clone(),
             Some(ops::Angles { layout, cos, sin }),
-            None,
+            AttentionMask::default(),
             how,
         ),
     };
@@ -104,16 +147,15 @@ fn inputs<B: TrainingBackend>(case: &Case<B>, kv_heads: usize) -> [Tensor<B, 4>;
 /// In f32, whatever the options say.
 fn composed<B: TrainingBackend>(
     inputs: &[Tensor<B, 4>; 3],
-    documents: Option<Tensor<B, 2, Int>>,
+    mask: AttentionMask<B>,
     options: AttentionOptions,
 ) -> Tensor<B, 4> {
     let [q, k, v] = inputs.clone().map(float);
-    let documents = documents.map(Tensor::into_primitive);
     let options = AttentionOptions {
         precision: Precision::F32,
         ..options
     };
-    typed(reference::attention::<B>(q, k, v, documents, options))
+    typed(reference::attention::<B>(q, k, v, mask, options))
 }
 
 fn differentiated<B: TrainingBackend>(
