@@ -22,7 +22,8 @@ use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::{
-    Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
+    Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
+    PackedWeight, Precision, RotaryLayout,
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {

@@ -5,7 +5,10 @@ use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
-    Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients,
+    HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients, LinearInputs,
+    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
+    SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.

@@ -93,5 +93,6 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs, NormGradients, RotaryAngles,
+    GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs,
+    NormGradients, RotaryAngles,
 };

@@ -4,7 +4,9 @@ use burn::tensor::{Int, Tensor, TensorPrimitive};
 
 use crate::reference::table_parts::own;
 use crate::{
-    Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend, HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization, PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
+    HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
+    PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {

@@ -16,7 +16,9 @@ use burn_flex::Flex;
 
 use crate::cpu::bf16;
 use crate::{
-    Activation, AdamWStep, Backend, GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, reference,
+    Activation, AdamWStep, Backend, GatedGradients, HeadLossGradients, HeadLossOptions,
+    LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight,
+    Precision, RotaryLayout, reference,
 };
 use buffer::is_f32;
 
