@@ -62,6 +62,7 @@ mod precision;
 #[cfg(feature = "burn")]
 pub mod reference;
 mod rotary;
+mod split_mix;
 #[cfg(feature = "burn")]
 mod state;
 
@@ -78,6 +79,7 @@ pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
+pub use split_mix::split_mix;
 #[cfg(feature = "burn")]
 pub use state::{
     AttentionGradients, AttentionInputs, AttentionState, BlockedAttention, GatedGradients,
