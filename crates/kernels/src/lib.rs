@@ -68,6 +68,7 @@ mod precision;
 #[cfg(feature = "burn")]
 pub mod reference;
 mod rotary;
+mod split_mix;
 #[cfg(feature = "burn")]
 mod state;
 
@@ -91,6 +92,7 @@ pub use packed::PackedFormat;
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
+pub use split_mix::split_mix;
 #[cfg(feature = "burn")]
 pub use state::{
     GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs,

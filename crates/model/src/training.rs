@@ -22,7 +22,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{TrainingBackend, split_mix};
 
 use crate::decoder::Decoder;
 use crate::tokens::Tokens;
@@ -49,16 +49,8 @@ impl TrainingPass {
     /// The seed of a micro-batch's dropout. The embedding and each block draw theirs from it and their own number, so
     /// that a block computed again has the masks that it had, and so has a run that goes on from any step.
     pub fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> u64 {
-        mixed(mixed(mixed(seed) ^ step) ^ micro_batch)
+        split_mix(split_mix(split_mix(seed) ^ step) ^ micro_batch)
     }
-}
-
-/// A number's bits spread over all of another (SplitMix64, Steele et al. 2014): neighbours come out unrelated.
-fn mixed(number: u64) -> u64 {
-    let x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 type Inner<B> = <B as AutodiffBackend>::InnerBackend;
@@ -134,7 +126,7 @@ impl<B: TrainingBackend> Decoder<B> {
     fn seed_dropout(&self, pass: TrainingPass, part: usize) {
         let config = self.config();
         if config.dropout > 0.0 && !config.dropout_sites.is_empty() {
-            B::seed(&self.device(), mixed(pass.dropout_seed ^ part as u64));
+            B::seed(&self.device(), split_mix(pass.dropout_seed ^ part as u64));
         }
     }
 }

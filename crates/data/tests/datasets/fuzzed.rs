@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use emberlm_testing::mutate::Mutator;
+
 use super::place::{adopt, copy, fixture, options};
 
 #[path = "../fuzzed/datasets.rs"]
 mod datasets;
-#[path = "../../../model/tests/fuzzed/mutate.rs"]
-mod mutate;
 
 /// Far above what any takes; far below what a loop over a number of the file would.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ fn run(files: &[Vec<u8>], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
     assert!(files.iter().all(|bytes| entry(bytes)));
     let mut read = 0;
     for number in 0..mutations {
-        let bytes = mutate::Mutator::new(number).mutate(&files);
+        let bytes = Mutator::new(number).mutate(&files);
         let start = Instant::now();
         read += u64::from(entry(&bytes));
         assert!(start.elapsed() < LONGEST, "mutation {number}");

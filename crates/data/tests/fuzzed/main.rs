@@ -3,17 +3,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../../../model/tests/fuzzed/bounded.rs"]
-mod bounded;
 mod entry;
-#[path = "../../../model/tests/fuzzed/mutate.rs"]
-mod mutate;
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use emberlm_data::{Format, InputOptions, OnError};
+use emberlm_testing::bounded;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

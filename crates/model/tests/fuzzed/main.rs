@@ -5,12 +5,12 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod bounded;
 mod entry;
-mod mutate;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use emberlm_testing::bounded;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")

@@ -4,15 +4,13 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../../../model/tests/fuzzed/bounded.rs"]
-mod bounded;
 mod entry;
-#[path = "../../../model/tests/fuzzed/mutate.rs"]
-mod mutate;
 mod tail;
 
 use std::fs;
 use std::path::Path;
+
+use emberlm_testing::bounded;
 
 /// The files of a folder of the repository, by name.
 fn files(folder: &str) -> Vec<(String, Vec<u8>)> {

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../../../model/tests/fuzzed/bounded.rs"]
-mod bounded;
 mod entry;
-#[path = "../../../model/tests/fuzzed/mutate.rs"]
-mod mutate;
 
 use std::fs;
 use std::path::Path;
+
+use emberlm_testing::bounded;
 
 /// The files of some of the fixtures' folders, by path.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../../../model/tests/fuzzed/bounded.rs"]
-mod bounded;
 mod entry;
-#[path = "../../../model/tests/fuzzed/mutate.rs"]
-mod mutate;
 
 use std::fs;
 use std::path::Path;
+
+use emberlm_testing::bounded;
 
 #[test]
 fn events() {

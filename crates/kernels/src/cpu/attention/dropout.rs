@@ -5,6 +5,7 @@ use pulp::Simd;
 
 use super::mask::LANES;
 use super::tile::vector;
+use crate::split_mix::split_mix;
 
 /// Dropout of the softmax's weights: each becomes 0 with this probability, and is scaled by `1/(1 - p)` otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +38,7 @@ impl Dropout {
         HeadDropout {
             threshold: (self.probability * 4_294_967_296.0) as u32,
             factor: (1.0 / (1.0 - self.probability)) as f32,
-            seed: mixed(self.seed ^ mixed(head as u64)),
+            seed: split_mix(self.seed ^ split_mix(head as u64)),
         }
     }
 }
@@ -45,7 +46,7 @@ impl Dropout {
 impl HeadDropout {
     #[inline(always)]
     pub fn of_key(self, key: usize) -> KeyDropout {
-        let word = mixed(self.seed.wrapping_add(key as u64));
+        let word = split_mix(self.seed.wrapping_add(key as u64));
         KeyDropout {
             threshold: self.threshold,
             factor: self.factor,
@@ -77,13 +78,4 @@ impl KeyDropout {
         }
         vector::<S>(&factors, 0)
     }
-}
-
-/// A permutation of the 64-bit numbers that spreads each bit over all (Steele et al. 2014, splitmix64).
-#[inline(always)]
-fn mixed(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

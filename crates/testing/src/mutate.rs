@@ -23,14 +23,17 @@ const NUMBERS: [&str; 16] = [
     "\"7\"",
 ];
 
+/// Makes mutations from a seed.
+#[derive(Debug)]
 pub struct Mutator(ChaCha8Rng);
 
 impl Mutator {
+    /// The mutations of a seed.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// One of some files after a change, or a few.
+    /// One of the files after one to three changes. There is at least one file.
     pub fn mutate(&mut self, files: &[&[u8]]) -> Vec<u8> {
         let mut bytes = self.pick(files).to_vec();
         for _ in 0..[1, 1, 1, 2, 3][self.0.random_range(0..5)] {

@@ -1,4 +1,4 @@
-//! Files and mutations of them, fed to an entry function within bounds.
+//! Feeds files and mutations of them to an entry function, within bounds of time and memory.
 
 #![allow(clippy::print_stdout)]
 
@@ -13,8 +13,12 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Of the whole process, in kB.
 const MOST_MEMORY: u64 = 1 << 20;
 
-/// Runs every seed, which is good if `is_good` says so of its name, and mutations of them; `entry` tells whether what it
-/// was given is good.
+/// Runs every seed, a file with its name, and `mutations` mutations of them. `entry` returns true for a file that is good;
+/// a seed is one if `is_good` returns true for its name.
+///
+/// # Panics
+/// `entry` panics, takes more than 10 s, or returns another answer for a seed; the process takes more than 1 GiB; or nearly
+/// all or none of the mutations are good.
 pub fn run(
     seeds: &[(String, Vec<u8>)],
     mutations: u64,
@@ -50,7 +54,11 @@ fn check_memory() {
     let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
         return;
     };
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let peak: u64 = peak
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap_or(u64::MAX);
     println!("{peak} kB at most");
     assert!(peak < MOST_MEMORY, "{peak} kB");
 }
