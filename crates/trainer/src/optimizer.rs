@@ -1,9 +1,11 @@
 //! Gradients into updates: AdamW, Muon or Lion over a module's parameters, what they carry kept by parameter path.
 //!
 //! Map: `groups` says which group a parameter is in, `rule` what its group and the run's settings make of an update,
-//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back.
+//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back, `burn_optimizer` the
+//! implementation of Burn's `Optimizer`.
 
 mod adamw;
+mod burn_optimizer;
 mod groups;
 mod lion;
 mod muon;
@@ -14,6 +16,7 @@ use std::collections::HashMap;
 
 use burn::module::{AutodiffModule, ParamId};
 use burn::optim::GradientsParams;
+use burn::optim::adaptor::GradAdaptor;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
@@ -23,12 +26,15 @@ use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
 
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::guard::Guard;
+pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 use muon::FusedMaps;
 use rule::{Rule, Settings};
 pub use state::Snapshot;
 
-/// The optimizer of a run, as its settings have it, with what it carries from one update to the next.
+/// The optimizer of a run, as its settings have it, with its state by parameter path. It implements Burn's
+/// [`Optimizer`](burn::optim::Optimizer) for any module.
+#[derive(Clone)]
 pub struct Optimizer<B: BurnBackend> {
     settings: Settings,
     /// Updates made.
@@ -93,6 +99,22 @@ impl<B: Backend> Optimizer<B> {
         A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
+        self.mapped::<A, M>(module, grads.into(), factor, rate, guard)
+    }
+
+    /// The module with every parameter updated that has a gradient.
+    fn mapped<A, M>(
+        &mut self,
+        module: M,
+        grads: GradAdaptor,
+        factor: Option<Tensor<B, 1>>,
+        rate: f64,
+        guard: Option<&Guard<B>>,
+    ) -> M
+    where
+        A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
         self.updates += 1;
         // Only Muon looks at them.
         let fused = match self.settings.kind() {
@@ -144,7 +166,7 @@ impl<B: Backend> Optimizer<B> {
 
 struct Update<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
-    grads: GradientsParams,
+    grads: GradAdaptor,
     factor: Option<Tensor<B, 1>>,
     rate: f64,
     fused: FusedMaps,
@@ -162,12 +184,18 @@ where
         id: ParamId,
         value: Tensor<A, D>,
     ) -> Tensor<A, D> {
-        let Some(grad) = self.grads.remove::<B, D>(id) else {
+        // Gradients of several devices are summed on one of them; the parameter stays where it is.
+        let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
             return value;
         };
         let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
         let value = value.inner();
+        let own = value.device();
+        let grad = match device == own {
+            true => grad,
+            false => grad.to_device(&own),
+        };
         let moments = optimizer.moments.remove(path);
         // A second handle would keep the update from happening in place: there is one only under a guard.
         let before = self

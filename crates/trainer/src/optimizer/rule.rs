@@ -7,6 +7,7 @@ use crate::config::{Groups, OptimizerKind, TrainConfig};
 use emberlm_kernels::AdamWStep;
 
 /// The settings of a run's optimizer.
+#[derive(Clone)]
 pub(super) struct Settings {
     kind: OptimizerKind,
     beta1: f64,
