@@ -127,18 +127,19 @@ impl TrainBatches {
         Ok(batch)
     }
 
-    /// The batches of `micro_batch` windows one after another from `first_window_index` on, without end, made ahead by
-    /// `workers` threads that end with the iterator; with none, each is made when it is taken. They are the same for any
-    /// number of threads.
+    /// Batches of `micro_batch` windows, the first from `first_window_index` on and each `stride` windows after the one
+    /// before, without end. They are made ahead by `workers` threads that end with the iterator; with none, each is made
+    /// when it is taken. They are the same for any number of threads. A `stride` of `micro_batch` leaves no window out.
     pub fn ahead(
         &self,
         first_window_index: u64,
         micro_batch: usize,
+        stride: usize,
         workers: usize,
     ) -> impl Iterator<Item = Result<Batch, DataError>> + use<> {
         let this = self.clone();
         Prefetch::new(workers, move |at| {
-            let windows = at.wrapping_mul(micro_batch as u64);
+            let windows = at.wrapping_mul(stride as u64);
             this.batch(first_window_index.wrapping_add(windows), micro_batch)
         })
     }
@@ -226,7 +227,7 @@ mod tests {
 
     /// The windows that come from `first` on, each as its inputs.
     fn windows(batches: &TrainBatches, first: u64, count: u64) -> Vec<Vec<u32>> {
-        let made = batches.ahead(first, 1, 1).take(count as usize);
+        let made = batches.ahead(first, 1, 1, 1).take(count as usize);
         made.map(|batch| batch.unwrap().inputs).collect()
     }
 
@@ -281,7 +282,7 @@ mod tests {
         let rows = batches.windows_per_epoch(0);
         let mut epochs = Vec::new();
         for epoch in 0..2 {
-            let made = batches.ahead(epoch * rows, 1, 2).take(rows as usize);
+            let made = batches.ahead(epoch * rows, 1, 1, 2).take(rows as usize);
             let mut targets = BTreeMap::new();
             let mut order = Vec::new();
             for batch in made {
@@ -320,7 +321,7 @@ mod tests {
             ];
             let batches = TrainBatches::mixed(parts, seed).unwrap();
             let made = |workers| -> Vec<Batch> {
-                let made = batches.ahead(first, micro_batch, workers).take(20);
+                let made = batches.ahead(first, micro_batch, micro_batch, workers).take(20);
                 made.map(Result::unwrap).collect()
             };
             let inline = made(0);
@@ -336,8 +337,8 @@ mod tests {
         ids[40] = 80_000;
         let batches = stream(split_of(&ids, &[100], 70_001), 0, 8);
         let good = |batch: Result<Batch, DataError>| batch.is_ok();
-        let inline: Vec<bool> = batches.ahead(0, 1, 0).take(30).map(good).collect();
-        let ahead: Vec<bool> = batches.ahead(0, 1, 3).take(30).map(good).collect();
+        let inline: Vec<bool> = batches.ahead(0, 1, 1, 0).take(30).map(good).collect();
+        let ahead: Vec<bool> = batches.ahead(0, 1, 1, 3).take(30).map(good).collect();
         assert_eq!(inline, ahead);
         assert!(inline.contains(&false) && inline.contains(&true));
     }

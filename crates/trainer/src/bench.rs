@@ -1,5 +1,6 @@
 //! Training speed and memory: the same step as the loop's, on random batches. And the speed that batches come with.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoader;
@@ -10,13 +11,12 @@ use emberlm_model::{DecoderConfig, count};
 
 use crate::config::TrainConfig;
 use crate::data::TrainingData;
+use crate::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 use crate::error::TrainError;
-use crate::gradients::{compute, read};
-use crate::guard::Guard;
 use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
-use crate::strategy::{How, Reads};
+use crate::peers::{Rank, SingleProcess};
 use crate::trainee::Trainee;
 
 /// Steps that warm up caches, allocator and kernels.
@@ -62,36 +62,32 @@ pub fn measure<B: TrainingBackend>(
     let mut trainee = Trainee { decoder };
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
-    let how = How::of::<B>(train, device);
-    let fixed = (train.loss_scale > 0.0).then_some(train.loss_scale);
-    let scale = fixed.or(how.scale.map(|scale| scale.factor()));
+    let options = EngineOptions::of::<B>(train, device);
     // Where the device works behind the host, the loop looks at its steps at each line of the log.
-    let (reads, together) = match how.reads {
-        Reads::EveryStep => (Reads::EveryStep, 1),
-        Reads::WhenDue => (Reads::WhenDue, train.log_interval.clamp(1, steps.max(1))),
+    let together = match options.read_policy {
+        ReadPolicy::EveryStep => 1,
+        ReadPolicy::WhenDue => train.log_interval.clamp(1, steps.max(1)),
     };
-    let mut step = 0;
+    let mut engine = StepEngine::<B>::new(
+        train.clone(),
+        options.read_policy,
+        Arc::new(SingleProcess),
+        Optimizer::new(train),
+        None,
+        StepPosition {
+            loss_scale: options.loss_scale,
+            ..StepPosition::default()
+        },
+    );
     let mut round = |count: usize, mut trainee: Trainee<B>| {
         let batch = |_| to_tensors::<B>(&random_batch(model, train, seq), device);
-        let batches = |_| (0..train.accumulation).map(batch).collect();
-        let made: Vec<Vec<_>> = (0..count).map(batches).collect();
+        let batches = |_| StepBatches::new((0..train.accumulation).map(batch).collect());
+        let made: Vec<_> = (0..count).map(batches).collect();
         let start = Instant::now();
-        let mut figures = Vec::with_capacity(count);
-        let mut guard = None;
-        for batches in made {
-            let start_of_guard = guard.take();
-            trainee = B::run(|| {
-                let made = compute(&trainee, &batches, tokens, train, step, scale);
-                if reads == Reads::WhenDue {
-                    guard = Some(Guard::new(&made.loss, &made.norm, start_of_guard.as_ref()));
-                }
-                figures.push((made.loss, made.norm));
-                let (grads, factor, rate) = (made.grads, made.factor, train.learning_rate);
-                optimizer.guarded_update::<B, _>(trainee, grads, factor, rate, guard.as_ref())
-            });
-            step += 1;
+        for (number, batches) in (1..).zip(made) {
+            // A single process has no peers that could fail, and random tokens no step that has to be made again.
+            (trainee, _) = engine.step(trainee, batches, number == count);
         }
-        let _ = read(figures);
         (trainee, start.elapsed().as_secs_f64() / count as f64)
     };
     for _ in 0..warm_up {
@@ -134,6 +130,7 @@ pub fn measure_loader<B: TrainingBackend>(
         batches: windows,
         first_window: 0,
         micro_batch: train.micro_batch,
+        rank: Rank::SINGLE,
         workers: train.loader_workers,
         windows: u64::MAX,
         device: device.clone(),

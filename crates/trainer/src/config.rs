@@ -275,9 +275,9 @@ impl TrainConfig {
         }
     }
 
-    /// Sequences per step.
-    pub fn step_sequences(&self) -> u64 {
-        self.micro_batch as u64 * self.accumulation as u64
+    /// Sequences of a step on `world_size` ranks.
+    pub fn step_sequences(&self, world_size: usize) -> u64 {
+        self.micro_batch as u64 * self.accumulation as u64 * world_size as u64
     }
 }
 

@@ -133,10 +133,12 @@ fn check_tokenizers(first: &Dataset, other: &Dataset) -> Result<(), TrainError> 
 }
 
 /// The validation splits of a run's datasets, always the same tokens of each.
+#[derive(Clone)]
 pub(crate) struct Validation {
     parts: Vec<ValidationPart>,
 }
 
+#[derive(Clone)]
 struct ValidationPart {
     name: String,
     windows: Windows,

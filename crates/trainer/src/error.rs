@@ -7,6 +7,8 @@ use emberlm_data::{DataError, TokenizerError};
 use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, WeightsError};
 
+use crate::peers::PeersError;
+
 /// An error of training, evaluation or a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -138,6 +140,9 @@ pub enum TrainError {
         /// The last checkpoint that was written.
         last: Option<PathBuf>,
     },
+    /// The processes that train the model cannot exchange their gradients.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// The run was ended from the dashboard, at once.
     #[error("the run was killed from the dashboard, without a last checkpoint")]
     Killed,

@@ -1,4 +1,10 @@
 //! A step's loss and gradients, of all its micro-batches together.
+//!
+//! ```text
+//! accumulate   the micro-batches of this rank   loss and gradients, each divided by all ranks' targets
+//! all_reduce   over all ranks                   (`peers`)
+//! finish       one norm over all gradients      the factor that clips them and takes the loss's scale out
+//! ```
 
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
@@ -7,47 +13,83 @@ use emberlm_model::TrainingPass;
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
+use crate::peers::Rank;
 use crate::read::host_read;
 use crate::trainee::{TokenBatch, Trainee};
 
-/// What a step has computed, on the device.
-pub(crate) struct Computed<B: Backend> {
+/// A step's loss and gradients, on the device and before the update.
+pub(crate) struct StepGradients<B: Backend> {
     /// The mean loss over the step's targets, `[1]`.
     pub(crate) loss: Tensor<B, 1>,
     /// The norm of all gradients together before clipping and without the loss's scale, `[1]`; 0 where there are none.
     pub(crate) norm: Tensor<B, 1>,
-    /// What the update multiplies every gradient by, for clipping and against the loss's scale, `[1]`; none for 1.
+    /// The factor on every gradient, for clipping and against the loss's scale, `[1]`; none for 1.
     pub(crate) factor: Option<Tensor<B, 1>>,
-    /// The gradients, of the scaled loss.
+    /// The gradients of the scaled loss.
     pub(crate) grads: GradientsParams,
 }
 
-/// The loss summed over all of a step's micro-batches and divided by `learnt`, and its gradients: the mean over the
-/// step's targets, however they are spread over its micro-batches. The gradients are those of the loss times `scale`; norm
-/// and factor are those without it.
-pub(crate) fn compute<B: TrainingBackend>(
+/// A step that is to be computed.
+#[derive(Clone, Copy)]
+pub(crate) struct StepNumbers {
+    /// Steps before it.
+    pub(crate) step: usize,
+    /// The targets of all ranks, which the loss is divided by.
+    pub(crate) targets: usize,
+    /// The factor on the loss of the gradients.
+    pub(crate) scale: Option<f64>,
+    /// The rank that computes it.
+    pub(crate) rank: Rank,
+}
+
+/// The loss summed over one rank's micro-batches and divided by the step's targets, and its gradients: over all ranks, the
+/// mean over the step's targets, however they are spread over micro-batches and ranks. The gradients are those of the
+/// loss times `scale`.
+pub(crate) fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: &[TokenBatch<B>],
-    learnt: usize,
+    numbers: StepNumbers,
     config: &TrainConfig,
-    step: usize,
-    scale: Option<f64>,
-) -> Computed<B::InnerBackend> {
-    // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
-    let passes = TrainingPass::of_step(config.seed, step as u64, config.recompute);
+) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
+    let StepNumbers {
+        step,
+        targets,
+        scale,
+        rank,
+    } = numbers;
     let objective = config.objective();
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
-    for (batch, pass) in micro_batches.iter().zip(passes) {
-        let (part, grads) = model.loss_and_gradients(batch.clone(), learnt, objective, pass, scale);
+    for (number, batch) in (0..).zip(micro_batches) {
+        // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
+        let pass = TrainingPass {
+            recompute: config.recompute,
+            dropout_seed: TrainingPass::dropout_seed(
+                config.seed,
+                step as u64,
+                rank.micro_batch(number),
+            ),
+        };
+        let (part, grads) =
+            model.loss_and_gradients(batch.clone(), targets, objective, pass, scale);
         accumulator.accumulate(model, grads);
         loss = Some(match loss {
             Some(sum) => sum + part,
             None => part,
         });
     }
+    let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
+    (loss, accumulator.grads())
+}
+
+/// The norm and the factor of complete gradients; both are without the loss's `scale`.
+pub(crate) fn finish<B: TrainingBackend>(
+    model: &Trainee<B>,
+    (loss, grads): (Tensor<B::InnerBackend, 1>, GradientsParams),
+    config: &TrainConfig,
+    scale: Option<f64>,
+) -> StepGradients<B::InnerBackend> {
     let zeros = || Tensor::zeros([1], &model.decoder.device());
-    let grads = accumulator.grads();
     let norm = global_norm::<B, _>(model, &grads);
     let inverse = scale.map(f64::recip);
     let norm = match inverse {
@@ -63,8 +105,8 @@ pub(crate) fn compute<B: TrainingBackend>(
         (None, Some(inverse)) => Some(zeros() + inverse),
         (factor, None) => factor,
     };
-    Computed {
-        loss: loss.unwrap_or_else(zeros),
+    StepGradients {
+        loss,
         norm: norm.unwrap_or_else(zeros),
         factor,
         grads,

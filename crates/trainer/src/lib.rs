@@ -1,13 +1,21 @@
 //! Training on Burn's learner, by steps instead of epochs.
 //!
-//! Map: [`config`] is what a run is told, [`schedule`] the rate at a step, [`optimizer`] what turns gradients into
-//! updates, with [`clip`]ping and a [`loss_scale`], [`skip`] which steps are not made, and [`ema`] an average of the weights; `trainee` is the
-//! model as Burn's learner takes it, `loader` its batches of the run's [`data`]; [`mod@strategy`] hands them to the loop, `training`, which takes
-//! `gradients` under a `guard`, [`mod@read`]s what it has found, asks [`mod@evaluate`], measures its `pace` beside the machine's [`peak`], and tells `metrics` to a
-//! renderer: Burn's [`dashboard`] or [`plain`] lines. A `recorder` writes its [`events`] and [`tensorboard`] files, which
-//! are `growing`, and its [`checkpoint`]s into its [`folder`]. [`run`] puts them together, from the `begin`ning or by
-//! [`resume`], on data with an [`identity`], whose files a [`file_check`] verifies where they have no block hashes. [`tasks`] scores published evaluation tasks; [`memory`] is what the process
-//! holds, [`memory_report`] what a step holds of a device's own, and [`fit`] what a run will take.
+//! A run goes through these modules:
+//!
+//! | module | part of a run |
+//! |---|---|
+//! | [`config`] | settings of a run |
+//! | [`run`] | a run from its configuration to its result: its inputs, its `initial_state` (new, or by [`resume`]), its launch on Burn's learner |
+//! | `strategy`, `driver` | the learner's strategy, and the loop over the steps; on rank 0 it logs, evaluates, samples and saves |
+//! | [`engine`] | one step: micro-batches in, outcome out |
+//! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients of all micro-batches and ranks |
+//! | [`skip`], `guard` | the decision whether a step updates the weights, on the host or on the device |
+//! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
+//! | `trainee`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
+//! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
+//! | `metrics`, [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
+//! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
+//! | [`fit`], [`memory`], [`memory_report`], [`bench`] | memory and speed of a run before it begins |
 
 //!
 //! | type | purpose |
@@ -42,14 +50,15 @@
 #[cfg(test)]
 extern crate self as emberlm_trainer;
 
-mod begin;
 pub mod bench;
 pub mod checkpoint;
 pub mod clip;
 pub mod config;
 pub mod dashboard;
 pub mod data;
+mod driver;
 pub mod ema;
+pub mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod events;
@@ -60,6 +69,7 @@ mod gradients;
 mod growing;
 mod guard;
 pub mod identity;
+mod initial_state;
 mod loader;
 pub mod loss_scale;
 pub mod memory;
@@ -69,6 +79,7 @@ mod notes;
 pub mod optimizer;
 mod pace;
 pub mod peak;
+pub mod peers;
 pub mod plain;
 pub mod presets;
 pub mod read;
@@ -80,11 +91,10 @@ mod sample;
 pub mod schedule;
 pub mod skip;
 mod spread;
-pub mod strategy;
+mod strategy;
 pub mod tasks;
 pub mod tensorboard;
 mod trainee;
-mod training;
 
 pub use burn::train::Interrupter;
 pub use config::{
@@ -95,4 +105,4 @@ pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use file_check::FileCheck;
 pub use folder::RunFolder;
-pub use run::{Beginning, Outcome, Renderer, Surroundings, train};
+pub use run::{Renderer, RunOptions, RunResult, RunStart, train};

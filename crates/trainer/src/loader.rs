@@ -8,6 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_data::{Batch, DataError, EvalBatches, TrainBatches, Windows};
 use emberlm_model::Tokens;
 
+use crate::peers::Rank;
 use crate::trainee::TokenBatch;
 
 /// The batch on a device.
@@ -48,12 +49,15 @@ impl Failure {
     }
 }
 
-/// Micro-batches without end, from a given window of the run on, made ahead.
+/// A rank's micro-batches without end, from a given window of the run on, made ahead.
 #[derive(Clone)]
 pub struct TrainLoader<B: Backend> {
     pub batches: TrainBatches,
+    /// The first window of all ranks.
     pub first_window: u64,
     pub micro_batch: usize,
+    /// The rank whose micro-batches are taken.
+    pub rank: Rank,
     /// Threads that make batches.
     pub workers: usize,
     /// Windows in the whole run.
@@ -65,7 +69,7 @@ pub struct TrainLoader<B: Backend> {
 struct TrainIterator<'a, B: Backend, M> {
     loader: &'a TrainLoader<B>,
     made: M,
-    /// Windows taken.
+    /// Windows taken by all ranks.
     window: u64,
 }
 
@@ -80,7 +84,7 @@ where
         let loader = self.loader;
         match self.made.next()? {
             Ok(batch) => {
-                self.window += loader.micro_batch as u64;
+                self.window += loader.micro_batch as u64 * loader.rank.world_size() as u64;
                 Some(to_tensors(&batch, &loader.device))
             }
             Err(error) => {
@@ -103,11 +107,13 @@ where
 
 impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
-        let (first, count) = (self.first_window, self.micro_batch);
+        let (rank, count) = (self.rank, self.micro_batch);
+        let own = self.first_window + rank.micro_batch(0) * count as u64;
+        let stride = count * rank.world_size();
         Box::new(TrainIterator {
             loader: self,
-            made: self.batches.ahead(first, count, self.workers),
-            window: first,
+            made: self.batches.ahead(own, count, stride, self.workers),
+            window: self.first_window,
         })
     }
 

@@ -2,9 +2,11 @@
 //! lists a parameter under ([`Parameters`]), which is its name in weight files too.
 //!
 //! Map: `groups` says which group a parameter is in, `rule` what its group and the run's settings make of an update,
-//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back.
+//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back, `burn_optimizer` the
+//! implementation of Burn's `Optimizer`.
 
 mod adamw;
+mod burn_optimizer;
 mod groups;
 mod lion;
 mod muon;
@@ -15,6 +17,7 @@ use std::collections::HashMap;
 
 use burn::module::{AutodiffModule, ParamId};
 use burn::optim::GradientsParams;
+use burn::optim::adaptor::GradAdaptor;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
@@ -25,11 +28,14 @@ use emberlm_model::{ParameterRole, Parameters};
 
 use crate::config::TrainConfig;
 use crate::guard::Guard;
+pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
 pub use state::Snapshot;
 
-/// The optimizer of a run, as its settings have it, with what it carries from one update to the next.
+/// The optimizer of a run, as its settings have it, with its state by parameter path. It implements Burn's
+/// [`Optimizer`](burn::optim::Optimizer) for any module.
+#[derive(Clone)]
 pub struct Optimizer<B: BurnBackend> {
     settings: Settings,
     /// Paths and roles. A parameter that is not among them has its path in the module, and the role of that path or of its
@@ -98,6 +104,22 @@ impl<B: Backend> Optimizer<B> {
         A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
+        self.mapped::<A, M>(module, grads.into(), factor, rate, guard)
+    }
+
+    /// The module with every parameter updated that has a gradient.
+    fn mapped<A, M>(
+        &mut self,
+        module: M,
+        grads: GradAdaptor,
+        factor: Option<Tensor<B, 1>>,
+        rate: f64,
+        guard: Option<&Guard<B>>,
+    ) -> M
+    where
+        A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
         self.updates += 1;
         let mut update = Update {
             optimizer: self,
@@ -148,7 +170,7 @@ impl<B: Backend> Optimizer<B> {
 
 struct Update<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
-    grads: GradientsParams,
+    grads: GradAdaptor,
     factor: Option<Tensor<B, 1>>,
     rate: f64,
     guard: Option<&'a Guard<B>>,
@@ -165,12 +187,18 @@ where
         id: ParamId,
         value: Tensor<A, D>,
     ) -> Tensor<A, D> {
-        let Some(grad) = self.grads.remove::<B, D>(id) else {
+        // Gradients of several devices are summed on one of them; the parameter stays where it is.
+        let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
             return value;
         };
         let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
         let value = value.inner();
+        let own = value.device();
+        let grad = match device == own {
+            true => grad,
+            false => grad.to_device(&own),
+        };
         let unlisted = ParameterRole::of_dimensions(D);
         let (path, role) = match optimizer.parameters.get(id) {
             Some(parameter) => (parameter.path.as_str(), &parameter.role),

@@ -54,10 +54,9 @@ impl Pace {
         }
     }
 
-    /// Steps were made: one, or where the device works behind the host all since the last reading, which is when they are
-    /// done.
-    pub(crate) fn add(&mut self, tokens: usize, started: Instant) {
-        let seconds = started.elapsed().as_secs_f64();
+    /// Adds steps that were judged: one, or where the device works behind the host all since the last settlement, which is
+    /// when they are done.
+    pub(crate) fn add(&mut self, tokens: usize, seconds: f64) {
         self.tokens += tokens;
         self.seconds += seconds;
         self.trained += seconds;

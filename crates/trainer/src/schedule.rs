@@ -1,8 +1,68 @@
-//! The rate at a step: a plain function, so that nothing about it has to be carried or resumed.
+//! The learning rate at a step: a plain function, so that nothing about it has to be carried or resumed.
 
 use std::f64::consts::PI;
 
+use burn::optim::LearningRate;
+use burn::optim::lr_scheduler::LrScheduler;
+use burn::tensor::backend::Backend;
+
 use crate::config::{Schedule, TrainConfig};
+
+/// The learning rates of a run, as a function of the step and as a scheduler of Burn's.
+///
+/// ```
+/// use burn::optim::lr_scheduler::LrScheduler;
+/// use emberlm_trainer::TrainConfig;
+/// use emberlm_trainer::schedule::LearningRateSchedule;
+///
+/// let mut schedule = LearningRateSchedule::new(&TrainConfig::default());
+/// assert_eq!(schedule.step(), schedule.at(0));
+/// assert_eq!(schedule.step(), schedule.at(1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct LearningRateSchedule {
+    config: TrainConfig,
+    /// Steps that [`LrScheduler::step`] has returned the learning rate of.
+    done: usize,
+}
+
+impl LearningRateSchedule {
+    /// The schedule of a run's settings, at its beginning.
+    pub fn new(config: &TrainConfig) -> Self {
+        Self {
+            config: config.clone(),
+            done: 0,
+        }
+    }
+
+    /// The schedule at step `done`, for a run that is resumed.
+    pub fn resumed_at(self, done: usize) -> Self {
+        Self { done, ..self }
+    }
+
+    /// The learning rate of the update after `done` earlier ones.
+    pub fn at(&self, done: usize) -> f64 {
+        learning_rate(&self.config, done)
+    }
+}
+
+impl LrScheduler for LearningRateSchedule {
+    type Record<B: Backend> = usize;
+
+    fn step(&mut self) -> LearningRate {
+        let rate = self.at(self.done);
+        self.done += 1;
+        rate
+    }
+
+    fn to_record<B: Backend>(&self) -> usize {
+        self.done
+    }
+
+    fn load_record<B: Backend>(self, record: usize) -> Self {
+        self.resumed_at(record)
+    }
+}
 
 /// The rate of the update after `done` earlier ones.
 ///
@@ -63,7 +123,23 @@ pub(crate) fn decay_end(config: &TrainConfig) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use burn_flex::Flex;
+
     use super::*;
+
+    #[test]
+    fn the_scheduler_returns_the_learning_rate_of_each_step() {
+        let config = of(Schedule::WarmupStableDecay, 1e-4);
+        let mut schedule = LearningRateSchedule::new(&config);
+        for done in 0..1300 {
+            assert_eq!(schedule.step(), learning_rate(&config, done));
+        }
+        let record = schedule.to_record::<Flex>();
+        let mut resumed = LearningRateSchedule::new(&config).load_record::<Flex>(record);
+        for done in 1300..2100 {
+            assert_eq!(resumed.step(), learning_rate(&config, done));
+        }
+    }
 
     /// Warm-up 100, end 2000, 1e-3 to `min`.
     fn of(schedule: Schedule, min: f64) -> TrainConfig {

@@ -16,7 +16,7 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::{
-    Beginning, DataConfig, Interrupter, Outcome, Renderer, RunConfig, Surroundings, TrainingData,
+    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
     dashboard, memory_report, run,
 };
 
@@ -36,8 +36,8 @@ use emberlm_trainer::{presets, run_config};
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
-            let (config, beginning) = resume::open(run, &args)?;
-            (config, None, Some(beginning))
+            let (config, start) = resume::open(run, &args)?;
+            (config, None, Some(start))
         }
         None => {
             let (config, opened) = resolve(&args)?;
@@ -59,31 +59,31 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         );
     }
     let from = match &resumed {
-        Some(Beginning::Resumed(_, Some(_))) => None,
+        Some(RunStart::Resumed(_, Some(_))) => None,
         _ => open_from(&config, opened)?,
     };
-    let beginning = match (resumed, &args.out) {
-        (Some(beginning), _) => beginning,
-        (None, Some(out)) => Beginning::New(out.clone()),
-        (None, None) => Beginning::New(free_run_folder(&run_name(&args))),
+    let start = match (resumed, &args.out) {
+        (Some(start), _) => start,
+        (None, Some(out)) => RunStart::New(out.clone()),
+        (None, None) => RunStart::New(free_run_folder(&run_name(&args))),
     };
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
-    let surroundings = Surroundings {
-        render: |config: &RunConfig| run_config::to_toml(config).unwrap_or_default(),
+    let options = RunOptions {
+        render_config: |config: &RunConfig| run_config::to_toml(config).unwrap_or_default(),
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
         interrupter,
     };
-    let outcome = backend.run(Training {
+    let result = backend.run(Training {
         memory_report: args.memory_report,
         config,
         from,
-        beginning,
-        surroundings,
+        start,
+        options,
     })??;
-    report::report(&outcome)
+    report::report(&result)
 }
 
 /// The preset, or the model to go on from, with everything that was said over it; and that model.
@@ -169,26 +169,26 @@ struct Training<F> {
     memory_report: bool,
     config: RunConfig,
     from: Option<Model>,
-    beginning: Beginning,
-    surroundings: Surroundings<F>,
+    start: RunStart,
+    options: RunOptions<F>,
 }
 
 impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
-    type Output = Result<Outcome, CliError>;
+    type Output = Result<RunResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         if self.memory_report {
             report_memory::<B>(&self.config, &device)?;
         }
         let weights = self.from.map(|model| model.decoder::<B>(&device));
-        let outcome = emberlm_trainer::train::<B>(
+        let result = emberlm_trainer::train::<B>(
             self.config,
-            self.beginning,
+            self.start,
             weights.transpose()?,
-            self.surroundings,
+            self.options,
             device,
         );
-        Ok(outcome?)
+        Ok(result?)
     }
 }
 

@@ -8,6 +8,7 @@ use emberlm_kernels::AdamWStep;
 use emberlm_model::ParameterRole;
 
 /// The settings of a run's optimizer.
+#[derive(Clone)]
 pub(super) struct Settings {
     kind: OptimizerKind,
     beta1: f64,

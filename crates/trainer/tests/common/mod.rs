@@ -8,7 +8,7 @@ use emberlm_data::{Dataset, PrepareOptions, prepare};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::families;
 use emberlm_trainer::{
-    Beginning, DataConfig, Interrupter, Outcome, Renderer, RunConfig, Surroundings, TrainConfig,
+    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainConfig,
     TrainError,
 };
 
@@ -85,9 +85,9 @@ impl Place {
     }
 }
 
-pub fn surroundings(interrupter: Interrupter) -> Surroundings<impl FnOnce(&RunConfig) -> String> {
-    Surroundings {
-        render: |config: &RunConfig| serde_json::to_string(config).unwrap(),
+pub fn options(interrupter: Interrupter) -> RunOptions<impl FnOnce(&RunConfig) -> String> {
+    RunOptions {
+        render_config: |config: &RunConfig| serde_json::to_string(config).unwrap(),
         renderer: Renderer::Plain,
         tensorboard: false,
         say: |_| {},
@@ -101,8 +101,8 @@ pub fn train<B: TrainingBackend>(
     place: &Place,
     config: RunConfig,
     out: &str,
-) -> Result<Outcome, TrainError> {
-    let beginning = Beginning::New(place.path(out));
-    let surroundings = surroundings(Interrupter::new());
-    emberlm_trainer::train::<B>(config, beginning, None, surroundings, Default::default())
+) -> Result<RunResult, TrainError> {
+    let start = RunStart::New(place.path(out));
+    let options = options(Interrupter::new());
+    emberlm_trainer::train::<B>(config, start, None, options, Default::default())
 }

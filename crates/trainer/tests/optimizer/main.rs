@@ -4,6 +4,7 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod burn_trait;
 mod fixture;
 mod groups;
 mod parts;

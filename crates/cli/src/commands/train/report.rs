@@ -1,18 +1,17 @@
 //! What is said when a run has ended.
 
-use emberlm_trainer::Outcome;
+use emberlm_trainer::RunResult;
 
 use crate::console;
 use crate::error::CliError;
 use crate::output::print;
 
-/// What came of it, and what to do next.
-pub fn report(outcome: &Outcome) -> Result<(), CliError> {
+/// Prints the result, and what to do next.
+pub fn report(result: &RunResult) -> Result<(), CliError> {
     let mut text = String::new();
-    let progressed = &outcome.progressed;
-    let run = outcome.run.display();
-    let state = &progressed.state;
-    if progressed.interrupted {
+    let run = result.run.display();
+    let state = &result.state;
+    if result.interrupted {
         console::note(format_args!("Stopped after step {}.", state.step));
     }
     if state.watch.total() > 0 {
@@ -20,19 +19,19 @@ pub fn report(outcome: &Outcome) -> Result<(), CliError> {
     }
     if let Some(loss) = state.validation_loss {
         text += &format!("Validation loss  {loss:.4} nats per token\n");
-        if let Some(floor) = &outcome.floor {
+        if let Some(floor) = &result.floor {
             let (nats, source) = (floor.nats_per_token, &floor.source);
             text += &format!("Floor            {nats:.4} nats per token: {source}\n");
         }
     }
-    if let Some(sample) = &progressed.sample {
+    if let Some(sample) = &result.sample {
         text += &format!("Sample\n{}\n", indented(sample));
     }
     text += &format!("Run              {run}\n");
-    if progressed.checkpoint.is_some() {
+    if result.checkpoint.is_some() {
         let program = program();
         text += &format!("To write more    {program} generate {run}\n");
-        if progressed.interrupted {
+        if result.interrupted {
             text += &format!("To go on         {program} train --resume {run}\n");
         }
     }

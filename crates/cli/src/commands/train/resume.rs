@@ -4,14 +4,14 @@ use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::checkpoint::Checkpoint;
-use emberlm_trainer::{Beginning, RunConfig, RunFolder, folder, resume};
+use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume};
 
 use super::TrainArgs;
 use crate::console;
 use crate::error::{CliError, warn};
 
 /// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
-pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, Beginning), CliError> {
+pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
     let text = read_text(&file, DESCRIPTION_LIMIT).map_err(CliError::io("read", &file))?;
@@ -40,5 +40,5 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, Beginning), CliE
             run.display()
         )),
     }
-    Ok((now, Beginning::Resumed(held, checkpoint.map(Box::new))))
+    Ok((now, RunStart::Resumed(held, checkpoint.map(Box::new))))
 }

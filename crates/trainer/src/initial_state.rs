@@ -1,4 +1,4 @@
-//! What a run begins with: weights, the optimizer's state and where it stands.
+//! The initial state of a run: weights, the optimizer's state and its position.
 
 use std::path::PathBuf;
 
@@ -7,42 +7,41 @@ use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::Decoder;
 use emberlm_model::weights::Parts;
-use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::checkpoint::{Checkpoint, State};
 use crate::config::RunConfig;
-use crate::data::TrainingData;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
+use crate::run::RunInputs;
 
-/// What a run begins with.
-pub(crate) struct Begun<B: TrainingBackend> {
+/// The initial state of a run, new or from a checkpoint.
+pub(crate) struct InitialState<B: TrainingBackend> {
     pub(crate) decoder: Decoder<B>,
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
-    /// Where it was computed before, if elsewhere.
+    /// The backend that it was computed on before, if it was another.
     pub(crate) moved_from: Option<String>,
     /// The newest checkpoint there is.
     pub(crate) checkpoint: Option<PathBuf>,
 }
 
-impl<B: TrainingBackend> Begun<B> {
+impl<B: TrainingBackend> InitialState<B> {
     pub(crate) fn new(
         checkpoint: Option<&Checkpoint>,
         weights: Option<Decoder<B>>,
         config: &RunConfig,
-        model: &DecoderConfig,
-        data: &TrainingData,
+        inputs: &RunInputs,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
         let mut state = State::default();
         let decoder = match (checkpoint, weights) {
             (Some(checkpoint), _) => checkpoint.training_decoder::<B>(device)?,
-            (None, Some(weights)) => weights.reconfigured(model)?,
-            (None, None) => model.init::<B>(config.train.seed, device),
+            (None, Some(weights)) => weights.reconfigured(&inputs.model)?,
+            (None, None) => inputs.model.init::<B>(config.train.seed, device),
         };
         let mut optimizer = Optimizer::new(&config.train, decoder.parameters());
         if let Some(checkpoint) = checkpoint {
@@ -62,7 +61,7 @@ impl<B: TrainingBackend> Begun<B> {
         let decay = config.train.ema;
         let average =
             (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| decoder.valid()), decay));
-        state.data = data.identities();
+        state.data = inputs.data.identities();
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
         let moved_from = (checkpoint.is_some() && before != state.backend).then_some(before);

@@ -4,7 +4,7 @@ use emberlm_kernels::Precision;
 
 use super::*;
 
-const WAYS: [Reads; 2] = [Reads::EveryStep, Reads::WhenDue];
+const WAYS: [ReadPolicy; 2] = [ReadPolicy::EveryStep, ReadPolicy::WhenDue];
 
 #[test]
 fn a_fixed_scale_changes_nothing() {
@@ -21,11 +21,11 @@ fn a_fixed_scale_changes_nothing() {
         config.train.accumulation = 2;
         config.train.log_interval = 3;
         let name = |scale: &str| format!("{optimizer:?}-{clip_norm}-{scale}");
-        run::<Flex>(&place, &config, &name("none"), Reads::EveryStep).unwrap();
+        run::<Flex>(&place, &config, &name("none"), ReadPolicy::EveryStep).unwrap();
         config.train.loss_scale = 1024.0;
-        for reads in WAYS {
-            let out = name(&format!("{reads:?}"));
-            run::<Flex>(&place, &config, &out, reads).unwrap();
+        for read_policy in WAYS {
+            let out = name(&format!("{read_policy:?}"));
+            run::<Flex>(&place, &config, &out, read_policy).unwrap();
             assert_same(&place, &name("none"), &out);
         }
         assert!(!skipped(&place, &name("none")).is_empty());
@@ -54,14 +54,14 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
     config.train.skip_limit = 2;
     config.train.checkpoint_interval = 4;
     // Of gradients of about 1, the squares' sum is beyond f32 down to about 2⁶⁴.
-    let how = |reads| How {
-        reads,
-        scale: Some(LossScale::at(70f64.exp2())),
+    let engine = |read_policy| EngineOptions {
+        read_policy,
+        loss_scale: Some(LossScale::at(70f64.exp2())),
     };
-    for reads in WAYS {
-        let out = format!("{reads:?}");
-        let ended = scaled_run::<Flex>(&place, &config, &out, how(reads)).unwrap();
-        let state = ended.progressed.state;
+    for read_policy in WAYS {
+        let out = format!("{read_policy:?}");
+        let ended = scaled_run::<Flex>(&place, &config, &out, engine(read_policy)).unwrap();
+        let state = ended.state;
         let found = overflows(&place, &out);
         assert!((3..12).contains(&found.len()), "{found:?}");
         for (n, (loss, reason)) in found.iter().enumerate() {
@@ -79,13 +79,13 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
     assert_same(&place, "EveryStep", "WhenDue");
     // Stopped while it is being found, and made to its end.
     config.train.steps = 4;
-    scaled_run::<Flex>(&place, &config, "stopped", how(Reads::WhenDue)).unwrap();
+    scaled_run::<Flex>(&place, &config, "stopped", engine(ReadPolicy::WhenDue)).unwrap();
     config.train.steps = 40;
-    let how = How {
-        scale: Some(LossScale::default()),
-        ..how(Reads::WhenDue)
+    let engine = EngineOptions {
+        loss_scale: Some(LossScale::default()),
+        ..engine(ReadPolicy::WhenDue)
     };
-    go_on::<Flex>(&place, &config, "stopped", how);
+    go_on::<Flex>(&place, &config, "stopped", engine);
     let last = |run: &str| {
         let (_, mut files) = outcome(&place, run);
         files.retain(|(name, _)| name.contains("step-00000040"));
@@ -100,17 +100,18 @@ fn steps_without_a_loss_are_skipped_as_ever() {
     let place = Place::new(60);
     let mut config = place.config();
     config.train.log_interval = 7;
-    for reads in WAYS {
-        let how = How {
-            reads,
-            scale: Some(LossScale::default()),
+    for read_policy in WAYS {
+        let engine = EngineOptions {
+            read_policy,
+            loss_scale: Some(LossScale::default()),
         };
-        let ended = scaled_run::<Flex>(&place, &config, &format!("{reads:?}"), how).unwrap();
-        let scale = ended.progressed.state.loss_scale.unwrap();
+        let ended =
+            scaled_run::<Flex>(&place, &config, &format!("{read_policy:?}"), engine).unwrap();
+        let scale = ended.state.loss_scale.unwrap();
         assert_eq!(scale.factor(), LossScale::default().factor());
     }
     assert_same(&place, "EveryStep", "WhenDue");
-    run::<Flex>(&place, &config, "none", Reads::EveryStep).unwrap();
+    run::<Flex>(&place, &config, "none", ReadPolicy::EveryStep).unwrap();
     assert_eq!(outcome(&place, "none").0, outcome(&place, "WhenDue").0);
     assert!(!skipped(&place, "none").is_empty());
 }
@@ -122,11 +123,15 @@ fn it_is_doubled_at_its_step_and_not_at_a_reading() {
     config.train.seed = 3;
     config.train.log_interval = 1000;
     let text = r#"{"factor":65536.0,"taken":1990}"#;
-    for reads in WAYS {
+    for read_policy in WAYS {
         let scale = Some(serde_json::from_str(text).unwrap());
-        let how = How { reads, scale };
-        let ended = scaled_run::<Flex>(&place, &config, &format!("{reads:?}"), how).unwrap();
-        let found = serde_json::to_string(&ended.progressed.state.loss_scale).unwrap();
+        let engine = EngineOptions {
+            read_policy,
+            loss_scale: scale,
+        };
+        let ended =
+            scaled_run::<Flex>(&place, &config, &format!("{read_policy:?}"), engine).unwrap();
+        let found = serde_json::to_string(&ended.state.loss_scale).unwrap();
         assert_eq!(found, r#"{"factor":131072.0,"taken":14}"#);
     }
     assert_same(&place, "EveryStep", "WhenDue");
@@ -137,12 +142,12 @@ fn only_products_in_f16_are_scaled() {
     let mut config = Place::new(1).config().train;
     for precision in Precision::ALL {
         config.precision = precision;
-        let how = How::of::<Flex>(&config, &Default::default());
+        let engine = EngineOptions::of::<Flex>(&config, &Default::default());
         // The processor has none in f16.
-        let expected = How {
-            reads: Reads::EveryStep,
-            scale: None,
+        let expected = EngineOptions {
+            read_policy: ReadPolicy::EveryStep,
+            loss_scale: None,
         };
-        assert_eq!(how, expected, "{precision:?}");
+        assert_eq!(engine, expected, "{precision:?}");
     }
 }

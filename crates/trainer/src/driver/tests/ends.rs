@@ -12,7 +12,7 @@ fn a_run_that_diverges() {
     config.train.log_interval = 50;
     config.train.checkpoint_interval = 4;
     config.train.skip_limit = 2;
-    let ended = |out: &str, reads| match run::<Flex>(&place, &config, out, reads) {
+    let ended = |out: &str, read_policy| match run::<Flex>(&place, &config, out, read_policy) {
         Err(TrainError::Diverged {
             step,
             skipped,
@@ -25,8 +25,8 @@ fn a_run_that_diverges() {
         other => panic!("it did not diverge: {other:?}"),
     };
     let (every, due) = (
-        ended("every", Reads::EveryStep),
-        ended("due", Reads::WhenDue),
+        ended("every", ReadPolicy::EveryStep),
+        ended("due", ReadPolicy::WhenDue),
     );
     assert_eq!(every, due);
     assert_same(&place, "every", "due");
@@ -43,12 +43,12 @@ fn a_run_that_is_stopped_and_goes_on() {
     config.train.ema = 0.9;
     config.train.log_interval = 1000;
     config.train.eval_interval = 1000;
-    run::<Flex>(&place, &config, "every", Reads::EveryStep).unwrap();
-    let (interrupter, how) = (
+    run::<Flex>(&place, &config, "every", ReadPolicy::EveryStep).unwrap();
+    let (interrupter, engine) = (
         Interrupter::new(),
-        How {
-            reads: Reads::WhenDue,
-            scale: None,
+        EngineOptions {
+            read_policy: ReadPolicy::WhenDue,
+            loss_scale: None,
         },
     );
     let log = place.path("due/events.jsonl");
@@ -66,19 +66,20 @@ fn a_run_that_is_stopped_and_goes_on() {
             std::thread::sleep(Duration::from_millis(20));
             stop.stop(None);
         });
-        train_how::<Autodiff<Flex>>(
+        train_with::<Autodiff<Flex>>(
             config.clone(),
-            Beginning::New(place.path("due")),
+            RunStart::New(place.path("due")),
             Some(with_a_hole(&place, &config)),
-            surroundings(interrupter.clone()),
+            options(interrupter.clone()),
             Default::default(),
-            how,
+            engine,
+            Arc::new(SingleProcess),
         )
     });
-    let progressed = stopped.unwrap().progressed;
-    let step = progressed.state.step;
-    assert!(progressed.interrupted && step > 1 && step < 400, "{step}");
-    go_on::<Flex>(&place, &config, "due", how);
+    let stopped = stopped.unwrap();
+    let step = stopped.state.step;
+    assert!(stopped.interrupted && step > 1 && step < 400, "{step}");
+    go_on::<Flex>(&place, &config, "due", engine);
     // It has one checkpoint more.
     fs::remove_dir_all(place.path(&format!("due/checkpoints/step-{step:08}"))).unwrap();
     assert_same(&place, "every", "due");

@@ -3,28 +3,31 @@
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod ends;
+mod ranks;
 mod scale;
 mod skips;
 
 use std::fs;
+use std::sync::Arc;
 
 use burn::backend::Autodiff;
 use burn::module::ParamId;
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use common::{Place, surroundings};
+use common::{Place, options};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamMapper, map_params};
 use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::checkpoint::Checkpoint;
+use crate::engine::{EngineOptions, ReadPolicy};
 use crate::error::TrainError;
 use crate::events::{self, Event};
 use crate::loss_scale::LossScale;
-use crate::run::{resolve_model, train_how};
-use crate::strategy::{How, Reads};
-use crate::{Beginning, Interrupter, OptimizerKind, Outcome, RunConfig, RunFolder};
+use crate::peers::SingleProcess;
+use crate::run::{RunResult, RunStart, resolve_model, train_with};
+use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 
 /// A model whose embedding of `Z` is no number: steps without a `Z` are as any others, and one with it has neither loss
 /// nor gradients.
@@ -65,12 +68,20 @@ fn run<I: Backend>(
     place: &Place,
     config: &RunConfig,
     out: &str,
-    reads: Reads,
-) -> Result<Outcome, TrainError>
+    read_policy: ReadPolicy,
+) -> Result<RunResult, TrainError>
 where
     Autodiff<I>: TrainingBackend,
 {
-    scaled_run::<I>(place, config, out, How { reads, scale: None })
+    scaled_run::<I>(
+        place,
+        config,
+        out,
+        EngineOptions {
+            read_policy,
+            loss_scale: None,
+        },
+    )
 }
 
 /// As [`run`], with whatever scale.
@@ -78,37 +89,44 @@ fn scaled_run<I: Backend>(
     place: &Place,
     config: &RunConfig,
     out: &str,
-    how: How,
-) -> Result<Outcome, TrainError>
+    engine: EngineOptions,
+) -> Result<RunResult, TrainError>
 where
     Autodiff<I>: TrainingBackend,
 {
     let weights = with_a_hole::<Autodiff<I>>(place, config);
-    train_how::<Autodiff<I>>(
+    train_with::<Autodiff<I>>(
         config.clone(),
-        Beginning::New(place.path(out)),
+        RunStart::New(place.path(out)),
         Some(weights),
-        surroundings(Interrupter::new()),
+        options(Interrupter::new()),
         Default::default(),
-        how,
+        engine,
+        Arc::new(SingleProcess),
     )
 }
 
 /// A run goes on from its newest checkpoint.
-fn go_on<I: Backend>(place: &Place, config: &RunConfig, out: &str, how: How) -> Outcome
+fn go_on<I: Backend>(
+    place: &Place,
+    config: &RunConfig,
+    out: &str,
+    engine: EngineOptions,
+) -> RunResult
 where
     Autodiff<I>: TrainingBackend,
 {
     let folder = place.path(out);
     let checkpoint = Checkpoint::newest_to_resume(&folder, |_| {}).unwrap();
     let folder = RunFolder::open(&folder).unwrap();
-    let resumed = train_how::<Autodiff<I>>(
+    let resumed = train_with::<Autodiff<I>>(
         config.clone(),
-        Beginning::Resumed(folder, checkpoint.map(Box::new)),
+        RunStart::Resumed(folder, checkpoint.map(Box::new)),
         None,
-        surroundings(Interrupter::new()),
+        options(Interrupter::new()),
         Default::default(),
-        how,
+        engine,
+        Arc::new(SingleProcess),
     );
     resumed.unwrap()
 }
@@ -160,8 +178,8 @@ fn compare<I: Backend>(place: &Place, config: &RunConfig) -> Vec<usize>
 where
     Autodiff<I>: TrainingBackend,
 {
-    run::<I>(place, config, "every", Reads::EveryStep).unwrap();
-    run::<I>(place, config, "due", Reads::WhenDue).unwrap();
+    run::<I>(place, config, "every", ReadPolicy::EveryStep).unwrap();
+    run::<I>(place, config, "due", ReadPolicy::WhenDue).unwrap();
     assert_same(place, "every", "due");
     skipped(place, "due")
 }

@@ -71,7 +71,7 @@ fn the_readings_change_nothing() {
     let [one, five, never] = [1, 5, 1000].map(|log_interval| {
         config.train.log_interval = log_interval;
         let out = format!("every-{log_interval}");
-        run::<Flex>(&place, &config, &out, Reads::WhenDue).unwrap();
+        run::<Flex>(&place, &config, &out, ReadPolicy::WhenDue).unwrap();
         outcome(&place, &out).1
     });
     assert!(one == five && five == never);
@@ -87,7 +87,7 @@ fn a_skipped_first_step() {
     let seed = (1..100).find(|&seed| {
         config.train.seed = seed;
         let out = format!("seed-{seed}");
-        run::<Flex>(&place, &config, &out, Reads::EveryStep).unwrap();
+        run::<Flex>(&place, &config, &out, ReadPolicy::EveryStep).unwrap();
         skipped(&place, &out) == [1, 2]
     });
     config.train.seed = seed.unwrap();
@@ -129,8 +129,8 @@ fn runs_with_skipped_steps_on_vulkan() {
     let mut config = place.config();
     config.train.steps = 14;
     config.train.log_interval = 7;
-    let losses = |out: &str, reads| {
-        run::<Vulkan>(&place, &config, out, reads).unwrap();
+    let losses = |out: &str, read_policy| {
+        run::<Vulkan>(&place, &config, out, read_policy).unwrap();
         let events = events::read(&place.path(out)).unwrap().events;
         let losses = events.into_iter().filter_map(|event| match event {
             Event::Step { loss, .. } | Event::Evaluation { loss, .. } => Some(loss),
@@ -138,8 +138,8 @@ fn runs_with_skipped_steps_on_vulkan() {
         });
         (skipped(&place, out), losses.collect::<Vec<f64>>())
     };
-    let (skipped, every) = losses("every", Reads::EveryStep);
-    let (frozen, due) = losses("due", Reads::WhenDue);
+    let (skipped, every) = losses("every", ReadPolicy::EveryStep);
+    let (frozen, due) = losses("due", ReadPolicy::WhenDue);
     assert_eq!(skipped, frozen);
     assert!((2..12).contains(&skipped.len()), "{skipped:?}");
     assert_eq!(every.len(), due.len());

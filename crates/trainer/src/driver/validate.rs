@@ -1,42 +1,50 @@
-//! What the loop does at an evaluation: the loss on what is not trained on, and a sample.
+//! An evaluation during training: the loss on the validation splits, and a sample.
 
 use burn::train::{EventProcessorTraining, LearnerEvent};
 use emberlm_kernels::TrainingBackend;
 
-use super::Training;
-use crate::checkpoint::Best;
+use super::RankZero;
+use super::show::item;
+use crate::checkpoint::{Best, State};
+use crate::config::TrainConfig;
+use crate::engine::StepEngine;
 use crate::error::TrainError;
 use crate::events::{DatasetLoss, Event};
 use crate::metrics::Figures;
 use crate::sample::sample;
+use crate::strategy::Processor;
 use crate::trainee::Trainee;
 
-impl<B: TrainingBackend> Training<'_, B> {
-    /// Evaluates, and lets the model write. Whether the loss is the lowest so far.
-    pub(super) fn validate(&mut self, model: &Trainee<B>) -> Result<bool, TrainError> {
-        let strategy = self.strategy;
-        let config = &strategy.config;
-        let step = self.step();
-        let decoder = self.used(model);
+impl<B: TrainingBackend> RankZero<B> {
+    /// Evaluates and samples. Returns true if the loss is the lowest so far.
+    pub(super) fn validate(
+        &mut self,
+        engine: &StepEngine<B>,
+        model: &Trainee<B>,
+        state: &mut State,
+        processor: &mut Processor<B>,
+    ) -> Result<bool, TrainError> {
+        let config = engine.config();
+        let step = engine.position().step;
+        let decoder = engine.decoder(model);
         let mut text = None;
         if config.sample_tokens > 0 {
-            let (tokenizer, tokens) = (&strategy.tokenizer, config.sample_tokens);
+            let (tokenizer, tokens) = (&self.tokenizer, config.sample_tokens);
             text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
         }
         let mut better = false;
         let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
-        let found = strategy
+        let found = self
             .validation
             .evaluate(&decoder, config.eval_batch, most)?;
         if let Some(found) = found {
             let loss = found.loss;
-            let state = &mut self.progressed.state;
             state.validation_loss = Some(loss);
             better = state.best.is_none_or(|best| loss < best.loss);
             if better {
                 state.best = Some(Best { loss, step });
             }
-            self.show_evaluation(loss, &found.datasets, step);
+            show_evaluation::<B>(config, processor, loss, &found.datasets, step);
             self.recorder.record(&Event::Evaluation {
                 step,
                 loss,
@@ -51,24 +59,8 @@ impl<B: TrainingBackend> Training<'_, B> {
         Ok(better)
     }
 
-    /// Shows a validation loss, and each dataset's own where there are several.
-    pub(super) fn show_evaluation(&mut self, loss: f64, datasets: &[DatasetLoss], step: usize) {
-        let own = datasets
-            .iter()
-            .map(|of| format!("  {} {:.4}", of.dataset, of.loss));
-        let figures = Figures {
-            datasets: own.collect::<String>().into(),
-            ..Figures::of_loss(loss)
-        };
-        let item = self.item(figures, step);
-        self.processor
-            .process_valid(LearnerEvent::ProcessedItem(item));
-        let round = step.div_ceil(self.strategy.config.eval_interval);
-        self.processor.process_valid(LearnerEvent::EndEpoch(round));
-    }
-
     fn keep_sample(&mut self, step: usize, text: String) {
-        let folder = self.strategy.run.join("samples");
+        let folder = self.run.join("samples");
         let path = folder.join(format!("step-{step:08}.txt"));
         // It is in the events as well: a disk that is full should not end the run for it.
         if let Err(error) = std::fs::write(&path, &text) {
@@ -79,6 +71,27 @@ impl<B: TrainingBackend> Training<'_, B> {
             step,
             text: text.clone(),
         });
-        self.progressed.sample = Some(text);
+        self.sample = Some(text);
     }
+}
+
+/// Shows a validation loss, and each dataset's own where there are several.
+pub(super) fn show_evaluation<B: TrainingBackend>(
+    config: &TrainConfig,
+    processor: &mut Processor<B>,
+    loss: f64,
+    datasets: &[DatasetLoss],
+    step: usize,
+) {
+    let own = datasets
+        .iter()
+        .map(|of| format!("  {} {:.4}", of.dataset, of.loss));
+    let figures = Figures {
+        datasets: own.collect::<String>().into(),
+        ..Figures::of_loss(loss)
+    };
+    let item = item(config, figures, step);
+    processor.process_valid(LearnerEvent::ProcessedItem(item));
+    let round = step.div_ceil(config.eval_interval);
+    processor.process_valid(LearnerEvent::EndEpoch(round));
 }

@@ -1,0 +1,296 @@
+//! The driver of a run: it takes micro-batches from the loader, has the [engine](crate::engine) make steps of them, and
+//! does what is due after each.
+//!
+//! ```text
+//! every log_interval steps         figures ─► events.jsonl, renderer        ┐
+//! every eval_interval steps        validation loss and a sample             │ rank 0
+//! every checkpoint_interval steps  a checkpoint; and at the end, also of    │
+//!                                  an interrupted run                       ┘
+//! ```
+//!
+//! Every rank has a driver. Only that of rank 0 has a [`RankZero`], which logs, evaluates, samples and saves.
+
+use std::path::{Path, PathBuf};
+
+use burn::train::Interrupter;
+use emberlm_data::{DataError, Floor};
+use emberlm_kernels::TrainingBackend;
+
+use crate::checkpoint::State;
+use crate::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
+use crate::error::TrainError;
+use crate::file_check::FileCheck;
+use crate::loader::Failure;
+use crate::strategy::Processor;
+use crate::trainee::{TokenBatch, Trainee};
+
+mod due;
+mod rank_zero;
+mod show;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use due::DueActions;
+pub(crate) use rank_zero::RankZero;
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunResult {
+    /// The run's directory.
+    pub run: PathBuf,
+    /// The position at which it ended.
+    pub state: State,
+    /// The newest sample.
+    pub sample: Option<String>,
+    /// The newest checkpoint.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether it was stopped before its last step.
+    pub interrupted: bool,
+    /// The lowest validation loss that any model can have, where it is known.
+    pub floor: Option<Floor>,
+}
+
+/// The loop over a run's steps, on one rank.
+pub(crate) struct Driver<B: TrainingBackend> {
+    run: PathBuf,
+    engine: StepEngine<B>,
+    /// The position of the run, but for what the engine knows of it.
+    state: State,
+    floor: Option<Floor>,
+    /// Where the loader leaves its error.
+    failure: Failure,
+    /// The check of the files whose blocks are not verified as they are read.
+    file_check: FileCheck,
+    rank_zero: Option<RankZero<B>>,
+    interrupted: bool,
+    result: Option<Result<RunResult, TrainError>>,
+}
+
+impl<B: TrainingBackend> Driver<B> {
+    /// A driver at the position of `state`. `rank_zero` is there on rank 0 alone.
+    pub(crate) fn new(
+        run: PathBuf,
+        engine: StepEngine<B>,
+        state: State,
+        floor: Option<Floor>,
+        failure: Failure,
+        file_check: FileCheck,
+        rank_zero: Option<RankZero<B>>,
+    ) -> Self {
+        Self {
+            run,
+            engine,
+            state,
+            floor,
+            failure,
+            file_check,
+            rank_zero,
+            interrupted: false,
+            result: None,
+        }
+    }
+
+    /// The run's directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.run
+    }
+
+    /// The steps of the whole run.
+    pub(crate) fn steps_in_all(&self) -> usize {
+        self.engine.config().steps
+    }
+
+    /// Takes the result of [`Driver::run`]; `None` if it did not come to an end.
+    pub(crate) fn take_result(&mut self) -> Option<Result<RunResult, TrainError>> {
+        self.result.take()
+    }
+
+    /// Trains to the last step, or until it is interrupted or fails. Returns the model; the result is taken later.
+    pub(crate) fn run(
+        &mut self,
+        mut model: Trainee<B>,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+        processor: &mut Processor<B>,
+        interrupter: &Interrupter,
+    ) -> Trainee<B> {
+        let begun_at = self.step();
+        if let Some(rank_zero) = &mut self.rank_zero {
+            rank_zero.begin(&self.engine, &self.state, self.floor.as_ref(), processor);
+        }
+        let mut result;
+        (model, result) = self.steps(model, batches, processor, interrupter);
+        if let Some(rank_zero) = &mut self.rank_zero {
+            let state = position(&self.state, &self.engine);
+            result = rank_zero.end(
+                &self.engine,
+                &model,
+                state,
+                begun_at,
+                self.interrupted,
+                result,
+            );
+        }
+        self.result = Some(result.map(|()| self.run_result()));
+        model
+    }
+
+    fn run_result(&self) -> RunResult {
+        let rank_zero = self.rank_zero.as_ref();
+        RunResult {
+            run: self.run.clone(),
+            state: position(&self.state, &self.engine),
+            sample: rank_zero.and_then(|rank_zero| rank_zero.sample.clone()),
+            checkpoint: rank_zero.and_then(|rank_zero| rank_zero.recorder.newest.clone()),
+            interrupted: self.interrupted,
+            floor: self.floor.clone(),
+        }
+    }
+
+    /// Steps that were judged.
+    fn step(&self) -> usize {
+        self.engine.position().step
+    }
+
+    fn steps(
+        &mut self,
+        mut model: Trainee<B>,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+        processor: &mut Processor<B>,
+        interrupter: &Interrupter,
+    ) -> (Trainee<B>, Result<(), TrainError>) {
+        let begun_at = self.step();
+        let damaged = |source| TrainError::DamagedData { source, begun_at };
+        let mut made = Ok(());
+        while made.is_ok() && self.engine.steps_made() < self.engine.config().steps {
+            if interrupter.should_stop() {
+                self.interrupted = true;
+                break;
+            }
+            made = self.poll_file_check().map_err(damaged);
+            if made.is_ok() {
+                (model, made) = self.next(model, batches, processor);
+            }
+        }
+        if made.is_ok() && !self.interrupted {
+            made = self.finish_file_check(interrupter).map_err(damaged);
+        }
+        // Steps after one that has to be skipped have changed nothing, and a run that is resumed makes them.
+        let report = self.engine.settle();
+        let settled = self.report(&report);
+        (model, settled.and(made))
+    }
+
+    /// Makes a step, and does what is due after it.
+    fn next(
+        &mut self,
+        mut model: Trainee<B>,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+        processor: &mut Processor<B>,
+    ) -> (Trainee<B>, Result<(), TrainError>) {
+        let batches = match self.next_batches(batches) {
+            Ok(batches) => batches,
+            Err(error) => return (model, Err(error)),
+        };
+        let step = self.engine.steps_made() + 1;
+        let due = DueActions::after(step, self.engine.config()).any();
+        let report;
+        (model, report) = self.engine.step(model, batches, due);
+        let after = match report {
+            Ok(report) => self.after_step(&model, &report, processor),
+            Err(error) => Err(error.into()),
+        };
+        (model, after)
+    }
+
+    /// The micro-batches of the next step.
+    fn next_batches(
+        &mut self,
+        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+    ) -> Result<StepBatches<B>, TrainError> {
+        if let Some(again) = self.engine.batches_again() {
+            return Ok(again);
+        }
+        let wanted = self.engine.config().accumulation;
+        let found: Vec<_> = batches.take(wanted).collect();
+        match self.failure.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(StepBatches::new(found)),
+        }
+    }
+
+    fn after_step(
+        &mut self,
+        model: &Trainee<B>,
+        report: &StepReport,
+        processor: &mut Processor<B>,
+    ) -> Result<(), TrainError> {
+        self.report(report)?;
+        match &mut self.rank_zero {
+            Some(rank_zero) => {
+                rank_zero.after_step(&self.engine, model, &mut self.state, report, processor)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reports the steps that were skipped.
+    ///
+    /// # Errors
+    /// Too many in a row were.
+    fn report(&mut self, report: &StepReport) -> Result<(), TrainError> {
+        if let Some(rank_zero) = &mut self.rank_zero {
+            rank_zero.report_judged(report);
+        }
+        match (report.outcome, report.skipped.last()) {
+            (StepOutcome::Diverged, Some(last)) => Err(TrainError::Diverged {
+                step: last.step,
+                skipped: last.in_a_row,
+                reason: last.reason.clone(),
+                last: self.rank_zero.as_mut().and_then(RankZero::last_checkpoint),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports the end of the check of files without block hashes.
+    fn poll_file_check(&mut self) -> Result<(), DataError> {
+        if let Some(line) = self.file_check.poll()? {
+            self.note(line);
+        }
+        Ok(())
+    }
+
+    /// Waits for the check of files without block hashes, unless the run is interrupted.
+    fn finish_file_check(&mut self, interrupter: &Interrupter) -> Result<(), DataError> {
+        self.poll_file_check()?;
+        let left = self.file_check.left();
+        if left > 0 {
+            self.note(format!(
+                "waiting until the last {left} bytes of the data are verified"
+            ));
+        }
+        if let Some(line) = self.file_check.wait(|| interrupter.should_stop())? {
+            self.note(line);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, line: String) {
+        if let Some(rank_zero) = &mut self.rank_zero {
+            rank_zero.recorder.notes.say(line);
+        }
+    }
+}
+
+/// The position of a run whose engine stands where it stands.
+fn position<B: TrainingBackend>(state: &State, engine: &StepEngine<B>) -> State {
+    let position = engine.position();
+    State {
+        step: position.step,
+        updates: engine.updates(),
+        watch: position.watch.clone(),
+        loss_scale: position.loss_scale,
+        ..state.clone()
+    }
+}

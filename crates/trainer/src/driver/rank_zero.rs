@@ -1,0 +1,220 @@
+//! The duties of rank 0: it logs, evaluates, samples and saves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use burn::module::AutodiffModule;
+use burn::tensor::Device;
+use emberlm_data::{Floor, Tokenizer};
+use emberlm_kernels::TrainingBackend;
+
+use super::due::DueActions;
+use crate::checkpoint::{About, Contents, Keep, State};
+use crate::data::Validation;
+use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
+use crate::error::TrainError;
+use crate::events::{Ending, Event, now};
+use crate::pace::Pace;
+use crate::recorder::Recorder;
+use crate::strategy::Processor;
+use crate::trainee::Trainee;
+
+/// What rank 0 has besides the engine.
+pub(crate) struct RankZero<B: TrainingBackend> {
+    /// The run's directory.
+    pub(crate) run: PathBuf,
+    /// The model and its tokenizer, for checkpoints.
+    pub(crate) about: Arc<About>,
+    /// The tokenizer that samples are decoded with.
+    pub(crate) tokenizer: Tokenizer,
+    /// The validation splits.
+    pub(crate) validation: Validation,
+    /// The events that a resumed run shows before it continues.
+    pub(crate) past: Vec<Event>,
+    /// Tokens of a sequence.
+    pub(crate) seq_len: usize,
+    pub(crate) device: Device<B>,
+    pub(crate) recorder: Recorder,
+    pub(crate) pace: Pace,
+    /// The newest sample.
+    pub(crate) sample: Option<String>,
+}
+
+impl<B: TrainingBackend> RankZero<B> {
+    /// Shows what a resumed run did before, and records the beginning.
+    pub(super) fn begin(
+        &mut self,
+        engine: &StepEngine<B>,
+        state: &State,
+        floor: Option<&Floor>,
+        processor: &mut Processor<B>,
+    ) {
+        let config = engine.config();
+        self.replay(config, processor);
+        self.recorder.record(&Event::Begun {
+            time: now(),
+            step: engine.position().step,
+            steps: config.steps,
+            backend: state.backend.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            floor: floor.map(|floor| floor.nats_per_token),
+        });
+    }
+
+    /// Counts the time of the steps that were judged, and reports those that were skipped.
+    pub(super) fn report_judged(&mut self, report: &StepReport) {
+        self.pace.add(report.positions, report.seconds);
+        let diverged = report.outcome == StepOutcome::Diverged;
+        let last = report.skipped.len();
+        for (number, skipped) in (1..).zip(&report.skipped) {
+            self.recorder.record(&skipped_event(skipped));
+            // The error that ends the run has the last one's reason.
+            if !(diverged && number == last) {
+                // A few overflows are how a scale is found: nothing to warn of.
+                let grade = if skipped.expected { "" } else { "warning: " };
+                let SkippedStep { step, reason, .. } = skipped;
+                self.recorder
+                    .notes
+                    .say(format!("{grade}step {step} was skipped: {reason}"));
+            }
+        }
+    }
+
+    /// The newest checkpoint, after the one in progress.
+    pub(super) fn last_checkpoint(&mut self) -> Option<PathBuf> {
+        self.recorder.wait();
+        self.recorder.newest.clone()
+    }
+
+    /// Logs, evaluates and saves as the intervals say.
+    pub(super) fn after_step(
+        &mut self,
+        engine: &StepEngine<B>,
+        model: &Trainee<B>,
+        state: &mut State,
+        report: &StepReport,
+        processor: &mut Processor<B>,
+    ) -> Result<(), TrainError> {
+        self.recorder.look();
+        let metrics = match report.outcome {
+            StepOutcome::Updated(metrics) => Some(metrics),
+            StepOutcome::Skipped => None,
+            StepOutcome::Deferred | StepOutcome::Diverged => return Ok(()),
+        };
+        let config = engine.config();
+        let step = engine.position().step;
+        let DueActions {
+            last,
+            log,
+            evaluate,
+            save,
+        } = DueActions::after(step, config);
+        if log || evaluate || save {
+            self.recorder.check()?;
+        }
+        if let Some(metrics) = metrics.filter(|_| log) {
+            self.log(engine, metrics, state.validation_loss, processor);
+        }
+        let mut save = save || (self.recorder.owed && log);
+        if evaluate {
+            let better = self.validate(engine, model, state, processor)?;
+            save |= better && config.keep_best;
+            if B::works_behind() {
+                // What evaluation takes of a device's memory is not what training does.
+                B::memory_cleanup(&self.device);
+            }
+        }
+        // The last step's checkpoint is written at the end, as an interrupted run's is.
+        if save && !last {
+            let contents = self.contents(engine, model, super::position(state, engine));
+            self.recorder.save(contents, keep(engine, state));
+        }
+        Ok(())
+    }
+
+    /// Writes the last checkpoint and records the end. Returns `result`, or why the end could not be written.
+    pub(super) fn end(
+        &mut self,
+        engine: &StepEngine<B>,
+        model: &Trainee<B>,
+        state: State,
+        begun_at: usize,
+        interrupted: bool,
+        result: Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        let step = state.step;
+        let saved = match &result {
+            // The weights led to what had to be skipped, or were trained on damaged data: the checkpoint before is better.
+            Err(TrainError::Diverged { .. } | TrainError::DamagedData { .. }) => Ok(()),
+            // It is not this process's directory any more.
+            Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
+            // There is nothing that was not there before.
+            _ if step == begun_at => Ok(()),
+            _ => self
+                .recorder
+                .check()
+                .and_then(|()| self.save_last(engine, model, state)),
+        };
+        let result = result.and(saved);
+        // A checkpoint in progress is whole or absent in any case; waiting makes it whole.
+        self.recorder.wait();
+        let result = result.and(self.recorder.check());
+        let how = match &result {
+            Err(_) => Ending::Failed,
+            Ok(()) if interrupted => Ending::Interrupted,
+            Ok(()) => Ending::Finished,
+        };
+        self.recorder.record(&Event::Ended {
+            time: now(),
+            step,
+            how,
+        });
+        result.and(self.recorder.flush())
+    }
+
+    fn save_last(
+        &mut self,
+        engine: &StepEngine<B>,
+        model: &Trainee<B>,
+        state: State,
+    ) -> Result<(), TrainError> {
+        let (step, keep) = (state.step, keep(engine, &state));
+        let contents = self.contents(engine, model, state);
+        self.recorder.save_last(step, keep, || contents.clone())
+    }
+
+    fn contents(
+        &self,
+        engine: &StepEngine<B>,
+        model: &Trainee<B>,
+        state: State,
+    ) -> Contents<B::InnerBackend> {
+        Contents {
+            decoder: engine.decoder(model),
+            training: engine.averages().then(|| model.valid().decoder),
+            optimizer: engine.optimizer(),
+            about: Arc::clone(&self.about),
+            state,
+        }
+    }
+}
+
+/// The checkpoints to keep.
+fn keep<B: TrainingBackend>(engine: &StepEngine<B>, state: &State) -> Keep {
+    let config = engine.config();
+    let best = state.best.filter(|_| config.keep_best);
+    Keep {
+        last: config.keep_last,
+        best: best.map(|best| best.step),
+    }
+}
+
+fn skipped_event(skipped: &SkippedStep) -> Event {
+    let number = |x: f64| x.is_finite().then_some(x);
+    Event::Skipped {
+        step: skipped.step,
+        loss: number(skipped.loss),
+        gradient_norm: number(skipped.gradient_norm),
+        reason: skipped.reason.clone(),
+    }
+}

@@ -1,0 +1,110 @@
+//! The lines of the log, and the figures for Burn's renderers.
+
+use burn::data::dataloader::Progress;
+use burn::train::{EventProcessorTraining, LearnerEvent, TrainingItem};
+use emberlm_kernels::TrainingBackend;
+
+use super::RankZero;
+use super::validate::show_evaluation;
+use crate::config::TrainConfig;
+use crate::engine::{StepEngine, StepMetrics};
+use crate::events::{Event, now};
+use crate::metrics::Figures;
+use crate::strategy::Processor;
+
+impl<B: TrainingBackend> RankZero<B> {
+    /// Shows what a resumed run did before it was stopped.
+    pub(super) fn replay(&self, config: &TrainConfig, processor: &mut Processor<B>) {
+        for event in &self.past {
+            match *event {
+                Event::Step {
+                    step,
+                    loss,
+                    gradient_norm,
+                    learning_rate,
+                    ..
+                } => {
+                    let figures = Figures {
+                        gradient_norm,
+                        learning_rate,
+                        ..Figures::of_loss(loss)
+                    };
+                    let item = LearnerEvent::ProcessedItem(item(config, figures, step));
+                    processor.process_train(item);
+                }
+                Event::Evaluation {
+                    step,
+                    loss,
+                    ref datasets,
+                    ..
+                } => show_evaluation::<B>(config, processor, loss, datasets, step),
+                _ => {}
+            }
+        }
+    }
+
+    /// Logs a step.
+    pub(super) fn log(
+        &mut self,
+        engine: &StepEngine<B>,
+        metrics: StepMetrics,
+        validation: Option<f64>,
+        processor: &mut Processor<B>,
+    ) {
+        let config = engine.config();
+        let step = engine.position().step;
+        let sequences = step as u64 * config.step_sequences(engine.rank().world_size());
+        self.recorder.record(&Event::Step {
+            step,
+            tokens: sequences * self.seq_len as u64,
+            learnt: metrics.targets,
+            loss: metrics.loss,
+            perplexity: metrics.loss.exp(),
+            gradient_norm: metrics.gradient_norm,
+            learning_rate: metrics.learning_rate,
+        });
+        let pace = self
+            .pace
+            .line::<B::InnerBackend>(step, config.steps, &self.device);
+        self.recorder.record(&Event::Pace {
+            time: now(),
+            step,
+            tokens_per_second: pace.tokens_per_second,
+            utilization: pace.utilization,
+            memory_mib: pace.memory_mib,
+            device_in_use: pace.device.map(|memory| memory.in_use),
+            device_reserved: pace.device.map(|memory| memory.reserved),
+            seconds_left: pace.seconds_left,
+        });
+        let figures = Figures {
+            loss: metrics.loss,
+            gradient_norm: metrics.gradient_norm,
+            learning_rate: metrics.learning_rate,
+            tokens_per_second: pace.tokens_per_second,
+            utilization: pace.utilization,
+            memory_mib: pace.memory_mib,
+            seconds_left: pace.seconds_left,
+            validation,
+            datasets: Default::default(),
+            note: self.recorder.notes.shown().into(),
+            sample: self.sample.as_deref().unwrap_or_default().into(),
+        };
+        let item = item(config, figures, step);
+        processor.process_train(LearnerEvent::ProcessedItem(item));
+    }
+}
+
+/// A step's figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
+pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> TrainingItem<Figures> {
+    let interval = config.eval_interval.min(config.steps);
+    let round = step.div_ceil(interval);
+    let within = step - (round - 1) * interval;
+    let rate = figures.learning_rate;
+    TrainingItem::new(
+        figures,
+        Progress::new(within, interval),
+        Progress::new(round, config.steps.div_ceil(interval)),
+        Some(step),
+        Some(rate),
+    )
+}

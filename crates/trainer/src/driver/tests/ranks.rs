@@ -1,0 +1,145 @@
+//! Two ranks with one micro-batch each make the step of one process with two.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use burn::tensor::ops::{FloatTensor, FloatTensorOps};
+
+use super::*;
+use crate::bench::random_batch;
+use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
+use crate::loader::to_tensors;
+use crate::optimizer::Optimizer;
+use crate::peers::{Peers, PeersError, Rank};
+use crate::trainee::{TokenBatch, Trainee};
+
+type Training = Autodiff<Flex>;
+
+/// One of two ranks, on threads of one process.
+struct OfTwo {
+    rank: Rank,
+    counts: (Sender<usize>, std::sync::Mutex<Receiver<usize>>),
+    tensors: (
+        Sender<Vec<FloatTensor<Flex>>>,
+        std::sync::Mutex<Receiver<Vec<FloatTensor<Flex>>>>,
+    ),
+}
+
+impl OfTwo {
+    fn pair() -> [Self; 2] {
+        let (counts, tensors) = ([channel(), channel()], [channel(), channel()]);
+        let [(to_a, at_a), (to_b, at_b)] = counts;
+        let [(tensors_to_a, tensors_at_a), (tensors_to_b, tensors_at_b)] = tensors;
+        let rank = |index| Rank::new(index, 2).unwrap();
+        [
+            Self {
+                rank: rank(0),
+                counts: (to_b, at_a.into()),
+                tensors: (tensors_to_b, tensors_at_a.into()),
+            },
+            Self {
+                rank: rank(1),
+                counts: (to_a, at_b.into()),
+                tensors: (tensors_to_a, tensors_at_b.into()),
+            },
+        ]
+    }
+}
+
+impl Peers<Flex> for OfTwo {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn sum_count(&self, count: usize) -> Result<usize, PeersError> {
+        self.counts.0.send(count).unwrap();
+        Ok(count + self.counts.1.lock().unwrap().recv().unwrap())
+    }
+
+    fn sum_tensors(
+        &self,
+        tensors: Vec<FloatTensor<Flex>>,
+    ) -> Result<Vec<FloatTensor<Flex>>, PeersError> {
+        self.tensors.0.send(tensors.clone()).unwrap();
+        let others = self.tensors.1.lock().unwrap().recv().unwrap();
+        let sum = |(own, other)| match self.rank.is_zero() {
+            true => <Flex as FloatTensorOps<Flex>>::float_add(own, other),
+            false => <Flex as FloatTensorOps<Flex>>::float_add(other, own),
+        };
+        Ok(tensors.into_iter().zip(others).map(sum).collect())
+    }
+}
+
+/// The losses of a few steps, of the micro-batches that `own` picks of each step's two, and the weights after them.
+fn steps(
+    place: &Place,
+    config: &RunConfig,
+    peers: Arc<dyn Peers<Flex>>,
+    own: impl Fn(usize) -> bool,
+) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
+    let device = Default::default();
+    let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
+    let mut trainee = Trainee {
+        decoder: model.init::<Training>(1, &device),
+    };
+    let mut engine = StepEngine::<Training>::new(
+        config.train.clone(),
+        ReadPolicy::EveryStep,
+        peers,
+        Optimizer::new(&config.train),
+        None,
+        StepPosition::default(),
+    );
+    let whole = to_tensors::<Training>(&random_batch(&model, &config.train, 16), &device);
+    let mut losses = Vec::new();
+    for _ in 0..4 {
+        let micro = |number: usize| TokenBatch {
+            tokens: emberlm_model::Tokens {
+                ids: whole.tokens.ids.clone().narrow(0, number, 1),
+                documents: None,
+            },
+            targets: whole.targets.clone().narrow(0, number, 1),
+            learnt: 16,
+        };
+        let batches = StepBatches::new((0..2).filter(|&n| own(n)).map(micro).collect());
+        let report;
+        (trainee, report) = engine.step(trainee, batches, true);
+        match report.unwrap().outcome {
+            StepOutcome::Updated(metrics) => losses.push(metrics.loss),
+            other => panic!("{other:?}"),
+        }
+    }
+    let named = emberlm_model::weights::named_tensors(&trainee.decoder);
+    let weights = named
+        .into_iter()
+        .map(|(name, tensor)| (name, tensor.values));
+    (losses, weights.collect())
+}
+
+#[test]
+fn two_ranks_make_the_steps_of_one_process() {
+    let place = Place::new(0);
+    let mut config = place.config();
+    config.model.dropout = 0.1;
+    config.train.micro_batch = 2;
+    let one = steps(&place, &config, Arc::new(SingleProcess), |_| true);
+    let [first, second] = OfTwo::pair();
+    let (place, config) = (&place, &config);
+    let two = std::thread::scope(|scope| {
+        let other = scope.spawn(move || steps(place, config, Arc::new(second), |n| n == 1));
+        let own = steps(place, config, Arc::new(first), |n| n == 0);
+        assert_eq!(own, other.join().unwrap(), "ranks agree");
+        own
+    });
+    assert_eq!(two, one);
+}
+
+#[test]
+fn ranks_take_micro_batches_in_turns() {
+    let of = |index| Rank::new(index, 3).unwrap();
+    let numbers: Vec<u64> = (0..2)
+        .flat_map(|own| [0, 1, 2].map(|index| of(index).micro_batch(own)))
+        .collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(Rank::new(3, 3), None);
+    assert_eq!(Rank::new(0, 0), None);
+}

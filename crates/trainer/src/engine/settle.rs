@@ -1,0 +1,171 @@
+//! The settlement of pending steps: each is judged, in its order, by its loss and its gradients' norm.
+//!
+//! On a device that works behind the host, all steps since the last settlement are read in one transfer:
+//!
+//! ```text
+//! made      1   2   3   4   5        each update under the guard of all before it
+//! finite    yes yes no  yes yes      so that 3, 4 and 5 have changed nothing
+//! judged    go  go  skip             3 is reported; 4 and 5 are made again, from the same micro-batches
+//! ```
+//!
+//! A step right after a skipped one was computed from the weights that it would have had, so that one which is not finite
+//! either is judged by its own figures.
+
+use emberlm_kernels::TrainingBackend;
+
+use super::pending::StepFigures;
+use super::{
+    ReadPolicy, SkippedStep, StepBatches, StepEngine, StepMetrics, StepOutcome, StepReport,
+};
+use crate::gradients::read;
+use crate::skip::Verdict;
+
+impl<B: TrainingBackend> StepEngine<B> {
+    /// Whether the pending steps are settled now.
+    pub(super) fn settles(&self, due: bool) -> bool {
+        // All pending steps have the same scale.
+        let scale = self.position.loss_scale;
+        let grown = scale.is_some_and(|scale| scale.grows_after(self.pending.len()));
+        self.read_policy == ReadPolicy::EveryStep || due || grown || self.pending.is_full()
+    }
+
+    /// Reads and judges the pending steps. The outcome is that of the last one, unless steps have to be made again.
+    pub(crate) fn settle(&mut self) -> StepReport {
+        let (steps, started) = self.pending.take();
+        let count = steps.len();
+        let on_device = steps.iter().filter_map(|step| match &step.figures {
+            StepFigures::OnDevice { loss, norm, .. } => Some((loss.clone(), norm.clone())),
+            StepFigures::Judged { .. } => None,
+        });
+        let mut figures = B::run(|| read(on_device)).into_iter();
+        let scaled = self.position.loss_scale.is_some();
+        let mut report = StepReport {
+            outcome: StepOutcome::Skipped,
+            ..StepReport::deferred()
+        };
+        let (mut again, mut frozen) = (Vec::new(), false);
+        for (at, step) in steps.into_iter().enumerate() {
+            let (loss, norm, verdict) = match step.figures {
+                StepFigures::Judged {
+                    loss,
+                    norm,
+                    verdict,
+                } => (loss, norm, verdict),
+                StepFigures::OnDevice { .. } => {
+                    let (loss, norm) = figures.next().unwrap_or((f64::NAN, f64::NAN));
+                    let finite = loss.is_finite() && norm.is_finite();
+                    // After a skipped step the scale may be another.
+                    let stands = !(finite || scaled);
+                    if !again.is_empty() || (frozen && !stands) {
+                        again.push(step.batches);
+                        continue;
+                    }
+                    let verdict = self.judge(loss, norm);
+                    if verdict != Verdict::Go && !frozen {
+                        self.optimizer.take_back((count - at) as u64);
+                        frozen = true;
+                    }
+                    (loss, norm, verdict)
+                }
+            };
+            let positions = step.batches.positions * self.rank().world_size();
+            report.positions += positions;
+            self.position.step += 1;
+            let metrics = StepMetrics {
+                loss,
+                gradient_norm: norm,
+                learning_rate: step.learning_rate,
+                targets: (step.targets < positions).then_some(step.targets),
+            };
+            report.outcome = self.outcome(verdict, metrics, &mut report.skipped);
+            if report.outcome == StepOutcome::Diverged {
+                return report;
+            }
+        }
+        if count > 0 {
+            report.seconds = started.elapsed().as_secs_f64();
+        }
+        if !again.is_empty() {
+            report.outcome = StepOutcome::Deferred;
+        }
+        self.pending.put_back(again);
+        report
+    }
+
+    /// The outcome of the step that was just judged. One that was skipped is added to `skipped`.
+    fn outcome(
+        &self,
+        verdict: Verdict,
+        metrics: StepMetrics,
+        skipped: &mut Vec<SkippedStep>,
+    ) -> StepOutcome {
+        let (reason, expected) = match verdict {
+            Verdict::Go => return StepOutcome::Updated(metrics),
+            Verdict::Skip { reason } => (reason, false),
+            Verdict::Overflow { reason } => (reason, true),
+        };
+        let in_a_row = self.position.watch.in_a_row();
+        skipped.push(SkippedStep {
+            step: self.position.step,
+            loss: metrics.loss,
+            gradient_norm: metrics.gradient_norm,
+            reason,
+            expected,
+            in_a_row,
+        });
+        match in_a_row >= self.config.skip_limit {
+            true => StepOutcome::Diverged,
+            false => StepOutcome::Skipped,
+        }
+    }
+
+    /// Whether a step that was made counts.
+    pub(super) fn judge(&mut self, loss: f64, norm: f64) -> Verdict {
+        let position = &mut self.position;
+        let Some(scale) = &mut position.loss_scale else {
+            return position.watch.judge(loss, norm, &self.config);
+        };
+        // No scale makes a loss finite that is not.
+        let overflow = loss.is_finite() && !norm.is_finite();
+        if let Some(factor) = overflow.then(|| scale.halve()).flatten() {
+            position.watch.pass_over();
+            let reason = format!(
+                "gradients are beyond the range of f16: the loss scale was halved to {factor}"
+            );
+            return Verdict::Overflow { reason };
+        }
+        let verdict = position.watch.judge(loss, norm, &self.config);
+        match verdict {
+            Verdict::Go => scale.take(),
+            _ => scale.interrupt(),
+        }
+        verdict
+    }
+
+    /// Skips a step without a target to learn from, whose mean loss would be a division by zero.
+    pub(super) fn pass_over(&mut self, batches: StepBatches<B>) -> StepReport {
+        // Its turn is after the steps that are still to be judged, and after those of them that are to be made again.
+        self.pending.put_back(vec![batches]);
+        let mut report = self.settle();
+        if matches!(
+            report.outcome,
+            StepOutcome::Deferred | StepOutcome::Diverged
+        ) {
+            return report;
+        }
+        self.pending.again();
+        self.position.step += 1;
+        self.position.watch.pass_over();
+        let verdict = Verdict::Skip {
+            reason: "none of its targets is to be learnt".to_owned(),
+        };
+        let metrics = StepMetrics {
+            loss: f64::NAN,
+            gradient_norm: f64::NAN,
+            learning_rate: 0.0,
+            targets: Some(0),
+        };
+        report.outcome = self.outcome(verdict, metrics, &mut report.skipped);
+        report
+    }
+}

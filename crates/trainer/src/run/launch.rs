@@ -1,0 +1,92 @@
+//! The launch of a run on Burn's learner, with its metrics and a renderer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use burn::train::logger::MetricLogger;
+use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSplit};
+use burn::train::metric::{MetricDefinition, NumericEntry};
+use burn::train::{Interrupter, SupervisedTraining, TrainingStrategy};
+use emberlm_kernels::TrainingBackend;
+
+use super::inputs::Loaders;
+use super::{Renderer, RunResult};
+use crate::dashboard;
+use crate::driver::Driver;
+use crate::error::TrainError;
+use crate::metrics::{FigureMetric, TextMetric};
+use crate::plain::PlainRenderer;
+use crate::strategy::{Components, StepStrategy};
+
+/// Burn's learner of a run.
+pub(super) type Learner<B> = burn::train::Learner<Components<B>>;
+
+/// Launches Burn's learner and waits for its end.
+pub(super) fn launch<B: TrainingBackend>(
+    driver: Driver<B>,
+    learner: Learner<B>,
+    (train, validation): Loaders<B>,
+    renderer: Renderer,
+    say: fn(&str),
+    interrupter: Interrupter,
+) -> Result<RunResult, TrainError> {
+    let steps = driver.steps_in_all();
+    let run = driver.path().to_owned();
+    let strategy = Arc::new(StepStrategy::new(driver));
+    let training = SupervisedTraining::new(&run, train, validation)
+        .with_application_logger(None)
+        .with_metric_logger(NoMetricLog)
+        .with_interrupter(interrupter.clone())
+        .metric_train(TextMetric::now())
+        .metric_train_numeric(FigureMetric::loss())
+        .metric_valid_numeric(FigureMetric::loss())
+        .metric_train_numeric(FigureMetric::perplexity())
+        .metric_valid_numeric(FigureMetric::perplexity())
+        .metric_train_numeric(FigureMetric::learning_rate())
+        .metric_train_numeric(FigureMetric::gradient_norm())
+        .metric_train_numeric(FigureMetric::tokens_per_second())
+        .with_training_strategy(TrainingStrategy::Custom(strategy.clone()));
+    // The renderer closes when the result is dropped.
+    match renderer {
+        Renderer::Plain => {
+            let training = training.metric_train(TextMetric::time_left());
+            let training = training.metric_valid(TextMetric::datasets());
+            let training = training.renderer(PlainRenderer::new(steps, say));
+            drop(training.launch(learner));
+        }
+        Renderer::Dashboard => {
+            let training = training.renderer(dashboard::start(interrupter));
+            let ended = catch_unwind(AssertUnwindSafe(|| drop(training.launch(learner))));
+            dashboard::put_stderr_back();
+            if let Err(panic) = ended {
+                dashboard::restore_terminal();
+                // For a run that was killed the missing result tells the caller. Any other panic goes on, in a terminal
+                // that can show it.
+                if !dashboard::was_killed() {
+                    resume_unwind(panic);
+                }
+            }
+        }
+    }
+    strategy.take_result()
+}
+
+/// In place of Burn's own log files: `events.jsonl` holds the same figures.
+struct NoMetricLog;
+
+impl MetricLogger for NoMetricLog {
+    fn log(&mut self, _update: MetricsUpdate, _epoch: usize, _split: &MetricSplit) {}
+
+    fn read_numeric(
+        &mut self,
+        name: &str,
+        _epoch: usize,
+        _split: &MetricSplit,
+    ) -> Result<Vec<NumericEntry>, String> {
+        Err(format!("{name} is not kept: see events.jsonl"))
+    }
+
+    fn log_metric_definition(&mut self, _definition: MetricDefinition) {}
+
+    fn log_epoch_summary(&mut self, _summary: EpochSummary) {}
+}

@@ -1,0 +1,64 @@
+//! The optimizer as Burn's: the same updates through `burn::optim::Optimizer`, and a record that a recorder writes and reads.
+
+use burn::optim::{MultiGradientsParams, Optimizer as BurnOptimizer};
+use burn::tensor::backend::DeviceOps;
+use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
+use burn_flex::Flex;
+use emberlm_model::Decoder;
+use emberlm_trainer::optimizer::Optimizer;
+
+use crate::fixture::{Training, config, gradients, rates, start, updated, values};
+use crate::restore::KINDS;
+
+type B = Training<Flex>;
+
+/// Some of the ten updates, by any optimizer of Burn's.
+fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
+    optimizer: &mut O,
+    mut decoder: Decoder<B>,
+    steps: std::ops::Range<usize>,
+) -> Decoder<B> {
+    for step in steps {
+        let grads = gradients(&decoder, step, 1.0);
+        decoder = optimizer.step(rates()[step], decoder, grads);
+    }
+    decoder
+}
+
+#[test]
+fn steps_of_burns_trait_are_the_same_updates() {
+    for kind in KINDS {
+        let config = config(kind, true);
+        let expected = values(&updated(
+            &mut Optimizer::new(&config),
+            start::<Flex>(),
+            0..10,
+        ));
+        let mut optimizer = Optimizer::<Flex>::new(&config);
+        let decoder = stepped(&mut optimizer, start::<Flex>(), 0..4);
+        // Through bytes, into an optimizer of another process.
+        let recorder = BinBytesRecorder::<FullPrecisionSettings>::default();
+        let record = BurnOptimizer::<Decoder<B>, B>::to_record(&optimizer);
+        let bytes = Recorder::<B>::record(&recorder, record, ()).unwrap();
+        let record = Recorder::<B>::load(&recorder, bytes, &Default::default()).unwrap();
+        let resumed = Optimizer::<Flex>::new(&config);
+        let mut resumed = BurnOptimizer::<Decoder<B>, B>::load_record(resumed, record);
+        let decoder = stepped(&mut resumed, decoder, 4..10);
+        assert_eq!(values(&decoder), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn gradients_of_several_devices_are_summed() {
+    let config = config(KINDS[0], false);
+    let whole = stepped(&mut Optimizer::<Flex>::new(&config), start::<Flex>(), 0..1);
+    let decoder = start::<Flex>();
+    let device = <Flex as burn::tensor::backend::BackendTypes>::Device::default().id();
+    let halves = [0.5, 0.5].map(|factor| (gradients(&decoder, 0, factor), device));
+    let grads = MultiGradientsParams {
+        grads: halves.into(),
+    };
+    let mut optimizer = Optimizer::<Flex>::new(&config);
+    let decoder = optimizer.step_multi(rates()[0], decoder, grads);
+    assert_eq!(values(&decoder), values(&whole));
+}
