@@ -12,7 +12,7 @@ use emberlm::burn::backend::Autodiff;
 use emberlm::data::{AdoptOptions, Adoption, ShardWriter, TokenWidth};
 use emberlm::tokenizer::TokenizerChoice;
 use emberlm::train::{
-    Beginning, DataConfig, Interrupter, Renderer, Surroundings, presets, run_config, train,
+    DataConfig, Interrupter, Renderer, RunOptions, RunStart, presets, run_config, train,
 };
 use emberlm::{Tokenizer, TokenizerKind};
 use emberlm_examples::Backend;
@@ -58,21 +58,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;
     config.data = DataConfig::of(dataset);
 
-    let surroundings = Surroundings {
-        render: |config: &_| run_config::to_toml(config).unwrap_or_default(),
+    let options = RunOptions {
+        render_config: |config: &_| run_config::to_toml(config).unwrap_or_default(),
         renderer: Renderer::Plain,
         tensorboard: false,
         say: |line| eprintln!("{line}"),
         interrupter: Interrupter::new(),
     };
-    let outcome = train::<Autodiff<Backend>>(
+    let result = train::<Autodiff<Backend>>(
         config,
-        Beginning::New(run),
+        RunStart::New(run),
         None,
-        surroundings,
+        options,
         Default::default(),
     )?;
-    println!("{}", outcome.run.display());
+    println!("{}", result.run.display());
     Ok(())
 }
 

@@ -58,7 +58,7 @@ pub fn measure<B: TrainingBackend>(
     }
     let decoder = model.init::<B>(train.seed, device);
     let decoder = decoder.with_precision(train.precision);
-    let mut optimizer = Optimizer::new(train, decoder.parameters());
+    let optimizer = Optimizer::new(train, decoder.parameters());
     let mut trainee = Trainee { decoder };
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
@@ -72,7 +72,7 @@ pub fn measure<B: TrainingBackend>(
         train.clone(),
         options.read_policy,
         Arc::new(SingleProcess),
-        Optimizer::new(train),
+        optimizer,
         None,
         StepPosition {
             loss_scale: options.loss_scale,

@@ -16,14 +16,13 @@
 //! | `metrics`, [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
 //! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
 //! | [`fit`], [`memory`], [`memory_report`], [`bench`] | memory and speed of a run before it begins |
-
 //!
 //! | type | purpose |
 //! |---|---|
 //! | [`RunConfig`], [`TrainConfig`], [`DataConfig`] | a run's configuration: the tables of `config.toml` |
 //! | [`presets`], [`run_config`] | named configurations, and TOML files and settings over them |
 //! | [`train`] | trains a model from its beginning or from a checkpoint |
-//! | [`Outcome`] | the result of a run |
+//! | [`RunResult`] | the result of a run |
 //! | [`checkpoint::Checkpoint`] | a checkpoint with the position of its run |
 //! | [`evaluate()`], [`Evaluation`] | the loss of a split |
 //! | [`tasks`] | HellaSwag and LAMBADA |

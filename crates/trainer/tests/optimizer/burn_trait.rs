@@ -5,9 +5,8 @@ use burn::tensor::backend::DeviceOps;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn_flex::Flex;
 use emberlm_model::Decoder;
-use emberlm_trainer::optimizer::Optimizer;
 
-use crate::fixture::{Training, config, gradients, rates, start, updated, values};
+use crate::fixture::{Training, config, gradients, optimizer, rates, start, updated, values};
 use crate::restore::KINDS;
 
 type B = Training<Flex>;
@@ -30,18 +29,18 @@ fn steps_of_burns_trait_are_the_same_updates() {
     for kind in KINDS {
         let config = config(kind, true);
         let expected = values(&updated(
-            &mut Optimizer::new(&config),
+            &mut optimizer(&config),
             start::<Flex>(),
             0..10,
         ));
-        let mut optimizer = Optimizer::<Flex>::new(&config);
-        let decoder = stepped(&mut optimizer, start::<Flex>(), 0..4);
+        let mut first = optimizer::<Flex>(&config);
+        let decoder = stepped(&mut first, start::<Flex>(), 0..4);
         // Through bytes, into an optimizer of another process.
         let recorder = BinBytesRecorder::<FullPrecisionSettings>::default();
-        let record = BurnOptimizer::<Decoder<B>, B>::to_record(&optimizer);
+        let record = BurnOptimizer::<Decoder<B>, B>::to_record(&first);
         let bytes = Recorder::<B>::record(&recorder, record, ()).unwrap();
         let record = Recorder::<B>::load(&recorder, bytes, &Default::default()).unwrap();
-        let resumed = Optimizer::<Flex>::new(&config);
+        let resumed = optimizer::<Flex>(&config);
         let mut resumed = BurnOptimizer::<Decoder<B>, B>::load_record(resumed, record);
         let decoder = stepped(&mut resumed, decoder, 4..10);
         assert_eq!(values(&decoder), expected, "{kind:?}");
@@ -51,14 +50,14 @@ fn steps_of_burns_trait_are_the_same_updates() {
 #[test]
 fn gradients_of_several_devices_are_summed() {
     let config = config(KINDS[0], false);
-    let whole = stepped(&mut Optimizer::<Flex>::new(&config), start::<Flex>(), 0..1);
+    let whole = stepped(&mut optimizer::<Flex>(&config), start::<Flex>(), 0..1);
     let decoder = start::<Flex>();
     let device = <Flex as burn::tensor::backend::BackendTypes>::Device::default().id();
     let halves = [0.5, 0.5].map(|factor| (gradients(&decoder, 0, factor), device));
     let grads = MultiGradientsParams {
         grads: halves.into(),
     };
-    let mut optimizer = Optimizer::<Flex>::new(&config);
-    let decoder = optimizer.step_multi(rates()[0], decoder, grads);
+    let mut first = optimizer::<Flex>(&config);
+    let decoder = first.step_multi(rates()[0], decoder, grads);
     assert_eq!(values(&decoder), values(&whole));
 }

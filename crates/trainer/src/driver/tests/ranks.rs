@@ -78,14 +78,14 @@ fn steps(
 ) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
     let device = Default::default();
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
-    let mut trainee = Trainee {
-        decoder: model.init::<Training>(1, &device),
-    };
+    let decoder = model.init::<Training>(1, &device);
+    let optimizer = Optimizer::new(&config.train, decoder.parameters());
+    let mut trainee = Trainee { decoder };
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
         ReadPolicy::EveryStep,
         peers,
-        Optimizer::new(&config.train),
+        optimizer,
         None,
         StepPosition::default(),
     );
