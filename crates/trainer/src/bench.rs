@@ -57,7 +57,7 @@ pub fn measure<B: TrainingBackend>(
         model.check_documents()?;
     }
     let decoder = model.init::<B>(train.seed, device);
-    let decoder = decoder.with_precision(train.precision);
+    let decoder = decoder.with_precision(train.precision.products);
     let mut trainee = Trainee { decoder };
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
