@@ -7,8 +7,9 @@ use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
 
+use emberlm::train::config::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
 use emberlm::train::schedule::learning_rate;
-use emberlm::train::{Schedule, TrainConfig};
+use emberlm::train::{ScheduleConfig, ScheduleKind};
 use plotters::prelude::*;
 use plotters::style::register_font;
 
@@ -19,13 +20,17 @@ const INK: RGBColor = RGBColor(38, 38, 46);
 const FAINT: RGBColor = RGBColor(225, 225, 230);
 
 /// Okabe and Ito's colours, which the colour-blind tell apart.
-const SCHEDULES: [(Schedule, &str, RGBColor); 5] = [
-    (Schedule::Constant, "constant", RGBColor(0, 0, 0)),
-    (Schedule::Cosine, "cosine", RGBColor(0, 114, 178)),
-    (Schedule::Linear, "linear", RGBColor(0, 158, 115)),
-    (Schedule::InverseSqrt, "inverse_sqrt", RGBColor(213, 94, 0)),
+const SCHEDULES: [(ScheduleKind, &str, RGBColor); 5] = [
+    (ScheduleKind::Constant, "constant", RGBColor(0, 0, 0)),
+    (ScheduleKind::Cosine, "cosine", RGBColor(0, 114, 178)),
+    (ScheduleKind::Linear, "linear", RGBColor(0, 158, 115)),
     (
-        Schedule::WarmupStableDecay,
+        ScheduleKind::InverseSqrt,
+        "inverse_sqrt",
+        RGBColor(213, 94, 0),
+    ),
+    (
+        ScheduleKind::WarmupStableDecay,
         "warmup_stable_decay",
         RGBColor(204, 121, 167),
     ),
@@ -56,15 +61,27 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// 2000 steps, 200 of them warm-up, from 1e-3 to 1e-4; the cooldown takes 400.
-fn config(schedule: Schedule) -> TrainConfig {
-    TrainConfig {
-        steps: 2000,
+fn config(kind: ScheduleKind) -> ScheduleConfig {
+    let decay = DecayConfig {
         warmup_steps: 200,
-        cooldown_steps: 400,
-        learning_rate: 1e-3,
-        min_learning_rate: 1e-4,
-        schedule,
-        ..TrainConfig::default()
+        ..DecayConfig::default()
+    };
+    match kind {
+        ScheduleKind::Constant => ScheduleConfig::Constant(ConstantConfig {
+            warmup_steps: 200,
+            ..ConstantConfig::default()
+        }),
+        ScheduleKind::Cosine => ScheduleConfig::Cosine(decay),
+        ScheduleKind::Linear => ScheduleConfig::Linear(decay),
+        ScheduleKind::InverseSqrt => ScheduleConfig::InverseSqrt(InverseSqrtConfig {
+            warmup_steps: 200,
+            ..InverseSqrtConfig::default()
+        }),
+        ScheduleKind::WarmupStableDecay => ScheduleConfig::WarmupStableDecay(CooldownConfig {
+            warmup_steps: 200,
+            cooldown_steps: 400,
+            ..CooldownConfig::default()
+        }),
     }
 }
 
@@ -72,7 +89,7 @@ fn config(schedule: Schedule) -> TrainConfig {
 fn draw<B: DrawingBackend>(
     panel: &DrawingArea<B, plotters::coord::Shift>,
     title: &str,
-    schedules: &[(Schedule, &str, RGBColor)],
+    schedules: &[(ScheduleKind, &str, RGBColor)],
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
@@ -107,7 +124,7 @@ where
         let config = config(*schedule);
         let points = steps
             .clone()
-            .map(|done| (done as f64, learning_rate(&config, done)));
+            .map(|done| (done as f64, learning_rate(&config, 2000, done)));
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
     }
     Ok(())

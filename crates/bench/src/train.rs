@@ -5,6 +5,7 @@ use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure};
+use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::{TrainConfig, TrainError};
 
@@ -31,7 +32,7 @@ pub struct TrainArgs {
     /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
-    /// The factors of matrix products (train.precision)
+    /// The factors of matrix products (train.precision.products)
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision_parser())]
     pub precision: Precision,
     /// Measure the matrix product as well, and say how much of its speed the model's operations reach
@@ -56,7 +57,10 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         micro_batch: args.batch.max(1),
         accumulation: 1,
         recompute: args.recompute,
-        precision: args.precision,
+        precision: PrecisionConfig {
+            products: args.precision,
+            ..config.train.precision
+        },
         // As the peers are measured.
         clip_norm: 0.0,
         ..config.train
@@ -104,7 +108,7 @@ impl Job for Bench {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let measured = measure::<B>(&self.model, &self.train, WARM_UP, self.steps, &device)?;
-        let peak = || matrix_product::<B::InnerBackend>(self.train.precision, &device);
+        let peak = || matrix_product::<B::InnerBackend>(self.train.precision.products, &device);
         Ok((measured, self.utilization.then(peak)))
     }
 }

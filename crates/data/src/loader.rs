@@ -307,7 +307,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn any_number_of_workers_gives_the_same_batches(
-            seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5,
+            seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5, ranks in 1usize..4,
         ) {
             let of = |split: TokenSplit| match isolated {
                 true => Windows::isolated(split, 8, 0).unwrap(),
@@ -320,13 +320,14 @@ mod tests {
                 (of(masked_split(&masked, &learnt, 100)), 0.3),
             ];
             let batches = TrainBatches::mixed(parts, seed).unwrap();
+            let stride = ranks * micro_batch;
             let made = |workers| -> Vec<Batch> {
-                let made = batches.ahead(first, micro_batch, micro_batch, workers).take(20);
+                let made = batches.ahead(first, micro_batch, stride, workers).take(20);
                 made.map(Result::unwrap).collect()
             };
             let inline = made(0);
             prop_assert_eq!(&made(workers), &inline);
-            let at = |i: u64| batches.batch(first + i * micro_batch as u64, micro_batch).unwrap();
+            let at = |i: u64| batches.batch(first + i * stride as u64, micro_batch).unwrap();
             prop_assert_eq!((0..20).map(at).collect::<Vec<_>>(), inline);
         }
     }

@@ -57,7 +57,7 @@ pub fn measure<B: TrainingBackend>(
         model.check_documents()?;
     }
     let decoder = model.init::<B>(train.seed, device);
-    let decoder = decoder.with_precision(train.precision);
+    let decoder = decoder.with_precision(train.precision.products);
     let optimizer = Optimizer::new(train, decoder.parameters());
     let mut trainee = Trainee { decoder };
     let tokens = train.micro_batch * train.accumulation * seq;

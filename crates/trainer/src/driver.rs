@@ -1,4 +1,4 @@
-//! The driver of a run: it takes micro-batches from the loader, has the [engine](crate::engine) make steps of them, and
+//! The driver of a run: it takes micro-batches from the loader, has the `engine` make steps of them, and
 //! does what is due after each.
 //!
 //! ```text

@@ -20,7 +20,7 @@ use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::Decoder;
 
 use crate::checkpoint::State;
-use crate::config::TrainConfig;
+use crate::config::{SkipConfig, TrainConfig};
 use crate::ema::Average;
 use crate::gradients::{self, StepGradients, StepNumbers};
 use crate::guard::Guard;
@@ -51,7 +51,7 @@ pub(crate) enum ReadPolicy {
 impl ReadPolicy {
     /// `WhenDue` on devices that work behind the host, unless the settings judge steps by a window on the host.
     fn of<B: Backend>(config: &TrainConfig) -> Self {
-        match B::works_behind() && config.skip_deviations == 0.0 {
+        match B::works_behind() && matches!(config.skip, SkipConfig::NonFinite(_)) {
             true => Self::WhenDue,
             false => Self::EveryStep,
         }
@@ -69,10 +69,11 @@ pub(crate) struct EngineOptions {
 
 impl EngineOptions {
     pub(crate) fn of<B: Backend>(config: &TrainConfig, device: &Device<B>) -> Self {
-        let half = config.precision == Precision::F16 && B::multiplies_in(Precision::F16, device);
+        let precision = &config.precision;
+        let half = precision.products == Precision::F16 && B::multiplies_in(Precision::F16, device);
         Self {
             read_policy: ReadPolicy::of::<B>(config),
-            loss_scale: (half && config.loss_scale == 0.0).then(LossScale::default),
+            loss_scale: (half && precision.loss_scale == 0.0).then(LossScale::default),
         }
     }
 }
@@ -122,7 +123,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         position: StepPosition,
     ) -> Self {
         Self {
-            schedule: LearningRateSchedule::new(&config),
+            schedule: LearningRateSchedule::new(config.schedule.clone(), config.steps),
             config,
             read_policy,
             peers,
@@ -277,7 +278,7 @@ impl<B: TrainingBackend> StepEngine<B> {
 
     /// The factor on the loss of the steps made now.
     fn loss_scale(&self) -> Option<f64> {
-        let fixed = self.config.loss_scale;
+        let fixed = self.config.precision.loss_scale;
         let adaptive = || self.position.loss_scale.map(|scale| scale.factor());
         (fixed > 0.0).then_some(fixed).or_else(adaptive)
     }

@@ -206,7 +206,7 @@ fn phases(
             phase: Phase::Update,
             gradients: parameters,
             activations: 0.0,
-            temporaries: match train.optimizer {
+            temporaries: match train.optimizer.kind() {
                 OptimizerKind::AdamW => 0.0,
                 OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
             },
@@ -237,7 +237,7 @@ impl Head {
 fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
     let counted = count::parameters(model);
     let all = counted.total as f64;
-    let kept = match train.optimizer {
+    let kept = match train.optimizer.kind() {
         OptimizerKind::AdamW => 2.0 * all,
         OptimizerKind::Lion => all,
         OptimizerKind::Muon => 2.0 * all - counted.attention as f64 - counted.feed_forward as f64,

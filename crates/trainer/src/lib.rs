@@ -7,7 +7,7 @@
 //! | [`config`] | settings of a run |
 //! | [`run`] | a run from its configuration to its result: its inputs, its `initial_state` (new, or by [`resume`]), its launch on Burn's learner |
 //! | `strategy`, `driver` | the learner's strategy, and the loop over the steps; on rank 0 it logs, evaluates, samples and saves |
-//! | [`engine`] | one step: micro-batches in, outcome out |
+//! | `engine` | one step: micro-batches in, outcome out |
 //! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients of all micro-batches and ranks |
 //! | [`skip`], `guard` | the decision whether a step updates the weights, on the host or on the device |
 //! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
@@ -57,7 +57,7 @@ pub mod dashboard;
 pub mod data;
 mod driver;
 pub mod ema;
-pub mod engine;
+mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod events;
@@ -97,11 +97,13 @@ mod trainee;
 
 pub use burn::train::Interrupter;
 pub use config::{
-    DataConfig, Group, Groups, MixedDataset, OptimizerKind, RunConfig, Schedule, TrainConfig,
+    DataConfig, Group, Groups, MixedDataset, OptimizerConfig, OptimizerKind, RunConfig,
+    ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
 pub use data::TrainingData;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use file_check::FileCheck;
 pub use folder::RunFolder;
-pub use run::{Renderer, RunOptions, RunResult, RunStart, train};
+pub use peers::{Peers, PeersError, Rank, SingleProcess};
+pub use run::{Renderer, RunOptions, RunResult, RunStart, train, train_as_peer};

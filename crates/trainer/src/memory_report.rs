@@ -58,7 +58,7 @@ pub fn measure<B: TrainingBackend>(
 
     let decoder = model.init::<B>(train.seed, device);
     let mut trainee = Trainee {
-        decoder: decoder.with_precision(train.precision),
+        decoder: decoder.with_precision(train.precision.products),
     };
     let mut report = MemoryReport {
         weights: since(before.in_use),
@@ -89,7 +89,7 @@ pub fn measure<B: TrainingBackend>(
 
     let mut optimizer = Optimizer::new(train, trainee.decoder.parameters());
     let mut average = (train.ema > 0.0).then(|| Average::new(trainee.valid().decoder, train.ema));
-    trainee = optimizer.update::<B, _>(trainee, grads, None, train.learning_rate);
+    trainee = optimizer.update::<B, _>(trainee, grads, None, train.schedule.learning_rate());
     if let Some(average) = &mut average {
         average.update(&trainee.valid().decoder, optimizer.updates());
     }

@@ -1,8 +1,8 @@
 //! The processes that train one model together.
 //!
 //! Each of `world_size` processes computes its own micro-batches of a step. The gradients, the loss and the number of
-//! targets are summed over all ranks where the gradients are complete ([`crate::engine`]), so that every rank makes the
-//! same update. Rank 0 also logs, evaluates, samples and saves.
+//! targets are summed over all ranks where the gradients are complete, so that every rank makes the same update. Rank 0 also
+//! logs, evaluates, samples and saves. [`crate::train_as_peer`] trains as one of the processes.
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
@@ -117,19 +117,24 @@ pub(crate) fn all_reduce<B: TrainingBackend, M: Module<B>>(
         tensors: vec![primitive(loss)],
     };
     visit_params(module, &mut taken);
-    let mut sums = peers.sum_tensors(taken.tensors)?.into_iter();
-    let missing = || PeersError {
+    let count = taken.tensors.len();
+    let sums = peers.sum_tensors(taken.tensors)?;
+    let wrong = PeersError {
         rank: peers.rank(),
         what: "gradients",
-        reason: "the exchange returned fewer tensors than it was given".to_owned(),
+        reason: format!("{} tensors came back for {count}", sums.len()),
     };
-    let loss = typed(sums.next().ok_or_else(missing)?);
+    let complete = sums.len() == count;
+    let mut sums = sums.into_iter();
+    let Some(loss) = sums.next().filter(|_| complete) else {
+        return Err(wrong);
+    };
     let mut put = PutGradients::<B> {
-        sums: sums.collect::<Vec<_>>().into_iter(),
+        sums,
         grads: GradientsParams::new(),
     };
     visit_params(module, &mut put);
-    Ok((loss, put.grads))
+    Ok((typed(loss), put.grads))
 }
 
 struct TakeGradients<'a, B: TrainingBackend> {

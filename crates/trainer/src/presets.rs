@@ -5,7 +5,8 @@ use std::path::Path;
 use emberlm_model::{DecoderConfig, families};
 
 use crate::run_config::RunConfigError;
-use crate::{DataConfig, RunConfig, TrainConfig};
+use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
+use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
 /// The preset of `emberlm train` without `--preset`: it learns the built-in tales.
 pub const DEFAULT: &str = "pocket-tales";
@@ -38,12 +39,13 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
             steps: 100,
             micro_batch: 1,
             accumulation: 32,
-            learning_rate: 3e-5,
-            min_learning_rate: 3e-5,
-            warmup_steps: 0,
-            beta2: 0.95,
-            eval_interval: 25,
-            eval_tokens: 65_536,
+            schedule: cosine(3e-5, 3e-5, 0),
+            optimizer: gpt2_adamw(),
+            evaluation: EvaluationConfig {
+                interval: 25,
+                tokens: 65_536,
+                ..EvaluationConfig::default()
+            },
             ..TrainConfig::default()
         },
     }
@@ -56,25 +58,30 @@ fn training(name: &str) -> TrainConfig {
         "pocket-tales" => TrainConfig {
             steps: 1000,
             micro_batch: 4,
-            learning_rate: 5e-3,
-            min_learning_rate: 2e-4,
-            warmup_steps: 40,
-            eval_interval: 100,
-            eval_tokens: 16_384,
-            checkpoint_interval: 500,
-            sample_tokens: 420,
+            schedule: cosine(5e-3, 2e-4, 40),
+            evaluation: EvaluationConfig {
+                interval: 100,
+                tokens: 16_384,
+                sample_tokens: 420,
+                ..EvaluationConfig::default()
+            },
+            checkpoints: CheckpointConfig {
+                interval: 500,
+                ..CheckpointConfig::default()
+            },
             ..TrainConfig::default()
         },
         "pocket" => TrainConfig {
             steps: 10_000,
             micro_batch: 4,
             accumulation: 8,
-            learning_rate: 1e-3,
-            min_learning_rate: 1e-4,
-            warmup_steps: 200,
-            beta2: 0.95,
-            eval_interval: 500,
-            eval_tokens: 262_144,
+            schedule: cosine(1e-3, 1e-4, 200),
+            optimizer: gpt2_adamw(),
+            evaluation: EvaluationConfig {
+                interval: 500,
+                tokens: 262_144,
+                ..EvaluationConfig::default()
+            },
             ..TrainConfig::default()
         },
         // nanoGPT's settings for its characters on a CPU.
@@ -84,13 +91,32 @@ fn training(name: &str) -> TrainConfig {
             steps: 600_000,
             micro_batch: 12,
             accumulation: 40,
-            learning_rate: 6e-4,
-            min_learning_rate: 6e-5,
-            warmup_steps: 2000,
-            beta2: 0.95,
-            eval_interval: 1000,
-            eval_tokens: 2_457_600,
+            schedule: cosine(6e-4, 6e-5, 2000),
+            optimizer: gpt2_adamw(),
+            evaluation: EvaluationConfig {
+                interval: 1000,
+                tokens: 2_457_600,
+                ..EvaluationConfig::default()
+            },
             ..TrainConfig::default()
         },
     }
+}
+
+/// A cosine schedule with its warm-up.
+fn cosine(learning_rate: f64, min_learning_rate: f64, warmup_steps: usize) -> ScheduleConfig {
+    ScheduleConfig::Cosine(DecayConfig {
+        learning_rate,
+        min_learning_rate,
+        warmup_steps,
+        ..DecayConfig::default()
+    })
+}
+
+/// AdamW with nanoGPT's decay of the second moment for GPT-2.
+fn gpt2_adamw() -> OptimizerConfig {
+    OptimizerConfig::AdamW(AdamWConfig {
+        beta2: 0.95,
+        ..AdamWConfig::default()
+    })
 }

@@ -20,12 +20,12 @@ pub const MAY_CHANGE: [&str; 12] = [
     "train.loader_workers",
     "train.steps",
     "train.log_interval",
-    "train.eval_interval",
-    "train.checkpoint_interval",
-    "train.keep_last",
-    "train.keep_best",
-    "train.sample_tokens",
-    "train.skip_limit",
+    "train.evaluation.interval",
+    "train.checkpoints.interval",
+    "train.checkpoints.keep_last",
+    "train.checkpoints.keep_best",
+    "train.evaluation.sample_tokens",
+    "train.skip.limit",
     // The gradients are the same to the bit.
     "train.recompute",
 ];

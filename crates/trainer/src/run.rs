@@ -93,12 +93,34 @@ pub fn train<B: TrainingBackend>(
     options: RunOptions<impl FnOnce(&RunConfig) -> String>,
     device: Device<B>,
 ) -> Result<RunResult, TrainError> {
+    train_as_peer(
+        config,
+        start,
+        weights,
+        options,
+        device,
+        Arc::new(SingleProcess),
+    )
+}
+
+/// [`train`] as one of several processes, which have the same configuration, data and weights. Only rank 0 writes into the
+/// run's directory. All processes must be stopped at the same step: each waits for the others at every step.
+///
+/// # Errors
+/// As [`train`]; a peer cannot be reached.
+pub fn train_as_peer<B: TrainingBackend>(
+    config: RunConfig,
+    start: RunStart,
+    weights: Option<Decoder<B>>,
+    options: RunOptions<impl FnOnce(&RunConfig) -> String>,
+    device: Device<B>,
+    peers: Arc<dyn Peers<B::InnerBackend>>,
+) -> Result<RunResult, TrainError> {
     let engine = EngineOptions::of::<B>(&config.train, &device);
-    let peers = Arc::new(SingleProcess);
     train_with(config, start, weights, options, device, engine, peers)
 }
 
-/// [`train`] with the engine's options and the peers that it is given.
+/// [`train_as_peer`] with the engine's options.
 pub(crate) fn train_with<B: TrainingBackend>(
     mut config: RunConfig,
     start: RunStart,
@@ -136,7 +158,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero.recorder.notes.say(line);
     }
 
-    let schedule = LearningRateSchedule::new(&config.train).resumed_at(initial.state.step);
+    let schedule = LearningRateSchedule::new(config.train.schedule.clone(), config.train.steps)
+        .resumed_at(initial.state.step);
     let optimizer = initial.optimizer.clone();
     let engine = StepEngine::new(
         config.train.clone(),
@@ -156,7 +179,9 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero,
     );
     let model = Trainee {
-        decoder: initial.decoder.with_precision(config.train.precision),
+        decoder: initial
+            .decoder
+            .with_precision(config.train.precision.products),
     };
     let learner = launch::Learner::new(model, optimizer, schedule);
     launch::launch(driver, learner, loaders, renderer, say, interrupter)
@@ -213,7 +238,7 @@ fn rank_zero<B: TrainingBackend>(
         seq_len: inputs.seq_len,
         device: device.clone(),
         recorder: Recorder::new(Arc::new(folder), log, tensorboard, notes, checkpoint),
-        pace: Pace::new(step, flops, config.train.precision),
+        pace: Pace::new(step, flops, config.train.precision.products),
         sample: None,
     })
 }
@@ -232,7 +257,7 @@ fn first_notes<B: TrainingBackend>(
             "warning: the run was computed on {before} and goes on on {backend}, where results differ by rounding"
         ));
     }
-    let precision = config.train.precision;
+    let precision = config.train.precision.products;
     if !B::multiplies_in(precision, device) {
         let name = precision.name();
         notes.push(format!(

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use documented::DocumentedFields;
-use emberlm_model::ModelConfig;
 use toml::{Table, Value};
 
-use crate::{DataConfig, Group, Groups, MixedDataset, RunConfig, TrainConfig};
+use crate::RunConfig;
+use crate::config::{field_docs, legacy};
 
 /// A run's configuration that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +85,7 @@ pub fn layered(
             path: path(),
             reason: error.to_string(),
         })?;
-        merge(&mut table, over);
+        put_over(&mut table, over);
         config = typed(&table).map_err(|reason| RunConfigError::File {
             path: path(),
             reason,
@@ -94,7 +93,7 @@ pub fn layered(
         table = written(&config)?;
     }
     for setting in settings {
-        merge(&mut table, parse(setting)?);
+        put_over(&mut table, parse(setting)?);
         config = typed(&table).map_err(|reason| RunConfigError::Setting {
             setting: setting.clone(),
             reason,
@@ -128,12 +127,26 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
     }))
 }
 
-/// Puts `over` over `table`. A choice of another `kind` replaces what was chosen whole: its settings are others.
-fn merge(table: &mut Table, over: Table) {
+/// Puts a layer over a whole configuration. Keys of earlier versions are moved to where they are now.
+fn put_over(table: &mut Table, mut over: Table) {
+    legacy::upgrade(&mut over);
+    merge("", table, over);
+}
+
+/// Puts `over` over the table `name`. Another `kind` replaces a table, but the settings that both kinds have stay.
+fn merge(name: &str, table: &mut Table, over: Table) {
+    let kind = chosen_anew(table, &over);
+    if let Some(kind) = kind {
+        table.retain(|key, _| field_docs(name, Some(kind), key).is_some());
+    }
     for (key, value) in over {
         match (table.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) if !chooses_anew(below, &above) => {
-                merge(below, above);
+            (Some(Value::Table(below)), Value::Table(above)) => {
+                let inner = match name {
+                    "" => key,
+                    name => format!("{name}.{key}"),
+                };
+                merge(&inner, below, above);
             }
             // A whole number is as good as one with a point where one with a point stood.
             (Some(below @ Value::Float(_)), Value::Integer(number)) => {
@@ -146,10 +159,10 @@ fn merge(table: &mut Table, over: Table) {
     }
 }
 
-fn chooses_anew(below: &Table, above: &Table) -> bool {
-    above
-        .get("kind")
-        .is_some_and(|kind| below.get("kind") != Some(kind))
+/// The kind that `over` chooses, where it is not the one that `table` has.
+fn chosen_anew<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
+    let kind = over.get("kind")?;
+    kind.as_str().filter(|_| table.get("kind") != Some(kind))
 }
 
 /// The table as a configuration, or the reason why it is none in one line.
@@ -164,6 +177,16 @@ fn unwritable(error: toml::ser::Error) -> RunConfigError {
     }
 }
 
+/// Reads a run's `config.toml`, also one that an earlier version wrote.
+///
+/// # Errors
+/// It is not TOML, or not a run's configuration.
+pub fn from_toml(text: &str) -> Result<RunConfig, toml::de::Error> {
+    let mut table: Table = toml::from_str(text)?;
+    legacy::upgrade(&mut table);
+    table.try_into()
+}
+
 /// The configuration as TOML, each key with its field's documentation as a comment.
 ///
 /// # Errors
@@ -171,20 +194,25 @@ fn unwritable(error: toml::ser::Error) -> RunConfigError {
 pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
     let text = toml::to_string(config).map_err(unwritable)?;
     let mut commented = String::new();
-    let mut table = String::new();
+    let (mut table, mut kind) = (String::new(), None);
     for line in text.lines() {
-        let about = match line.strip_prefix('[') {
+        let docs = match line.strip_prefix('[') {
             Some(header) => {
                 table = header.trim_matches(['[', ']']).to_owned();
-                table.rsplit_once('.').and_then(|(of, key)| about(of, key))
+                kind = None;
+                let above = table.rsplit_once('.');
+                above.and_then(|(above, key)| field_docs(above, None, key))
             }
-            None => line
-                .split_once(" = ")
-                .and_then(|(key, _)| about(&table, key)),
+            None => line.split_once(" = ").and_then(|(key, value)| {
+                if key == "kind" {
+                    kind = Some(value.trim_matches('"').to_owned());
+                }
+                field_docs(&table, kind.as_deref(), key)
+            }),
         };
-        if let Some(about) = about {
+        if let Some(docs) = docs {
             commented.push_str("# ");
-            commented.push_str(about);
+            commented.push_str(docs);
             commented.push('\n');
         }
         commented.push_str(line);
@@ -193,21 +221,10 @@ pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
     Ok(commented)
 }
 
-/// A field's documentation.
-fn about(table: &str, key: &str) -> Option<&'static str> {
-    match table {
-        "model" => ModelConfig::get_field_docs(key).ok(),
-        "data" => DataConfig::get_field_docs(key).ok(),
-        "data.mix" => MixedDataset::get_field_docs(key).ok(),
-        "train" => TrainConfig::get_field_docs(key).ok(),
-        "train.groups" => Groups::get_field_docs(key).ok(),
-        _ if table.starts_with("train.groups.") => Group::get_field_docs(key).ok(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use emberlm_trainer::config::{ConstantConfig, LionConfig, OptimizerConfig, ScheduleConfig};
+
     use super::*;
     use crate::presets;
 
@@ -221,13 +238,13 @@ mod tests {
     fn settings_reach_every_depth() {
         let config = set(&[
             "model.d_model=256",
-            "train.learning_rate=1",
+            "train.schedule.learning_rate=1",
             "model.norm.epsilon=1e-6",
             "data.dataset=my data",
         ])
         .expect("legal");
         assert_eq!(config.model.d_model, 256);
-        assert_eq!(config.train.learning_rate, 1.0);
+        assert_eq!(config.train.schedule.learning_rate(), 1.0);
         assert_eq!(config.data.dataset, Path::new("my data"));
         let expected = emberlm_model::config::Norm::Layer {
             bias: false,
@@ -273,6 +290,53 @@ mod tests {
         assert_eq!(config.model.norm, expected);
         let config = set(&["model.position.kind=none"]).expect("legal");
         assert_eq!(config.model.position, emberlm_model::config::Position::None);
+    }
+
+    #[test]
+    fn settings_that_both_kinds_have_stay() {
+        let config = set(&[
+            "train.optimizer.beta2=0.5",
+            "train.optimizer.kind=lion",
+            "train.schedule.warmup_steps=7",
+            "train.schedule.kind=constant",
+            "train.optimizer.weight_decay=1",
+        ])
+        .expect("legal");
+        let expected = OptimizerConfig::Lion(LionConfig {
+            beta2: 0.5,
+            weight_decay: 1.0,
+            ..LionConfig::default()
+        });
+        assert_eq!(config.train.optimizer, expected);
+        let expected = ScheduleConfig::Constant(ConstantConfig {
+            learning_rate: 1e-3,
+            warmup_steps: 7,
+        });
+        assert_eq!(config.train.schedule, expected);
+        let error = set(&["train.optimizer.momentum=0.9"]).expect_err("of another kind");
+        assert!(error.contains("unknown field `momentum`"), "{error}");
+    }
+
+    #[test]
+    fn settings_by_their_names_of_earlier_versions() {
+        let old = set(&[
+            "train.learning_rate=1",
+            "train.optimizer=muon",
+            "train.momentum=0.9",
+            "train.skip_deviations=4",
+            "train.eval_interval=7",
+            "train.keep_last=2",
+            "train.precision=bf16",
+        ]);
+        let new = set(&[
+            "train.schedule.learning_rate=1",
+            "train.optimizer={ kind = \"muon\", momentum = 0.9 }",
+            "train.skip={ kind = \"outliers\", deviations = 4 }",
+            "train.evaluation.interval=7",
+            "train.checkpoints.keep_last=2",
+            "train.precision.products=bf16",
+        ]);
+        assert_eq!(old.expect("accepted"), new.expect("legal"));
     }
 
     #[test]

@@ -6,43 +6,46 @@ use burn::optim::LearningRate;
 use burn::optim::lr_scheduler::LrScheduler;
 use burn::tensor::backend::Backend;
 
-use crate::config::{Schedule, TrainConfig};
+use crate::config::ScheduleConfig;
 
 /// The learning rates of a run, as a function of the step and as a scheduler of Burn's.
 ///
 /// ```
 /// use burn::optim::lr_scheduler::LrScheduler;
-/// use emberlm_trainer::TrainConfig;
+/// use emberlm_trainer::ScheduleConfig;
 /// use emberlm_trainer::schedule::LearningRateSchedule;
 ///
-/// let mut schedule = LearningRateSchedule::new(&TrainConfig::default());
+/// let mut schedule = LearningRateSchedule::new(ScheduleConfig::default(), 2000);
 /// assert_eq!(schedule.step(), schedule.at(0));
 /// assert_eq!(schedule.step(), schedule.at(1));
 /// ```
 #[derive(Clone, Debug)]
 pub struct LearningRateSchedule {
-    config: TrainConfig,
+    config: ScheduleConfig,
+    /// Steps of the whole run.
+    steps: usize,
     /// Steps that [`LrScheduler::step`] has returned the learning rate of.
     done: usize,
 }
 
 impl LearningRateSchedule {
-    /// The schedule of a run's settings, at its beginning.
-    pub fn new(config: &TrainConfig) -> Self {
+    /// The schedule of a run of `steps`, at its beginning.
+    pub fn new(config: ScheduleConfig, steps: usize) -> Self {
         Self {
-            config: config.clone(),
+            config,
+            steps,
             done: 0,
         }
     }
 
-    /// The schedule at step `done`, for a run that is resumed.
+    /// The schedule after `done` steps, for a run that is resumed.
     pub fn resumed_at(self, done: usize) -> Self {
         Self { done, ..self }
     }
 
     /// The learning rate of the update after `done` earlier ones.
     pub fn at(&self, done: usize) -> f64 {
-        learning_rate(&self.config, done)
+        learning_rate(&self.config, self.steps, done)
     }
 }
 
@@ -64,7 +67,7 @@ impl LrScheduler for LearningRateSchedule {
     }
 }
 
-/// The rate of the update after `done` earlier ones.
+/// The learning rate of the update after `done` earlier ones, in a run of `steps`.
 ///
 /// While `done < warmup_steps` it is `peak · (done + 1) / (warmup_steps + 1)`, as nanoGPT has it, whatever the schedule.
 /// After that, with `x` the part of the way from the warm-up's end to the decay's end, which is `decay_steps` or the last
@@ -79,10 +82,10 @@ impl LrScheduler for LearningRateSchedule {
 /// | `warmup_stable_decay` | `peak`, and over the last `cooldown_steps` before the end `min + (peak - min) · (1 - y)` with `y` the part of them done (Hu et al. 2024, with the straight cooldown of Hägele et al. 2024) |
 ///
 /// From the decay's end on the rate is `min`, but for `constant` and `inverse_sqrt`, which have no end.
-pub fn learning_rate(config: &TrainConfig, done: usize) -> f64 {
-    let (peak, min) = (config.learning_rate, config.min_learning_rate);
-    let warmup = config.warmup_steps;
-    let end = decay_end(config);
+pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 {
+    let (peak, min) = (config.learning_rate(), config.min_learning_rate());
+    let warmup = config.warmup_steps();
+    let end = config.decay_end(steps);
     if done < warmup {
         return peak * (done + 1) as f64 / (warmup + 1) as f64;
     }
@@ -95,29 +98,21 @@ pub fn learning_rate(config: &TrainConfig, done: usize) -> f64 {
         Some(progress) => min + (peak - min) * (1.0 - progress),
         None => min,
     };
-    match config.schedule {
-        Schedule::Constant => peak,
-        Schedule::Cosine => match progress(warmup) {
+    match config {
+        ScheduleConfig::Constant(_) => peak,
+        ScheduleConfig::Cosine(_) => match progress(warmup) {
             Some(progress) => min + (peak - min) * 0.5 * (1.0 + (PI * progress).cos()),
             None => min,
         },
-        Schedule::Linear => line(progress(warmup)),
-        Schedule::InverseSqrt => {
+        ScheduleConfig::Linear(_) => line(progress(warmup)),
+        ScheduleConfig::InverseSqrt(_) => {
             let root = ((warmup + 1) as f64 / (done + 1) as f64).sqrt();
             (peak * root).max(min)
         }
         // A cooldown that would begin within the warm-up begins after it.
-        Schedule::WarmupStableDecay => line(progress(
-            end.saturating_sub(config.cooldown_steps).max(warmup),
+        ScheduleConfig::WarmupStableDecay(cooldown) => line(progress(
+            end.saturating_sub(cooldown.cooldown_steps).max(warmup),
         )),
-    }
-}
-
-/// The step at which the decay ends.
-pub(crate) fn decay_end(config: &TrainConfig) -> usize {
-    match config.decay_steps {
-        0 => config.steps,
-        steps => steps,
     }
 }
 
@@ -126,35 +121,64 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
+    use crate::config::{
+        ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleKind,
+    };
+
+    const STEPS: usize = 2000;
 
     #[test]
     fn the_scheduler_returns_the_learning_rate_of_each_step() {
-        let config = of(Schedule::WarmupStableDecay, 1e-4);
-        let mut schedule = LearningRateSchedule::new(&config);
+        let config = of(ScheduleKind::WarmupStableDecay, 1e-4);
+        let schedule = || LearningRateSchedule::new(config.clone(), STEPS);
+        let mut first = schedule();
         for done in 0..1300 {
-            assert_eq!(schedule.step(), learning_rate(&config, done));
+            assert_eq!(first.step(), learning_rate(&config, STEPS, done));
         }
-        let record = schedule.to_record::<Flex>();
-        let mut resumed = LearningRateSchedule::new(&config).load_record::<Flex>(record);
+        let record = first.to_record::<Flex>();
+        let mut resumed = schedule().load_record::<Flex>(record);
         for done in 1300..2100 {
-            assert_eq!(resumed.step(), learning_rate(&config, done));
+            assert_eq!(resumed.step(), learning_rate(&config, STEPS, done));
         }
     }
 
-    /// Warm-up 100, end 2000, 1e-3 to `min`.
-    fn of(schedule: Schedule, min: f64) -> TrainConfig {
-        TrainConfig {
-            schedule,
-            min_learning_rate: min,
-            cooldown_steps: 400,
-            ..TrainConfig::default()
+    /// Warm-up 100, end 2000, 1e-3 to `min`, with a cooldown of 400.
+    fn of(kind: ScheduleKind, min: f64) -> ScheduleConfig {
+        decaying(kind, min, 0, 400)
+    }
+
+    fn decaying(
+        kind: ScheduleKind,
+        min_learning_rate: f64,
+        decay_steps: usize,
+        cooldown_steps: usize,
+    ) -> ScheduleConfig {
+        let decay = DecayConfig {
+            min_learning_rate,
+            decay_steps,
+            ..DecayConfig::default()
+        };
+        match kind {
+            ScheduleKind::Constant => ScheduleConfig::Constant(ConstantConfig::default()),
+            ScheduleKind::Cosine => ScheduleConfig::Cosine(decay),
+            ScheduleKind::Linear => ScheduleConfig::Linear(decay),
+            ScheduleKind::InverseSqrt => ScheduleConfig::InverseSqrt(InverseSqrtConfig {
+                min_learning_rate,
+                ..InverseSqrtConfig::default()
+            }),
+            ScheduleKind::WarmupStableDecay => ScheduleConfig::WarmupStableDecay(CooldownConfig {
+                min_learning_rate,
+                decay_steps,
+                cooldown_steps,
+                ..CooldownConfig::default()
+            }),
         }
     }
 
     #[track_caller]
-    fn assert_rates(config: &TrainConfig, expected: &[(usize, f64)]) {
+    fn assert_rates(config: &ScheduleConfig, expected: &[(usize, f64)]) {
         for &(done, expected) in expected {
-            let rate = learning_rate(config, done);
+            let rate = learning_rate(config, STEPS, done);
             assert!((rate / expected - 1.0).abs() < 1e-12, "{done}: {rate}");
         }
     }
@@ -173,24 +197,20 @@ mod tests {
             (2000, 1e-4),
             (1_000_000, 1e-4),
         ];
-        assert_rates(&of(Schedule::Cosine, 1e-4), &expected);
+        assert_rates(&of(ScheduleKind::Cosine, 1e-4), &expected);
     }
 
     #[test]
     fn a_decay_that_ends_within_the_warm_up_goes_on_at_the_minimum() {
         let decays = [
-            Schedule::Cosine,
-            Schedule::Linear,
-            Schedule::WarmupStableDecay,
+            ScheduleKind::Cosine,
+            ScheduleKind::Linear,
+            ScheduleKind::WarmupStableDecay,
         ];
         for schedule in decays {
-            let config = TrainConfig {
-                decay_steps: 50,
-                cooldown_steps: 10,
-                ..of(schedule, 1e-4)
-            };
-            assert!(learning_rate(&config, 99) > config.min_learning_rate);
-            assert_eq!(learning_rate(&config, 100), config.min_learning_rate);
+            let config = decaying(schedule, 1e-4, 50, 10);
+            assert!(learning_rate(&config, STEPS, 99) > 1e-4);
+            assert_eq!(learning_rate(&config, STEPS, 100), 1e-4);
         }
     }
 
@@ -203,7 +223,7 @@ mod tests {
             (100, 1e-3),
             (2999, 1e-3),
         ];
-        assert_rates(&of(Schedule::Constant, 1e-4), &expected);
+        assert_rates(&of(ScheduleKind::Constant, 1e-4), &expected);
     }
 
     // transformers' get_linear_schedule_with_warmup(100, 2000); the last with a minimum, by hand.
@@ -216,12 +236,12 @@ mod tests {
             (1050, 0.0005),
             (1999, 5.263_157_894_736_842e-7),
         ];
-        let config = of(Schedule::Linear, 0.0);
+        let config = of(ScheduleKind::Linear, 0.0);
         assert_rates(&config, &expected);
-        assert_eq!(learning_rate(&config, 2000), 0.0);
-        assert_eq!(learning_rate(&config, 2100), 0.0);
+        assert_eq!(learning_rate(&config, STEPS, 2000), 0.0);
+        assert_eq!(learning_rate(&config, STEPS, 2100), 0.0);
         let expected = [(1050, 5.5e-4), (2000, 1e-4), (2100, 1e-4)];
-        assert_rates(&of(Schedule::Linear, 1e-4), &expected);
+        assert_rates(&of(ScheduleKind::Linear, 1e-4), &expected);
     }
 
     // transformers' get_inverse_sqrt_schedule(101) at done + 1.
@@ -238,9 +258,9 @@ mod tests {
             (2000, 0.000_224_665_891_088_724_57),
             (39_999, 5.024_937_810_560_445e-5),
         ];
-        assert_rates(&of(Schedule::InverseSqrt, 0.0), &expected);
+        assert_rates(&of(ScheduleKind::InverseSqrt, 0.0), &expected);
         let expected = [(403, 0.0005), (10_099, 1e-4), (39_999, 1e-4)];
-        assert_rates(&of(Schedule::InverseSqrt, 1e-4), &expected);
+        assert_rates(&of(ScheduleKind::InverseSqrt, 1e-4), &expected);
     }
 
     // transformers' get_wsd_schedule(100, num_decay_steps=400, num_stable_steps=1500, decay_type="linear",
@@ -258,12 +278,9 @@ mod tests {
             (2000, 1e-4),
             (2100, 1e-4),
         ];
-        assert_rates(&of(Schedule::WarmupStableDecay, 1e-4), &expected);
+        assert_rates(&of(ScheduleKind::WarmupStableDecay, 1e-4), &expected);
         // A cooldown that would begin at 40 begins at 100, where the warm-up ends.
-        let long = TrainConfig {
-            cooldown_steps: 1960,
-            ..of(Schedule::WarmupStableDecay, 0.0)
-        };
+        let long = decaying(ScheduleKind::WarmupStableDecay, 0.0, 0, 1960);
         assert_rates(
             &long,
             &[(99, 1e-3 * 100.0 / 101.0), (100, 1e-3), (1050, 5e-4)],

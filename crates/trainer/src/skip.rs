@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::TrainConfig;
+use crate::config::{OutliersConfig, SkipConfig};
 use crate::spread::Spread;
 
 /// What was seen of the latest steps. It belongs to the position of a run: a checkpoint holds it.
 ///
-/// A step is not taken if its loss or its gradients' norm is not finite, or, where `skip_deviations` is above 0 and
-/// `skip_window` steps were seen, if either is more than `skip_deviations` standard deviations (of the sample, with
-/// `n - 1`) above its mean over those steps; what is far below is no harm. It is the rule of OLMo-core's `SkipStepOptimizer`,
-/// which has 6 deviations over 128 steps.
+/// A step is skipped if its loss or its gradients' norm is not finite, or, with [`SkipConfig::Outliers`] and once `window`
+/// steps were seen, if either is more than `deviations` standard deviations (of the sample, with `n - 1`) above its mean
+/// over those steps; what is far below is no harm. It is the rule of OLMo-core's `SkipStepOptimizer`, which has 6
+/// deviations over 128 steps.
 ///
-/// Where `skip_deviations` is 0 nothing is remembered. Otherwise finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
+/// With [`SkipConfig::NonFinite`] nothing is remembered. With outliers, finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
 /// and is not skipped for ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,17 +46,17 @@ pub enum Verdict {
 
 impl Watch {
     /// Judges a step by its loss and its gradients' norm before clipping, and remembers both.
-    pub fn judge(&mut self, loss: f64, norm: f64, config: &TrainConfig) -> Verdict {
+    pub fn judge(&mut self, loss: f64, norm: f64, config: &SkipConfig) -> Verdict {
         let named = [("loss", loss), ("gradient norm", norm)];
         let infinite = named.iter().find(|(_, value)| !value.is_finite());
         let reason = match infinite {
             Some((name, value)) => Some(format!("the {name} is {value}")),
             None => self.too_far(named, config),
         };
-        if infinite.is_none() && config.skip_deviations > 0.0 {
+        if let (None, SkipConfig::Outliers(OutliersConfig { window, .. })) = (infinite, config) {
             self.window.push_back((loss, norm));
             // More than one too many where the setting was lowered.
-            while self.window.len() > config.skip_window {
+            while self.window.len() > *window {
                 self.window.pop_front();
             }
         }
@@ -89,21 +89,25 @@ impl Watch {
         self.total
     }
 
-    fn too_far(&self, named: [(&str, f64); 2], config: &TrainConfig) -> Option<String> {
-        let window = self.window.len();
-        if config.skip_deviations <= 0.0 || window < config.skip_window {
+    fn too_far(&self, named: [(&str, f64); 2], config: &SkipConfig) -> Option<String> {
+        let SkipConfig::Outliers(OutliersConfig {
+            deviations, window, ..
+        }) = config
+        else {
+            return None;
+        };
+        if self.window.len() < *window {
             return None;
         }
+        let window = self.window.len();
         let losses = self.window.iter().map(|&(loss, _)| loss);
         let norms = self.window.iter().map(|&(_, norm)| norm);
         let spreads = [Spread::of(losses), Spread::of(norms)];
         let mut judged = named.into_iter().zip(spreads);
-        let ((name, value), Spread { mean, deviation }) = judged.find(|((_, value), spread)| {
-            value - spread.mean > config.skip_deviations * spread.deviation
-        })?;
+        let ((name, value), Spread { mean, deviation }) = judged
+            .find(|((_, value), spread)| value - spread.mean > deviations * spread.deviation)?;
         Some(format!(
-            "the {name} is {value:.4}, more than {} deviations of {deviation:.4} above {mean:.4}, its mean over {window} steps",
-            config.skip_deviations
+            "the {name} is {value:.4}, more than {deviations} deviations of {deviation:.4} above {mean:.4}, its mean over {window} steps",
         ))
     }
 }
@@ -112,16 +116,16 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn config(skip_deviations: f64, skip_window: usize) -> TrainConfig {
-        TrainConfig {
-            skip_deviations,
-            skip_window,
-            ..TrainConfig::default()
-        }
+    fn config(deviations: f64, window: usize) -> SkipConfig {
+        SkipConfig::Outliers(OutliersConfig {
+            deviations,
+            window,
+            ..OutliersConfig::default()
+        })
     }
 
     /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910; norms 10 times that.
-    fn seen(config: &TrainConfig) -> Watch {
+    fn seen(config: &SkipConfig) -> Watch {
         let mut watch = Watch::default();
         for loss in [1.0, 2.0, 3.0, 4.0] {
             assert_eq!(watch.judge(loss, 10.0 * loss, config), Verdict::Go);
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_skipped_always() {
-        let config = config(0.0, 4);
+        let config = SkipConfig::default();
         let mut watch = Watch::default();
         let found = reason(watch.judge(f64::NAN, 1.0, &config));
         assert_eq!(found, "the loss is NaN");
@@ -147,7 +151,7 @@ mod tests {
         assert_eq!((watch.in_a_row(), watch.total()), (2, 2));
         assert_eq!(watch.judge(1.0, 1.0, &config), Verdict::Go);
         assert_eq!((watch.in_a_row(), watch.total()), (0, 2));
-        assert_eq!(watch.judge(1e9, 1e9, &config), Verdict::Go, "0 deviations");
+        assert_eq!(watch.judge(1e9, 1e9, &config), Verdict::Go, "no outliers");
     }
 
     // By hand: 2.5 + 2 · 1.29099 = 5.08199.

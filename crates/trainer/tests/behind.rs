@@ -10,8 +10,9 @@ mod common;
 
 use burn::backend::{Autodiff, Vulkan};
 use burn::tensor::Device;
-use common::{Place, train};
+use common::{TestFolder, train};
 use emberlm_kernels::{Backend, Precision};
+use emberlm_trainer::config::{OutliersConfig, SkipConfig};
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::read::reads;
@@ -20,17 +21,20 @@ type B = Autodiff<Vulkan>;
 
 #[test]
 fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
-    let place = Place::new(0);
+    let place = TestFolder::new(0);
     let mut config = place.config();
     config.train.steps = 20;
     config.train.log_interval = 10;
-    config.train.eval_interval = 20;
+    config.train.evaluation.interval = 20;
     // Ten windows, one batch.
-    config.train.eval_tokens = 160;
+    config.train.evaluation.tokens = 160;
     let mut read_in = |out: &str| {
         let before = reads();
         train::<B>(&place, config.clone(), out).unwrap();
-        config.train.skip_deviations = 9.0;
+        config.train.skip = SkipConfig::Outliers(OutliersConfig {
+            deviations: 9.0,
+            ..OutliersConfig::default()
+        });
         reads() - before
     };
     // Steps 1, 10 and 20, and one evaluation.
@@ -40,7 +44,7 @@ fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
 }
 
 /// Bytes in use and reserved at each line of the log, with its step.
-fn memory(place: &Place, run: &str) -> Vec<(usize, u64, u64)> {
+fn memory(place: &TestFolder, run: &str) -> Vec<(usize, u64, u64)> {
     let events = events::read(&place.path(run)).unwrap().events;
     let lines = events.into_iter().filter_map(|event| match event {
         Event::Pace {
@@ -56,7 +60,7 @@ fn memory(place: &Place, run: &str) -> Vec<(usize, u64, u64)> {
 
 /// Asserts that the device holds no more after one step of the run than after another before it.
 #[track_caller]
-fn assert_as_much(place: &Place, early: usize, late: usize) {
+fn assert_as_much(place: &TestFolder, early: usize, late: usize) {
     let lines = memory(place, "run");
     println!("{lines:?}");
     let at = |step: usize| *lines.iter().find(|line| line.0 == step).unwrap();
@@ -73,12 +77,12 @@ fn assert_as_much(place: &Place, early: usize, late: usize) {
 
 #[test]
 fn memory_does_not_grow() {
-    let place = Place::new(0);
+    let place = TestFolder::new(0);
     let mut config = place.config();
     config.train.steps = 300;
     config.train.log_interval = 25;
-    config.train.eval_interval = 300;
-    config.train.checkpoint_interval = 300;
+    config.train.evaluation.interval = 300;
+    config.train.checkpoints.interval = 300;
     train::<B>(&place, config, "run").unwrap();
     assert_as_much(&place, 50, 300);
 }
@@ -86,7 +90,7 @@ fn memory_does_not_grow() {
 /// A run that trains for longer than ten seconds measures it between two of its steps.
 #[test]
 fn memory_of_the_peak_measurement_is_given_back() {
-    let _place = Place::new(0);
+    let _place = TestFolder::new(0);
     let device = Device::<Vulkan>::default();
     let reserved = || Vulkan::memory(&device).unwrap().reserved;
     matrix_product::<Vulkan>(Precision::F32, &device);
@@ -99,15 +103,15 @@ fn memory_of_the_peak_measurement_is_given_back() {
 
 #[test]
 fn what_an_evaluation_takes_comes_back() {
-    let place = Place::new(0);
+    let place = TestFolder::new(0);
     let mut config = place.config();
     // Of the 55 windows of an evaluation, at once, the widest tensors are 3.6 MB each; of a step's two, 131 kB.
     config.model.feed_forward.width = Some(1024);
     config.train.steps = 30;
     config.train.log_interval = 10;
-    config.train.eval_interval = 15;
-    config.train.eval_batch = 64;
-    config.train.eval_tokens = 0;
+    config.train.evaluation.interval = 15;
+    config.train.evaluation.batch = 64;
+    config.train.evaluation.tokens = 0;
     train::<B>(&place, config, "run").unwrap();
     assert_as_much(&place, 10, 20);
 }

@@ -201,7 +201,7 @@ impl From<TrainError> for CliError {
             }
             TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
             TrainError::Diverged { .. } => {
-                Some("lower the rate, for example --set train.learning_rate=1e-4")
+                Some("lower the rate, for example --set train.schedule.learning_rate=1e-4")
             }
             _ => None,
         };

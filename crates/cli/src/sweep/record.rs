@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_trainer::config::legacy;
 use emberlm_trainer::folder::write_whole;
 use emberlm_trainer::{RunConfig, resume};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toml::Table;
 
 use super::plan::Plan;
 use crate::error::CliError;
@@ -14,7 +17,7 @@ use crate::error::CliError;
 const FILE: &str = "sweep.json";
 
 /// Every run that was planned in a folder, with its configuration.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize)]
 pub struct Record {
     runs: BTreeMap<String, RunConfig>,
 }
@@ -40,7 +43,7 @@ impl Record {
             return Ok(());
         }
         let text = read_text(&path, DESCRIPTION_LIMIT).map_err(CliError::io("read", &path))?;
-        let before: Self = serde_json::from_str(&text).map_err(|error| {
+        let before = Self::read(&text).map_err(|error| {
             CliError::new(format!(
                 "{} is no record of a sweep: {error}",
                 path.display()
@@ -55,6 +58,18 @@ impl Record {
             ))
             .hint("choose another --out; runs may be added, but not changed")),
         }
+    }
+
+    /// Reads a record, also one that an earlier version wrote.
+    fn read(text: &str) -> Result<Self, Box<dyn std::error::Error>> {
+        let written: Written = serde_json::from_str(text)?;
+        let mut runs = BTreeMap::new();
+        for (name, run) in written.runs {
+            let mut run = Table::try_from(without_nulls(run))?;
+            legacy::upgrade(&mut run);
+            runs.insert(name, run.try_into()?);
+        }
+        Ok(Self { runs })
     }
 
     /// Writes it, whole or not at all.
@@ -78,6 +93,24 @@ impl Record {
             let (_, change) = resume::changes(before, now).into_iter().next()?;
             Some(format!("in its run {name}, {change}"))
         })
+    }
+}
+
+/// A record as it is written, by this version or an earlier one.
+#[derive(Deserialize)]
+struct Written {
+    runs: BTreeMap<String, Value>,
+}
+
+/// A value without the nulls, which TOML does not have.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(table) => {
+            let there = table.into_iter().filter(|(_, value)| !value.is_null());
+            let there = there.map(|(key, value)| (key, without_nulls(value)));
+            Value::Object(there.collect())
+        }
+        value => value,
     }
 }
 

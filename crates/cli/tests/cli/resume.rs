@@ -57,7 +57,7 @@ fn what_may_not_change_is_named() {
     for (change, expected) in [
         (
             "--set train.learning_rate=0.5",
-            "train.learning_rate was 0.005 and is 0.5",
+            "train.schedule.learning_rate was 0.005 and is 0.5",
         ),
         (
             "--set model.dropout=0.5",
@@ -66,7 +66,7 @@ fn what_may_not_change_is_named() {
         ("--set train.seed=9", "train.seed was 1 and is 9"),
         (
             "--set train.micro_batch=1 --set train.beta1=0.5",
-            "train.beta1 was 0.9 and is 0.5; train.micro_batch was 4 and is 1",
+            "train.micro_batch was 4 and is 1; train.optimizer.beta1 was 0.9 and is 0.5",
         ),
     ] {
         let message = refused(sandbox.words(&format!("{line} {change}")));

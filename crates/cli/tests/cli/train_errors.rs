@@ -26,7 +26,11 @@ fn keys_and_values_by_name() {
         ("--set train.steps=many", "train.steps"),
         (
             "--set train.learning_rate=nan",
-            "train.learning_rate = NaN: must be 0 or above",
+            "train.schedule.learning_rate = NaN: must be 0 or above",
+        ),
+        (
+            "--set train.cooldown_steps=5",
+            "unknown field `cooldown_steps`, expected one of `learning_rate`",
         ),
         (
             "--set train.micro_batch=0",

@@ -43,10 +43,10 @@ pub struct Group {
     pub rate: f64,
     /// The weight decay's factor.
     pub weight_decay: f64,
-    /// In the place of `train.beta1`.
+    /// In the place of `train.optimizer.beta1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta1: Option<f64>,
-    /// In the place of `train.beta2`.
+    /// In the place of `train.optimizer.beta2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta2: Option<f64>,
 }
@@ -79,7 +79,7 @@ impl Groups {
         let matrices = &self.matrices;
         for (field, value) in [("beta1", matrices.beta1), ("beta2", matrices.beta2)] {
             if let (OptimizerKind::Muon, Some(value)) = (optimizer, value) {
-                let rule = "must be absent with optimizer = muon, whose decay for matrices is train.momentum";
+                let rule = "must be absent with optimizer = muon, whose decay for matrices is train.optimizer.momentum";
                 return Err(refused("train.groups.matrices", field, value, rule));
             }
         }

@@ -19,8 +19,8 @@ impl DueActions {
         Self {
             last,
             log: last || step == 1 || step.is_multiple_of(config.log_interval),
-            evaluate: last || step.is_multiple_of(config.eval_interval),
-            save: step.is_multiple_of(config.checkpoint_interval),
+            evaluate: last || step.is_multiple_of(config.evaluation.interval),
+            save: step.is_multiple_of(config.checkpoints.interval),
         }
     }
 

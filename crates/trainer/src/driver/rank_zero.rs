@@ -118,7 +118,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let mut save = save || (self.recorder.owed && log);
         if evaluate {
             let better = self.validate(engine, model, state, processor)?;
-            save |= better && config.keep_best;
+            save |= better && config.checkpoints.keep_best;
             if B::works_behind() {
                 // What evaluation takes of a device's memory is not what training does.
                 B::memory_cleanup(&self.device);
@@ -201,7 +201,7 @@ impl<B: TrainingBackend> RankZero<B> {
 
 /// The checkpoints to keep.
 fn keep<B: TrainingBackend>(engine: &StepEngine<B>, state: &State) -> Keep {
-    let config = engine.config();
+    let config = &engine.config().checkpoints;
     let best = state.best.filter(|_| config.keep_best);
     Keep {
         last: config.keep_last,

@@ -96,7 +96,7 @@ impl<B: TrainingBackend> RankZero<B> {
 
 /// A step's figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
 pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> TrainingItem<Figures> {
-    let interval = config.eval_interval.min(config.steps);
+    let interval = config.evaluation.interval.min(config.steps);
     let round = step.div_ceil(interval);
     let within = step - (round - 1) * interval;
     let rate = figures.learning_rate;

@@ -28,15 +28,17 @@ impl<B: TrainingBackend> RankZero<B> {
         let step = engine.position().step;
         let decoder = engine.decoder(model);
         let mut text = None;
-        if config.sample_tokens > 0 {
-            let (tokenizer, tokens) = (&self.tokenizer, config.sample_tokens);
+        let tokens = config.evaluation.sample_tokens;
+        if tokens > 0 {
+            let tokenizer = &self.tokenizer;
             text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
         }
         let mut better = false;
-        let most = (config.eval_tokens > 0).then_some(config.eval_tokens);
-        let found = self
-            .validation
-            .evaluate(&decoder, config.eval_batch, most)?;
+        let found = self.validation.evaluate(
+            &decoder,
+            config.evaluation.batch,
+            config.evaluation.token_limit(),
+        )?;
         if let Some(found) = found {
             let loss = found.loss;
             state.validation_loss = Some(loss);
@@ -92,6 +94,6 @@ pub(super) fn show_evaluation<B: TrainingBackend>(
     };
     let item = item(config, figures, step);
     processor.process_valid(LearnerEvent::ProcessedItem(item));
-    let round = step.div_ceil(config.eval_interval);
+    let round = step.div_ceil(config.evaluation.interval);
     processor.process_valid(LearnerEvent::EndEpoch(round));
 }

@@ -113,7 +113,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             expected,
             in_a_row,
         });
-        match in_a_row >= self.config.skip_limit {
+        match in_a_row >= self.config.skip.limit() {
             true => StepOutcome::Diverged,
             false => StepOutcome::Skipped,
         }
@@ -123,7 +123,7 @@ impl<B: TrainingBackend> StepEngine<B> {
     pub(super) fn judge(&mut self, loss: f64, norm: f64) -> Verdict {
         let position = &mut self.position;
         let Some(scale) = &mut position.loss_scale else {
-            return position.watch.judge(loss, norm, &self.config);
+            return position.watch.judge(loss, norm, &self.config.skip);
         };
         // No scale makes a loss finite that is not.
         let overflow = loss.is_finite() && !norm.is_finite();
@@ -134,7 +134,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             );
             return Verdict::Overflow { reason };
         }
-        let verdict = position.watch.judge(loss, norm, &self.config);
+        let verdict = position.watch.judge(loss, norm, &self.config.skip);
         match verdict {
             Verdict::Go => scale.take(),
             _ => scale.interrupt(),

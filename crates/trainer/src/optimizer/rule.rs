@@ -1,25 +1,22 @@
-//! What a run's settings and a parameter's group make of its update.
+//! The update rule of a parameter, by the run's optimizer and the parameter's group.
 
 use super::groups::ParameterGroup;
 use super::lion::LionStep;
 use super::muon::MuonStep;
-use crate::config::{Groups, OptimizerKind, TrainConfig};
+use crate::config::{
+    AdamWConfig, Group, Groups, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind, TrainConfig,
+};
 use emberlm_kernels::AdamWStep;
 use emberlm_model::ParameterRole;
 
 /// The settings of a run's optimizer.
 #[derive(Clone)]
 pub(super) struct Settings {
-    kind: OptimizerKind,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
-    momentum: f64,
-    decay: f64,
+    optimizer: OptimizerConfig,
     groups: Groups,
 }
 
-/// How a parameter is updated, with its numbers but for the step's rate.
+/// The update rule of a parameter, with its numbers but for the step's learning rate.
 pub(super) enum Rule {
     AdamW(AdamWRule),
     Muon(MuonStep),
@@ -28,7 +25,7 @@ pub(super) enum Rule {
 
 /// AdamW's numbers of a group.
 pub(super) struct AdamWRule {
-    /// On the step's rate.
+    /// The factor on the step's learning rate.
     rate_factor: f64,
     beta1: f64,
     beta2: f64,
@@ -37,7 +34,17 @@ pub(super) struct AdamWRule {
 }
 
 impl AdamWRule {
-    /// Of the update number `step` with a rate.
+    fn of(config: &AdamWConfig, own: &Group) -> Self {
+        Self {
+            rate_factor: own.rate,
+            beta1: own.beta1.unwrap_or(config.beta1),
+            beta2: own.beta2.unwrap_or(config.beta2),
+            epsilon: config.epsilon,
+            decay: config.weight_decay * own.weight_decay,
+        }
+    }
+
+    /// The numbers of the update number `step` with a learning rate.
     pub(super) fn at(&self, rate: f64, step: u64) -> AdamWStep {
         AdamWStep {
             rate: rate * self.rate_factor,
@@ -53,12 +60,7 @@ impl AdamWRule {
 impl Settings {
     pub(super) fn of(config: &TrainConfig) -> Self {
         Self {
-            kind: config.optimizer,
-            beta1: config.beta1,
-            beta2: config.beta2,
-            epsilon: config.epsilon,
-            momentum: config.momentum,
-            decay: config.weight_decay,
+            optimizer: config.optimizer.clone(),
             groups: config.groups.clone(),
         }
     }
@@ -70,28 +72,34 @@ impl Settings {
             ParameterRole::Matrix | ParameterRole::FusedMatrix { .. }
         );
         let own = self.groups.of(ParameterGroup::of(role));
-        let decay = self.decay * own.weight_decay;
-        let beta1 = own.beta1.unwrap_or(self.beta1);
-        let beta2 = own.beta2.unwrap_or(self.beta2);
-        match self.kind {
-            OptimizerKind::Muon if is_matrix => Rule::Muon(MuonStep {
+        match &self.optimizer {
+            OptimizerConfig::AdamW(adamw) => Rule::AdamW(AdamWRule::of(adamw, own)),
+            OptimizerConfig::Muon(muon) if is_matrix => Rule::Muon(MuonStep {
                 rate_factor: own.rate,
-                momentum: self.momentum,
-                decay,
+                momentum: muon.momentum,
+                decay: muon.weight_decay * own.weight_decay,
             }),
-            OptimizerKind::AdamW | OptimizerKind::Muon => Rule::AdamW(AdamWRule {
-                rate_factor: own.rate,
+            OptimizerConfig::Muon(muon) => Rule::AdamW(AdamWRule::of(&adamw_of(muon), own)),
+            OptimizerConfig::Lion(LionConfig {
                 beta1,
                 beta2,
-                epsilon: self.epsilon,
-                decay,
-            }),
-            OptimizerKind::Lion => Rule::Lion(LionStep {
+                weight_decay,
+            }) => Rule::Lion(LionStep {
                 rate_factor: own.rate,
-                beta1,
-                beta2,
-                decay,
+                beta1: own.beta1.unwrap_or(*beta1),
+                beta2: own.beta2.unwrap_or(*beta2),
+                decay: weight_decay * own.weight_decay,
             }),
         }
+    }
+}
+
+/// The settings of AdamW for the parameters that Muon does not take.
+fn adamw_of(muon: &MuonConfig) -> AdamWConfig {
+    AdamWConfig {
+        beta1: muon.beta1,
+        beta2: muon.beta2,
+        epsilon: muon.epsilon,
+        weight_decay: muon.weight_decay,
     }
 }

@@ -109,8 +109,8 @@ impl RunInputs {
         };
         let eval_loader = EvalLoader::<B::InnerBackend> {
             windows: self.validation.first().clone(),
-            batch: train.eval_batch,
-            max_tokens: (train.eval_tokens > 0).then_some(train.eval_tokens),
+            batch: train.evaluation.batch,
+            max_tokens: train.evaluation.token_limit(),
             device: device.clone(),
             failure: failure.clone(),
         };

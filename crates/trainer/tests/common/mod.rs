@@ -7,13 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use emberlm_data::{Dataset, PrepareOptions, prepare};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::families;
+use emberlm_trainer::config::{
+    DecayConfig, EvaluationConfig, NonFiniteConfig, ScheduleConfig, SkipConfig,
+};
 use emberlm_trainer::{
     DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainConfig,
     TrainError,
 };
 
 /// A folder with a dataset `data` of a text with something to learn in it, of characters.
-pub struct Place {
+pub struct TestFolder {
     folder: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
 }
@@ -22,7 +25,7 @@ pub struct Place {
 /// step, which would wait for a lock of Burn's that the first one holds; and what is counted is counted for the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-impl Place {
+impl TestFolder {
     /// It has so many `Z`, spread over what is trained on.
     pub fn new(rare: usize) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,11 +77,17 @@ impl Place {
             train: TrainConfig {
                 steps: 24,
                 micro_batch: 2,
-                warmup_steps: 4,
-                learning_rate: 1e-2,
-                eval_tokens: 200,
-                sample_tokens: 0,
-                skip_limit: 100,
+                schedule: ScheduleConfig::Cosine(DecayConfig {
+                    learning_rate: 1e-2,
+                    warmup_steps: 4,
+                    ..DecayConfig::default()
+                }),
+                evaluation: EvaluationConfig {
+                    tokens: 200,
+                    sample_tokens: 0,
+                    ..EvaluationConfig::default()
+                },
+                skip: SkipConfig::NonFinite(NonFiniteConfig { limit: 100 }),
                 ..TrainConfig::default()
             },
         }
@@ -98,7 +107,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions<impl FnOnce(&RunConfig) -
 /// A run as a user's is.
 #[allow(dead_code)] // Not every test has need of it.
 pub fn train<B: TrainingBackend>(
-    place: &Place,
+    place: &TestFolder,
     config: RunConfig,
     out: &str,
 ) -> Result<RunResult, TrainError> {

@@ -1,8 +1,8 @@
 //! The optimizer as Burn's: the same updates through `burn::optim::Optimizer`, and a record that a recorder writes and reads.
 
 use burn::optim::{MultiGradientsParams, Optimizer as BurnOptimizer};
-use burn::tensor::backend::DeviceOps;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
+use burn::tensor::backend::DeviceOps;
 use burn_flex::Flex;
 use emberlm_model::Decoder;
 

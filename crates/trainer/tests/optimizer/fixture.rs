@@ -12,8 +12,9 @@ use emberlm_model::weights::{
     ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
 };
 use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig};
 use emberlm_trainer::optimizer::Optimizer;
-use emberlm_trainer::{Groups, OptimizerKind, TrainConfig};
+use emberlm_trainer::{Groups, OptimizerConfig, OptimizerKind, TrainConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -48,13 +49,29 @@ pub fn rates() -> Vec<f64> {
 pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
     let settings = metadata("settings");
     let number = |key: &str| settings[key].as_f64().unwrap();
+    let [beta1, beta2, epsilon] = ["beta1", "beta2", "epsilon"].map(number);
+    let [momentum, weight_decay] = ["momentum", "weight_decay"].map(number);
     let config = TrainConfig {
-        optimizer,
-        beta1: number("beta1"),
-        beta2: number("beta2"),
-        epsilon: number("epsilon"),
-        momentum: number("momentum"),
-        weight_decay: number("weight_decay"),
+        optimizer: match optimizer {
+            OptimizerKind::AdamW => OptimizerConfig::AdamW(AdamWConfig {
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            }),
+            OptimizerKind::Muon => OptimizerConfig::Muon(MuonConfig {
+                momentum,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            }),
+            OptimizerKind::Lion => OptimizerConfig::Lion(LionConfig {
+                beta1,
+                beta2,
+                weight_decay,
+            }),
+        },
         groups: match own_groups {
             true => serde_json::from_value(metadata("groups")).unwrap(),
             false => Groups::default(),

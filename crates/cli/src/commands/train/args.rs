@@ -46,7 +46,7 @@ pub struct TrainArgs {
     /// Whether documents follow one another in a sequence (stream) or none sees another (isolated) (train.documents)
     #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume")]
     pub documents: Option<Packing>,
-    /// Steps between two evaluations (train.eval_interval)
+    /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N")]
     pub eval_interval: Option<usize>,
     /// Micro-batches per step (train.accumulation)
@@ -55,16 +55,16 @@ pub struct TrainArgs {
     /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
-    /// The factors of matrix products, everything else in f32 (train.precision)
+    /// The factors of matrix products, everything else in f32 (train.precision.products)
     #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume")]
     pub precision: Option<Precision>,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
     #[arg(long, value_name = "DECAY", conflicts_with = "resume")]
     pub ema: Option<f64>,
-    /// Keep only the newest checkpoints (train.keep_last)
+    /// Keep only the newest checkpoints (train.checkpoints.keep_last)
     #[arg(long, value_name = "N")]
     pub keep_last: Option<usize>,
-    /// Keep the checkpoint of the lowest validation loss as well (train.keep_best)
+    /// Keep the checkpoint of the lowest validation loss as well (train.checkpoints.keep_best)
     #[arg(long)]
     pub keep_best: bool,
     /// Write event files for TensorBoard as well, into RUN/tensorboard
@@ -113,12 +113,15 @@ impl TrainArgs {
         train.steps = self.steps.unwrap_or(train.steps);
         train.seed = self.seed.unwrap_or(train.seed);
         train.documents = self.documents.unwrap_or(train.documents);
-        train.eval_interval = self.eval_interval.unwrap_or(train.eval_interval);
+        let interval = &mut train.evaluation.interval;
+        *interval = self.eval_interval.unwrap_or(*interval);
         train.accumulation = self.accumulation.unwrap_or(train.accumulation);
         train.recompute |= self.recompute;
-        train.precision = self.precision.unwrap_or(train.precision);
+        let products = &mut train.precision.products;
+        *products = self.precision.unwrap_or(*products);
         train.ema = self.ema.unwrap_or(train.ema);
-        train.keep_last = self.keep_last.unwrap_or(train.keep_last);
-        train.keep_best |= self.keep_best;
+        let checkpoints = &mut train.checkpoints;
+        checkpoints.keep_last = self.keep_last.unwrap_or(checkpoints.keep_last);
+        checkpoints.keep_best |= self.keep_best;
     }
 }

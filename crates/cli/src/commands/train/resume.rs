@@ -7,15 +7,15 @@ use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume};
 
 use super::TrainArgs;
-use crate::console;
 use crate::error::{CliError, warn};
+use crate::{console, run_config};
 
 /// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
 pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
     let text = read_text(&file, DESCRIPTION_LIMIT).map_err(CliError::io("read", &file))?;
-    let then: RunConfig = toml::from_str(&text).map_err(|error| {
+    let then = run_config::from_toml(&text).map_err(|error| {
         let reason = error.to_string().trim_end().replace('\n', " ");
         CliError::new(format!("{}: {reason}", file.display()))
     })?;

@@ -6,12 +6,12 @@ use super::*;
 
 #[test]
 fn a_run_that_diverges() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 60;
     config.train.log_interval = 50;
-    config.train.checkpoint_interval = 4;
-    config.train.skip_limit = 2;
+    config.train.checkpoints.interval = 4;
+    config.train.skip.set_limit(2);
     let ended = |out: &str, read_policy| match run::<Flex>(&place, &config, out, read_policy) {
         Err(TrainError::Diverged {
             step,
@@ -37,12 +37,12 @@ fn a_run_that_diverges() {
 /// Stopped in the middle of an interval, and made to its end from there.
 #[test]
 fn a_run_that_is_stopped_and_goes_on() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 400;
     config.train.ema = 0.9;
     config.train.log_interval = 1000;
-    config.train.eval_interval = 1000;
+    config.train.evaluation.interval = 1000;
     run::<Flex>(&place, &config, "every", ReadPolicy::EveryStep).unwrap();
     let (interrupter, engine) = (
         Interrupter::new(),

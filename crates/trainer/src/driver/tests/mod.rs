@@ -15,7 +15,7 @@ use burn::module::ParamId;
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use common::{Place, options};
+use common::{TestFolder, options};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamMapper, map_params};
 use emberlm_model::{Decoder, DecoderConfig};
@@ -31,7 +31,7 @@ use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 
 /// A model whose embedding of `Z` is no number: steps without a `Z` are as any others, and one with it has neither loss
 /// nor gradients.
-fn with_a_hole<B: TrainingBackend>(place: &Place, config: &RunConfig) -> Decoder<B> {
+fn with_a_hole<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
     let dataset = place.dataset();
     let id = dataset.tokenizer().encode("Z").unwrap()[0] as usize;
     let model: DecoderConfig = resolve_model(&mut config.clone(), &dataset).unwrap();
@@ -65,7 +65,7 @@ impl<B: TrainingBackend> ParamMapper<B> for Hole {
 
 /// A run to its end, in `out`.
 fn run<I: Backend>(
-    place: &Place,
+    place: &TestFolder,
     config: &RunConfig,
     out: &str,
     read_policy: ReadPolicy,
@@ -86,7 +86,7 @@ where
 
 /// As [`run`], with whatever scale.
 fn scaled_run<I: Backend>(
-    place: &Place,
+    place: &TestFolder,
     config: &RunConfig,
     out: &str,
     engine: EngineOptions,
@@ -108,7 +108,7 @@ where
 
 /// A run goes on from its newest checkpoint.
 fn go_on<I: Backend>(
-    place: &Place,
+    place: &TestFolder,
     config: &RunConfig,
     out: &str,
     engine: EngineOptions,
@@ -132,7 +132,7 @@ where
 }
 
 /// The lines of a run that are no machine's, and what its checkpoints hold.
-fn outcome(place: &Place, run: &str) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
+fn outcome(place: &TestFolder, run: &str) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
     let folder = place.path(run);
     let text = fs::read_to_string(folder.join("events.jsonl")).unwrap();
     let lines = text.lines().filter(|line| !line.contains("\"time\":"));
@@ -150,7 +150,7 @@ fn outcome(place: &Place, run: &str) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
 }
 
 #[track_caller]
-fn assert_same(place: &Place, a: &str, b: &str) {
+fn assert_same(place: &TestFolder, a: &str, b: &str) {
     let ((lines, files), (other_lines, other_files)) = (outcome(place, a), outcome(place, b));
     assert_eq!(lines, other_lines, "{a}, {b}");
     let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
@@ -163,7 +163,7 @@ fn assert_same(place: &Place, a: &str, b: &str) {
 }
 
 /// The steps that a run skipped.
-fn skipped(place: &Place, run: &str) -> Vec<usize> {
+fn skipped(place: &TestFolder, run: &str) -> Vec<usize> {
     let events = events::read(&place.path(run)).unwrap().events;
     let steps = events.iter().filter_map(|event| match event {
         Event::Skipped { step, .. } => Some(*step),
@@ -174,7 +174,7 @@ fn skipped(place: &Place, run: &str) -> Vec<usize> {
 
 /// Runs both ways, compares them, and returns what was skipped.
 #[track_caller]
-fn compare<I: Backend>(place: &Place, config: &RunConfig) -> Vec<usize>
+fn compare<I: Backend>(place: &TestFolder, config: &RunConfig) -> Vec<usize>
 where
     Autodiff<I>: TrainingBackend,
 {

@@ -1,5 +1,6 @@
 //! Two ranks with one micro-batch each make the step of one process with two.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use burn::tensor::ops::{FloatTensor, FloatTensorOps};
@@ -14,34 +15,46 @@ use crate::trainee::{TokenBatch, Trainee};
 
 type Training = Autodiff<Flex>;
 
+/// Both directions of one rank's exchange with the other.
+struct Exchange<T> {
+    sender: Sender<T>,
+    receiver: Mutex<Receiver<T>>,
+}
+
+impl<T> Exchange<T> {
+    fn pair() -> [Self; 2] {
+        let ((to_first, at_first), (to_second, at_second)) = (channel(), channel());
+        let new = |sender, receiver| Self {
+            sender,
+            receiver: Mutex::new(receiver),
+        };
+        [new(to_second, at_first), new(to_first, at_second)]
+    }
+
+    /// Sends a value, and returns the other rank's.
+    fn swap(&self, own: T) -> T {
+        self.sender.send(own).unwrap();
+        self.receiver.lock().unwrap().recv().unwrap()
+    }
+}
+
 /// One of two ranks, on threads of one process.
 struct OfTwo {
     rank: Rank,
-    counts: (Sender<usize>, std::sync::Mutex<Receiver<usize>>),
-    tensors: (
-        Sender<Vec<FloatTensor<Flex>>>,
-        std::sync::Mutex<Receiver<Vec<FloatTensor<Flex>>>>,
-    ),
+    counts: Exchange<usize>,
+    tensors: Exchange<Vec<FloatTensor<Flex>>>,
 }
 
 impl OfTwo {
     fn pair() -> [Self; 2] {
-        let (counts, tensors) = ([channel(), channel()], [channel(), channel()]);
-        let [(to_a, at_a), (to_b, at_b)] = counts;
-        let [(tensors_to_a, tensors_at_a), (tensors_to_b, tensors_at_b)] = tensors;
-        let rank = |index| Rank::new(index, 2).unwrap();
-        [
-            Self {
-                rank: rank(0),
-                counts: (to_b, at_a.into()),
-                tensors: (tensors_to_b, tensors_at_a.into()),
-            },
-            Self {
-                rank: rank(1),
-                counts: (to_a, at_b.into()),
-                tensors: (tensors_to_a, tensors_at_b.into()),
-            },
-        ]
+        let [first, second] = Exchange::pair();
+        let [first_tensors, second_tensors] = Exchange::pair();
+        let new = |index, counts, tensors| Self {
+            rank: Rank::new(index, 2).unwrap(),
+            counts,
+            tensors,
+        };
+        [new(0, first, first_tensors), new(1, second, second_tensors)]
     }
 }
 
@@ -51,16 +64,14 @@ impl Peers<Flex> for OfTwo {
     }
 
     fn sum_count(&self, count: usize) -> Result<usize, PeersError> {
-        self.counts.0.send(count).unwrap();
-        Ok(count + self.counts.1.lock().unwrap().recv().unwrap())
+        Ok(count + self.counts.swap(count))
     }
 
     fn sum_tensors(
         &self,
         tensors: Vec<FloatTensor<Flex>>,
     ) -> Result<Vec<FloatTensor<Flex>>, PeersError> {
-        self.tensors.0.send(tensors.clone()).unwrap();
-        let others = self.tensors.1.lock().unwrap().recv().unwrap();
+        let others = self.tensors.swap(tensors.clone());
         let sum = |(own, other)| match self.rank.is_zero() {
             true => <Flex as FloatTensorOps<Flex>>::float_add(own, other),
             false => <Flex as FloatTensorOps<Flex>>::float_add(other, own),
@@ -71,7 +82,7 @@ impl Peers<Flex> for OfTwo {
 
 /// The losses of a few steps, of the micro-batches that `own` picks of each step's two, and the weights after them.
 fn steps(
-    place: &Place,
+    place: &TestFolder,
     config: &RunConfig,
     peers: Arc<dyn Peers<Flex>>,
     own: impl Fn(usize) -> bool,
@@ -117,7 +128,7 @@ fn steps(
 
 #[test]
 fn two_ranks_make_the_steps_of_one_process() {
-    let place = Place::new(0);
+    let place = TestFolder::new(0);
     let mut config = place.config();
     config.model.dropout = 0.1;
     config.train.micro_batch = 2;

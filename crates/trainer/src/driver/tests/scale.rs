@@ -3,12 +3,23 @@
 use emberlm_kernels::Precision;
 
 use super::*;
+use crate::config::{DecayConfig, ScheduleConfig};
+
+/// The schedule of the other tests, with an end of its own.
+fn schedule(decay_steps: usize) -> ScheduleConfig {
+    ScheduleConfig::Cosine(DecayConfig {
+        learning_rate: 1e-2,
+        warmup_steps: 4,
+        decay_steps,
+        ..DecayConfig::default()
+    })
+}
 
 const WAYS: [ReadPolicy; 2] = [ReadPolicy::EveryStep, ReadPolicy::WhenDue];
 
 #[test]
 fn a_fixed_scale_changes_nothing() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     for (optimizer, clip_norm) in [
         (OptimizerKind::AdamW, 0.5),
         (OptimizerKind::AdamW, 0.0),
@@ -16,13 +27,13 @@ fn a_fixed_scale_changes_nothing() {
         (OptimizerKind::Lion, 0.0),
     ] {
         let mut config = place.config();
-        (config.train.optimizer, config.train.clip_norm) = (optimizer, clip_norm);
+        (config.train.optimizer, config.train.clip_norm) = (optimizer.into(), clip_norm);
         config.train.steps = 10;
         config.train.accumulation = 2;
         config.train.log_interval = 3;
         let name = |scale: &str| format!("{optimizer:?}-{clip_norm}-{scale}");
         run::<Flex>(&place, &config, &name("none"), ReadPolicy::EveryStep).unwrap();
-        config.train.loss_scale = 1024.0;
+        config.train.precision.loss_scale = 1024.0;
         for read_policy in WAYS {
             let out = name(&format!("{read_policy:?}"));
             run::<Flex>(&place, &config, &out, read_policy).unwrap();
@@ -33,7 +44,7 @@ fn a_fixed_scale_changes_nothing() {
 }
 
 /// The losses of the skipped steps, and why they were.
-fn overflows(place: &Place, run: &str) -> Vec<(f64, String)> {
+fn overflows(place: &TestFolder, run: &str) -> Vec<(f64, String)> {
     let events = events::read(&place.path(run)).unwrap().events;
     let found = events.into_iter().filter_map(|event| match event {
         Event::Skipped { loss, reason, .. } => Some((loss.unwrap(), reason)),
@@ -44,15 +55,15 @@ fn overflows(place: &Place, run: &str) -> Vec<(f64, String)> {
 
 #[test]
 fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
-    let place = Place::new(1);
+    let place = TestFolder::new(1);
     let mut config = place.config();
     config.train.steps = 40;
-    config.train.decay_steps = 40;
+    config.train.schedule = schedule(40);
     config.train.seed = 3;
     config.train.log_interval = 7;
     // Skipped steps that are a sign of something would end it.
-    config.train.skip_limit = 2;
-    config.train.checkpoint_interval = 4;
+    config.train.skip.set_limit(2);
+    config.train.checkpoints.interval = 4;
     // Of gradients of about 1, the squares' sum is beyond f32 down to about 2⁶⁴.
     let engine = |read_policy| EngineOptions {
         read_policy,
@@ -97,7 +108,7 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
 /// A loss that is no number is no fault of the scale.
 #[test]
 fn steps_without_a_loss_are_skipped_as_ever() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.log_interval = 7;
     for read_policy in WAYS {
@@ -118,7 +129,7 @@ fn steps_without_a_loss_are_skipped_as_ever() {
 
 #[test]
 fn it_is_doubled_at_its_step_and_not_at_a_reading() {
-    let place = Place::new(1);
+    let place = TestFolder::new(1);
     let mut config = place.config();
     config.train.seed = 3;
     config.train.log_interval = 1000;
@@ -139,9 +150,9 @@ fn it_is_doubled_at_its_step_and_not_at_a_reading() {
 
 #[test]
 fn only_products_in_f16_are_scaled() {
-    let mut config = Place::new(1).config().train;
+    let mut config = TestFolder::new(1).config().train;
     for precision in Precision::ALL {
-        config.precision = precision;
+        config.precision.products = precision;
         let engine = EngineOptions::of::<Flex>(&config, &Default::default());
         // The processor has none in f16.
         let expected = EngineOptions {

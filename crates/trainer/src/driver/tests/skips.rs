@@ -3,7 +3,7 @@
 use super::*;
 
 /// Everything that is carried, with readings at steps 1, 7, 11, 14, 20, 21, 22, …
-fn carried(place: &Place, optimizer: OptimizerKind) -> RunConfig {
+fn carried(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     let mut config = place.config();
     config.model.dropout = 0.1;
     let train = &mut config.train;
@@ -11,10 +11,10 @@ fn carried(place: &Place, optimizer: OptimizerKind) -> RunConfig {
     train.accumulation = 2;
     train.micro_batch = 1;
     train.ema = 0.9;
-    train.optimizer = optimizer;
+    train.optimizer = optimizer.into();
     train.log_interval = 7;
-    train.checkpoint_interval = 11;
-    train.eval_interval = 20;
+    train.checkpoints.interval = 11;
+    train.evaluation.interval = 20;
     config
 }
 
@@ -28,7 +28,7 @@ const ALL: [OptimizerKind; 3] = [
 fn a_run_without_a_skip() {
     for optimizer in ALL {
         // The hole is that of a character in one window, which none of these steps comes to.
-        let place = Place::new(1);
+        let place = TestFolder::new(1);
         let mut config = carried(&place, optimizer);
         config.train.steps = 20;
         config.train.seed = 3;
@@ -40,7 +40,7 @@ fn a_run_without_a_skip() {
 #[test]
 fn runs_with_skipped_steps() {
     for optimizer in ALL {
-        let place = Place::new(60);
+        let place = TestFolder::new(60);
         let config = carried(&place, optimizer);
         let found = compare::<Flex>(&place, &config);
         // In the middle of an interval, two in a row, and many that are taken.
@@ -55,7 +55,7 @@ fn runs_with_skipped_steps() {
 
 #[test]
 fn runs_with_skipped_steps_on_ndarray() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let config = carried(&place, OptimizerKind::AdamW);
     let found = compare::<NdArray>(&place, &config);
     assert!((5..25).contains(&found.len()), "{found:?}");
@@ -64,10 +64,10 @@ fn runs_with_skipped_steps_on_ndarray() {
 /// Where it is looked at does not matter: it is the same run with other readings, but for the lines they are for.
 #[test]
 fn the_readings_change_nothing() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = carried(&place, OptimizerKind::AdamW);
-    config.train.checkpoint_interval = 1000;
-    config.train.eval_interval = 1000;
+    config.train.checkpoints.interval = 1000;
+    config.train.evaluation.interval = 1000;
     let [one, five, never] = [1, 5, 1000].map(|log_interval| {
         config.train.log_interval = log_interval;
         let out = format!("every-{log_interval}");
@@ -80,10 +80,10 @@ fn the_readings_change_nothing() {
 /// No moments are left of a first update that was not made.
 #[test]
 fn a_skipped_first_step() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 3;
-    config.train.checkpoint_interval = 1;
+    config.train.checkpoints.interval = 1;
     let seed = (1..100).find(|&seed| {
         config.train.seed = seed;
         let out = format!("seed-{seed}");
@@ -97,7 +97,7 @@ fn a_skipped_first_step() {
 
 #[test]
 fn a_step_with_nothing_to_learn_in_between() {
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let path = place.path("data/dataset.json");
     let mut manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -125,7 +125,7 @@ fn a_step_with_nothing_to_learn_in_between() {
 fn runs_with_skipped_steps_on_vulkan() {
     use burn::backend::Vulkan;
 
-    let place = Place::new(60);
+    let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 14;
     config.train.log_interval = 7;

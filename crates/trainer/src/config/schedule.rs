@@ -1,0 +1,248 @@
+//! The learning rates of a run.
+
+use documented::DocumentedFields;
+use serde::{Deserialize, Serialize};
+
+use super::check::{Range, check_all, require};
+use crate::error::TrainError;
+
+/// The kinds of schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleKind {
+    /// The learning rate stays.
+    Constant,
+    /// It falls by half a cosine.
+    Cosine,
+    /// It falls in a straight line.
+    Linear,
+    /// It falls as the inverse root of the step (Vaswani et al. 2017).
+    InverseSqrt,
+    /// It stays, then falls in a straight line (Hu et al. 2024).
+    WarmupStableDecay,
+}
+
+/// The learning rates of a run after its warm-up, with the settings that the kind has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ScheduleConfig {
+    /// The learning rate stays.
+    Constant(ConstantConfig),
+    /// It falls by half a cosine.
+    Cosine(DecayConfig),
+    /// It falls in a straight line.
+    Linear(DecayConfig),
+    /// It falls as the inverse root of the step (Vaswani et al. 2017), never below the minimum.
+    InverseSqrt(InverseSqrtConfig),
+    /// It stays, then falls in a straight line over the last `cooldown_steps` (Hu et al. 2024).
+    WarmupStableDecay(CooldownConfig),
+}
+
+/// Settings of the constant schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConstantConfig {
+    /// The learning rate after warm-up.
+    pub learning_rate: f64,
+    /// Steps of linear warm-up.
+    pub warmup_steps: usize,
+}
+
+/// Settings of the cosine and the linear schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct DecayConfig {
+    /// The learning rate after warm-up.
+    pub learning_rate: f64,
+    /// The learning rate at the end of the decay, and after it.
+    pub min_learning_rate: f64,
+    /// Steps of linear warm-up.
+    pub warmup_steps: usize,
+    /// The step at which the decay ends; 0 for the last.
+    pub decay_steps: usize,
+}
+
+/// Settings of the inverse square root.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct InverseSqrtConfig {
+    /// The learning rate after warm-up.
+    pub learning_rate: f64,
+    /// The lowest learning rate.
+    pub min_learning_rate: f64,
+    /// Steps of linear warm-up, at least 1: the learning rate falls as the root of warmup_steps / step.
+    pub warmup_steps: usize,
+}
+
+/// Settings of the schedule with a cooldown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct CooldownConfig {
+    /// The learning rate after warm-up.
+    pub learning_rate: f64,
+    /// The learning rate at the end of the decay, and after it.
+    pub min_learning_rate: f64,
+    /// Steps of linear warm-up.
+    pub warmup_steps: usize,
+    /// The step at which the decay ends; 0 for the last.
+    pub decay_steps: usize,
+    /// Steps before the end over which the learning rate falls.
+    pub cooldown_steps: usize,
+}
+
+impl Default for ConstantConfig {
+    fn default() -> Self {
+        let DecayConfig {
+            learning_rate,
+            warmup_steps,
+            ..
+        } = DecayConfig::default();
+        Self {
+            learning_rate,
+            warmup_steps,
+        }
+    }
+}
+
+impl Default for DecayConfig {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-3,
+            min_learning_rate: 1e-4,
+            warmup_steps: 100,
+            decay_steps: 0,
+        }
+    }
+}
+
+impl Default for InverseSqrtConfig {
+    fn default() -> Self {
+        let DecayConfig {
+            learning_rate,
+            min_learning_rate,
+            warmup_steps,
+            ..
+        } = DecayConfig::default();
+        Self {
+            learning_rate,
+            min_learning_rate,
+            warmup_steps,
+        }
+    }
+}
+
+impl Default for CooldownConfig {
+    fn default() -> Self {
+        let DecayConfig {
+            learning_rate,
+            min_learning_rate,
+            warmup_steps,
+            decay_steps,
+        } = DecayConfig::default();
+        Self {
+            learning_rate,
+            min_learning_rate,
+            warmup_steps,
+            decay_steps,
+            cooldown_steps: 0,
+        }
+    }
+}
+
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        Self::Cosine(DecayConfig::default())
+    }
+}
+
+/// The kind with its default settings.
+impl From<ScheduleKind> for ScheduleConfig {
+    fn from(kind: ScheduleKind) -> Self {
+        match kind {
+            ScheduleKind::Constant => Self::Constant(ConstantConfig::default()),
+            ScheduleKind::Cosine => Self::Cosine(DecayConfig::default()),
+            ScheduleKind::Linear => Self::Linear(DecayConfig::default()),
+            ScheduleKind::InverseSqrt => Self::InverseSqrt(InverseSqrtConfig::default()),
+            ScheduleKind::WarmupStableDecay => Self::WarmupStableDecay(CooldownConfig::default()),
+        }
+    }
+}
+
+impl ScheduleConfig {
+    /// The learning rate after warm-up.
+    pub fn learning_rate(&self) -> f64 {
+        match self {
+            Self::Constant(constant) => constant.learning_rate,
+            Self::Cosine(decay) | Self::Linear(decay) => decay.learning_rate,
+            Self::InverseSqrt(root) => root.learning_rate,
+            Self::WarmupStableDecay(cooldown) => cooldown.learning_rate,
+        }
+    }
+
+    /// The lowest learning rate after warm-up.
+    pub fn min_learning_rate(&self) -> f64 {
+        match self {
+            Self::Constant(constant) => constant.learning_rate,
+            Self::Cosine(decay) | Self::Linear(decay) => decay.min_learning_rate,
+            Self::InverseSqrt(root) => root.min_learning_rate,
+            Self::WarmupStableDecay(cooldown) => cooldown.min_learning_rate,
+        }
+    }
+
+    /// Steps of linear warm-up.
+    pub fn warmup_steps(&self) -> usize {
+        match self {
+            Self::Constant(constant) => constant.warmup_steps,
+            Self::Cosine(decay) | Self::Linear(decay) => decay.warmup_steps,
+            Self::InverseSqrt(root) => root.warmup_steps,
+            Self::WarmupStableDecay(cooldown) => cooldown.warmup_steps,
+        }
+    }
+
+    /// The step at which the decay ends, of a run of `steps`. The constant schedule and the inverse square root do not
+    /// end before the run.
+    pub fn decay_end(&self, steps: usize) -> usize {
+        let decay_steps = match self {
+            Self::Constant(_) | Self::InverseSqrt(_) => 0,
+            Self::Cosine(decay) | Self::Linear(decay) => decay.decay_steps,
+            Self::WarmupStableDecay(cooldown) => cooldown.decay_steps,
+        };
+        match decay_steps {
+            0 => steps,
+            steps => steps,
+        }
+    }
+
+    /// Checks the settings for a run of `steps`.
+    pub(super) fn check(&self, steps: usize) -> Result<(), TrainError> {
+        let table = "train.schedule";
+        let (peak, min) = (self.learning_rate(), self.min_learning_rate());
+        check_all(
+            table,
+            &[
+                ("learning_rate", peak, Range::NotNegative),
+                ("min_learning_rate", min, Range::NotNegative),
+            ],
+        )?;
+        let rule = format!("must be at most learning_rate = {peak}");
+        require(table, "min_learning_rate", min, min <= peak, &rule)?;
+        match self {
+            // Its scale is the warm-up's length.
+            Self::InverseSqrt(InverseSqrtConfig { warmup_steps, .. }) => require(
+                table,
+                "warmup_steps",
+                warmup_steps,
+                *warmup_steps >= 1,
+                "must be at least 1 with kind = inverse_sqrt, which falls as the root of warmup_steps / step",
+            ),
+            Self::WarmupStableDecay(CooldownConfig { cooldown_steps, .. }) => {
+                let end = self.decay_end(steps);
+                let rule = format!(
+                    "must be between 1 and {end}, the step where the decay ends, with kind = warmup_stable_decay"
+                );
+                let holds = (1..=end).contains(cooldown_steps);
+                require(table, "cooldown_steps", cooldown_steps, holds, &rule)
+            }
+            Self::Constant(_) | Self::Cosine(_) | Self::Linear(_) => Ok(()),
+        }
+    }
+}

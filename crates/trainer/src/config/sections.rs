@@ -1,0 +1,223 @@
+//! The smaller tables of `[train]`: precision, loss, skipped steps, evaluation and checkpoints.
+
+use documented::DocumentedFields;
+use emberlm_kernels::Precision;
+use serde::{Deserialize, Serialize};
+
+use super::check::{Range, check_all, require};
+use crate::error::TrainError;
+
+/// Precision of the matrix products.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrecisionConfig {
+    /// The factors of matrix products: f32, or bf16 or f16 where the backend has such products. Weights and all sums stay f32.
+    pub products: Precision,
+    /// A factor on the loss that the update takes out again, for gradients too small for f16: 0 for one that adapts in f16, and for none otherwise.
+    pub loss_scale: f64,
+}
+
+impl Default for PrecisionConfig {
+    fn default() -> Self {
+        Self {
+            products: Precision::F32,
+            loss_scale: 0.0,
+        }
+    }
+}
+
+impl PrecisionConfig {
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        let loss_scale = ("loss_scale", self.loss_scale, Range::NotNegative);
+        check_all("train.precision", &[loss_scale])
+    }
+}
+
+/// The terms that training adds to the cross-entropy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossConfig {
+    /// The part of a target's probability that is spread over all tokens.
+    pub label_smoothing: f64,
+    /// The weight of the squared log of the softmax's denominator (PaLM has 1e-4); 0 for none.
+    pub z_loss: f64,
+}
+
+impl LossConfig {
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        check_all(
+            "train.loss",
+            &[
+                ("label_smoothing", self.label_smoothing, Range::Share),
+                ("z_loss", self.z_loss, Range::NotNegative),
+            ],
+        )
+    }
+}
+
+/// The steps that are skipped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum SkipConfig {
+    /// Steps with a NaN or infinite loss or gradient norm.
+    NonFinite(NonFiniteConfig),
+    /// Those, and steps whose loss or gradient norm is far above the mean. On a GPU each step is read.
+    Outliers(OutliersConfig),
+}
+
+/// Settings of [`SkipConfig::NonFinite`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct NonFiniteConfig {
+    /// Steps skipped in a row that end the run.
+    pub limit: usize,
+}
+
+/// Settings of [`SkipConfig::Outliers`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutliersConfig {
+    /// Standard deviations above the mean of the window from which on a loss or gradient norm is an outlier.
+    pub deviations: f64,
+    /// Steps that the mean and the deviation are taken over.
+    pub window: usize,
+    /// Steps skipped in a row that end the run.
+    pub limit: usize,
+}
+
+impl Default for NonFiniteConfig {
+    fn default() -> Self {
+        Self { limit: 10 }
+    }
+}
+
+/// OLMo-core's deviations and window.
+impl Default for OutliersConfig {
+    fn default() -> Self {
+        Self {
+            deviations: 6.0,
+            window: 128,
+            limit: NonFiniteConfig::default().limit,
+        }
+    }
+}
+
+impl Default for SkipConfig {
+    fn default() -> Self {
+        Self::NonFinite(NonFiniteConfig::default())
+    }
+}
+
+impl SkipConfig {
+    /// Steps skipped in a row that end the run.
+    pub fn limit(&self) -> usize {
+        match self {
+            Self::NonFinite(NonFiniteConfig { limit })
+            | Self::Outliers(OutliersConfig { limit, .. }) => *limit,
+        }
+    }
+
+    /// Sets [`SkipConfig::limit`].
+    pub fn set_limit(&mut self, new: usize) {
+        match self {
+            Self::NonFinite(NonFiniteConfig { limit })
+            | Self::Outliers(OutliersConfig { limit, .. }) => *limit = new,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        let table = "train.skip";
+        let limit = self.limit();
+        require(table, "limit", limit, limit >= 1, "must be at least 1")?;
+        let Self::Outliers(OutliersConfig {
+            deviations, window, ..
+        }) = self
+        else {
+            return Ok(());
+        };
+        check_all(table, &[("deviations", *deviations, Range::Positive)])?;
+        let rule = "must be at least 2, for there to be a deviation";
+        require(table, "window", window, *window >= 2, rule)
+    }
+}
+
+/// Evaluation during training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// Steps between two evaluations.
+    pub interval: usize,
+    /// Validation tokens per evaluation, from the split's beginning; 0 for all.
+    pub tokens: u64,
+    /// Sequences per batch of an evaluation.
+    pub batch: usize,
+    /// Tokens of the sample written beside each evaluation; 0 for none.
+    pub sample_tokens: usize,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self {
+            interval: 250,
+            tokens: 0,
+            batch: 16,
+            sample_tokens: 120,
+        }
+    }
+}
+
+impl EvaluationConfig {
+    /// The validation tokens of an evaluation, where it is not all of them.
+    pub(crate) fn token_limit(&self) -> Option<u64> {
+        (self.tokens > 0).then_some(self.tokens)
+    }
+
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        let table = "train.evaluation";
+        let (interval, batch) = (self.interval, self.batch);
+        require(
+            table,
+            "interval",
+            interval,
+            interval >= 1,
+            "must be at least 1",
+        )?;
+        require(table, "batch", batch, batch >= 1, "must be at least 1")
+    }
+}
+
+/// Checkpoints of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// Steps between two checkpoints; one is written at the end as well.
+    pub interval: usize,
+    /// The number of newest checkpoints to keep; 0 for all.
+    pub keep_last: usize,
+    /// Keep the checkpoint of the lowest validation loss as well, and write one whenever there is a lower one.
+    pub keep_best: bool,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self {
+            interval: 1000,
+            keep_last: 0,
+            keep_best: false,
+        }
+    }
+}
+
+impl CheckpointConfig {
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        let interval = self.interval;
+        let rule = "must be at least 1";
+        require(
+            "train.checkpoints",
+            "interval",
+            interval,
+            interval >= 1,
+            rule,
+        )
+    }
+}
