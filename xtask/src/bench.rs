@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
 //!
 //! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader`, `prepare`
-//! and `serve` are the benchmarks, `programs` what they run, `measurement` what each training run prints, `report` how `train` shows its results.
+//! and `serve` are the benchmarks, `programs` what they run, `measurement` what each training run prints, `report` the format of their results.
 
 mod backends;
 mod char_nano;

@@ -22,5 +22,5 @@ pub use crate::linear::{Linear, LinearConfig, LinearWeight};
 pub use crate::lm_head::{LmHead, LmHeadConfig};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
-pub use emberlm_kernels::Reach;
 pub use crate::stack::{Stack, StackConfig};
+pub use emberlm_kernels::Reach;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use emberlm_model::{DecoderConfig, families};
 
-use crate::run_config::RunConfigError;
 use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
+use crate::run_config::RunConfigError;
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
 /// The preset of `emberlm train` without `--preset`: it learns the built-in tales.

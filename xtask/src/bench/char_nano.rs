@@ -19,8 +19,9 @@ use std::{
 use serde_json::Value;
 
 use self::checkout::Checkout;
-use self::report::{Report, Run};
+use self::report::{CharNanoReport, Run};
 use super::programs::{OursArgs, Program, PythonArgs, last_json};
+use super::report::Report;
 use crate::{error::Error, workspace};
 
 /// Evaluations of a run.
@@ -94,15 +95,12 @@ pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
         ours.push(programs.ours()?);
         theirs.push(programs.nanogpt()?);
     }
-    let report = Report {
+    let report = CharNanoReport {
         steps: args.steps,
         ours,
         theirs,
     };
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_table()),
-    }
+    report.print(args.json);
     Ok(())
 }
 

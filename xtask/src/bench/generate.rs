@@ -7,8 +7,9 @@ use std::{num::NonZero, path::Path, process::Command};
 
 use cargo_metadata::Metadata;
 
-use self::report::{Generation, Pair, Report};
+use self::report::{GenerateReport, Generation, Pair};
 use super::programs::{OursArgs, Program, PythonArgs, last_json};
+use super::report::Report;
 use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench generate`.
@@ -72,16 +73,13 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
         .into_iter()
         .map(|preset| pair(args, &metadata, &binary, python.as_deref(), preset))
         .collect::<Result<_, _>>()?;
-    let report = Report {
+    let report = GenerateReport {
         prompt: args.prompt.get(),
         tokens: args.tokens.get(),
         rounds: args.rounds.get(),
         pairs,
     };
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_tables()),
-    }
+    report.print(args.json);
     Ok(())
 }
 

@@ -7,11 +7,12 @@ use std::{num::NonZero, path::Path, process::Command};
 
 use cargo_metadata::Metadata;
 
-use self::report::{Comparison, Report};
+use self::report::{Comparison, PeersReport};
 use self::workload::Workload;
 use super::{
     measurement::{Measurement, median},
     programs::{MEMORY_KEPT, OursArgs, Program, PythonArgs},
+    report::Report,
 };
 use crate::{error::Error, workspace};
 
@@ -81,15 +82,12 @@ pub fn run(args: &PeersArgs) -> Result<(), Error> {
         .into_iter()
         .map(|workload| programs.compare(workload))
         .collect::<Result<_, _>>()?;
-    let report = Report {
+    let report = PeersReport {
         rounds: args.rounds.get(),
         precision: args.precision.name(),
         comparisons,
     };
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_tables()),
-    }
+    report.print(args.json);
     Ok(())
 }
 

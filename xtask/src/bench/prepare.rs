@@ -14,9 +14,10 @@ use std::{
 use cargo_metadata::Metadata;
 
 use self::corpus::{Corpus, Form};
-use self::report::{Report, Round};
+use self::report::{PrepareReport, Round};
 use self::run::Run;
 use super::programs::{Program, build};
+use super::report::Report;
 use crate::{error::Error, workspace};
 
 /// What the peers tokenize at most: their speed does not depend on how much there is, but their time does.
@@ -104,10 +105,7 @@ pub fn run(args: &PrepareArgs) -> Result<(), Error> {
         false => remove(folder)?,
     }
     let report = report?;
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_table()),
-    }
+    report.print(args.json);
     Ok(())
 }
 
@@ -133,7 +131,7 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    fn measure(&self) -> Result<Report, Error> {
+    fn measure(&self) -> Result<PrepareReport, Error> {
         let rounds = self.args.rounds.get();
         let round = |number| {
             eprintln!("round {number} of {rounds}");
@@ -141,7 +139,7 @@ impl Programs<'_> {
         };
         let first = round(1)?;
         let rest = (2..=rounds).map(round).collect::<Result<_, _>>()?;
-        Ok(Report::new(self.threads, first, rest))
+        Ok(PrepareReport::new(self.threads, first, rest))
     }
 
     fn round(&self) -> Result<Round, Error> {

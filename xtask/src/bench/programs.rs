@@ -118,13 +118,6 @@ pub fn last_json(command: &mut Command, field: &'static str) -> Result<Value, Er
         .ok_or_else(wrong)
 }
 
-/// The median of figures that are not none; of an even number, the smaller middle one.
-pub fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    let middle = figures.len().saturating_sub(1) / 2;
-    figures.get(middle).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,13 +133,6 @@ mod tests {
         assert_eq!(last_json(&mut echo(line), "loss").unwrap()["loss"], 1.5);
         let error = last_json(&mut echo(line), "gain").unwrap_err().to_string();
         assert!(error.contains("`gain`"), "{error}");
-    }
-
-    #[test]
-    fn the_median_is_one_of_the_figures() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0]), 1.0);
-        assert!(median(Vec::new()).is_nan());
     }
 
     #[test]

@@ -1,167 +1,139 @@
-//! How results are shown: a table to read, or one line of JSON.
+//! The format of all benchmarks' results: text to read, or one line of JSON.
 
-use serde_json::json;
+use serde_json::Value;
 
-use super::measurement::Measurement;
+/// A benchmark's result.
+pub trait Report {
+    /// All figures.
+    fn to_json(&self) -> Value;
 
-/// The medians of a benchmark.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// Runs that each median is over.
-    pub rounds: usize,
-    /// This project's binary.
-    pub ours: Measurement,
-    /// It again, computing blocks twice, where that was asked for.
-    pub recomputing: Option<Measurement>,
-    /// The PyTorch twin, where one ran.
-    pub peer: Option<Measurement>,
+    /// Tables, and sentences about them.
+    fn to_text(&self) -> String;
+
+    /// Prints one line of JSON, or text.
+    fn print(&self, json: bool) {
+        match json {
+            true => println!("{}", self.to_json()),
+            false => print!("{}", self.to_text()),
+        }
+    }
 }
 
-impl Report {
-    /// One line: our measurement as it is, or with others all of them and their ratios to it.
-    pub fn to_json(&self) -> String {
-        if self.peer.is_none() && self.recomputing.is_none() {
-            return self.ours.to_json().to_string();
+/// A column's name. Text is aligned on the left, numbers on the right.
+#[derive(Debug, Clone, Copy)]
+pub enum Column {
+    /// Of text.
+    Text(&'static str),
+    /// Of numbers.
+    Number(&'static str),
+}
+
+use Column::{Number, Text};
+
+impl Column {
+    fn name(self) -> &'static str {
+        let (Text(name) | Number(name)) = self;
+        name
+    }
+}
+
+/// Rows of cells under a header. A row may have fewer cells than there are columns.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
+        Self {
+            columns: columns.into(),
+            rows: Vec::new(),
         }
-        let mut value = json!({ "rounds": self.rounds, "ours": self.ours.to_json() });
-        if let Some(again) = &self.recomputing {
-            value["recomputing"] = again.to_json();
-            value["recomputing_ratio"] = json!(1.0 / self.ratio(again));
-        }
-        if let Some(peer) = &self.peer {
-            value["peer"] = peer.to_json();
-            value["ratio"] = json!(self.ratio(peer));
-        }
-        value.to_string()
     }
 
-    /// The measurements as rows, and below them the ratio.
-    pub fn to_table(&self) -> String {
-        let mut text = format!(
-            "{:<32} {:<10} {:>5} {:>7} {:>12} {:>12} {:>12} {:>12}\n",
-            "program",
-            "workload",
-            "batch",
-            "threads",
-            "parameters",
-            "tokens/s",
-            "s/step",
-            "peak MiB"
-        );
-        let runs = std::iter::once(&self.ours).chain(&self.recomputing);
-        for run in runs.chain(&self.peer) {
-            text.push_str(&format!(
-                "{:<32} {:<10} {:>5} {:>7} {:>12} {:>12.1} {:>12.5} {:>12}\n",
-                run.peer,
-                run.workload,
-                run.batch,
-                run.threads,
-                run.parameters,
-                run.tokens_per_second,
-                run.seconds_per_step,
-                // What has memory of its own is measured by that.
-                run.device_mib.unwrap_or(run.peak_rss_mib)
-            ));
-        }
-        if let Some(utilization) = self.ours.utilization {
-            text.push_str(&format!(
-                "utilization: {:.1}% of the matrix product's measured speed\n",
-                100.0 * utilization
-            ));
-        }
-        if let Some(again) = &self.recomputing {
-            let memory = again.peak_rss_mib as f64 / self.ours.peak_rss_mib as f64;
-            text.push_str(&format!(
-                "recomputing: {:.2} of the tokens/s, {memory:.2} of the memory, medians of {}\n",
-                1.0 / self.ratio(again),
-                self.rounds
-            ));
-        }
-        if let Some(peer) = &self.peer {
-            let (ours, ratio) = (&self.ours.peer, self.ratio(peer));
-            text.push_str(&format!(
-                "{ours} / {}: {ratio:.2} in tokens/s, medians of {}\n",
-                peer.peer, self.rounds
-            ));
+    /// Adds a row.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(S::into).collect());
+    }
+
+    /// Each column as wide as its widest cell.
+    pub fn to_text(&self) -> String {
+        let header: Vec<String> = self.columns.iter().map(|it| it.name().to_owned()).collect();
+        let lines = || std::iter::once(&header).chain(&self.rows);
+        let width = |at: usize| {
+            let cells = lines().filter_map(|row| row.get(at));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let mut text = String::new();
+        for row in lines() {
+            let cells = row.iter().zip(&self.columns).enumerate();
+            let cells = cells.map(|(at, (cell, column))| {
+                let width = width(at);
+                match column {
+                    Text(_) => format!("{cell:<width$}"),
+                    Number(_) => format!("{cell:>width$}"),
+                }
+            });
+            text += cells.collect::<Vec<_>>().join("  ").trim_end();
+            text.push('\n');
         }
         text
     }
 
-    fn ratio(&self, peer: &Measurement) -> f64 {
-        self.ours.tokens_per_second / peer.tokens_per_second
+    /// The table in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let header: Vec<String> = self.columns.iter().map(|it| it.name().to_owned()).collect();
+        let mut text = line(&header) + &"|---".repeat(header.len()) + "|\n";
+        self.rows.iter().for_each(|row| text += &line(row));
+        text
     }
+}
+
+/// The item with the median key; of an even number, the one with the smaller middle key. `None` of none. An item's other
+/// figures belong to its key, so that they are not averaged.
+pub fn median_by<T>(mut items: Vec<T>, key: impl Fn(&T) -> f64) -> Option<T> {
+    items.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    let middle = items.len().checked_sub(1)? / 2;
+    Some(items.swap_remove(middle))
+}
+
+/// The median of figures: [`median_by`], or NaN of none.
+pub fn median(figures: Vec<f64>) -> f64 {
+    median_by(figures, |figure| *figure).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::measurement::tests::example, *};
+    use super::*;
 
-    #[test]
-    fn alone_the_json_is_the_measurement() {
-        let report = Report {
-            rounds: 1,
-            ours: example(10.0),
-            recomputing: None,
-            peer: None,
-        };
-        assert_eq!(report.to_json(), example(10.0).to_json().to_string());
-        assert_eq!(report.to_table().lines().count(), 2);
+    fn table() -> Table {
+        let mut table = Table::new([Text("program"), Number("s"), Number("MiB")]);
+        table.row(["a", "10.5", "7"]);
+        table.row(["longer than its header", "1"]);
+        table
     }
 
     #[test]
-    fn beside_a_peer_the_ratio_is_given() {
-        let report = Report {
-            rounds: 3,
-            ours: example(30.0),
-            recomputing: None,
-            peer: Some(example(20.0)),
-        };
-        let value: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
-        assert_eq!(
-            (&value["ratio"], &value["rounds"]),
-            (&json!(1.5), &json!(3))
-        );
-        assert!(
-            report
-                .to_table()
-                .ends_with("1.50 in tokens/s, medians of 3\n")
-        );
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let expected = "program                    s  MiB\n\
+                        a                       10.5    7\n\
+                        longer than its header     1\n";
+        assert_eq!(table().to_text(), expected);
     }
 
     #[test]
-    fn a_device_is_shown_by_its_own_memory_and_its_utilization() {
-        let ours = Measurement {
-            device_mib: Some(777),
-            utilization: Some(0.4125),
-            ..example(10.0)
-        };
-        let report = Report {
-            rounds: 1,
-            ours,
-            recomputing: None,
-            peer: None,
-        };
-        let table = report.to_table();
-        assert!(table.contains(" 777\n"), "{table}");
-        assert!(
-            table.ends_with("utilization: 41.2% of the matrix product's measured speed\n"),
-            "{table}"
-        );
+    fn markdown_has_a_header_and_rows() {
+        let expected = "| program | s | MiB |\n|---|---|---|\n| a | 10.5 | 7 |\n| longer than its header | 1 |\n";
+        assert_eq!(table().to_markdown(), expected);
     }
 
     #[test]
-    fn recomputing_is_shown_beside_it() {
-        let report = Report {
-            rounds: 1,
-            ours: example(30.0),
-            recomputing: Some(example(24.0)),
-            peer: None,
-        };
-        let value: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
-        assert_eq!(value["recomputing_ratio"], 0.8);
-        assert_eq!(value["recomputing"]["tokens_per_second"], 24.0);
-        let table = report.to_table();
-        assert_eq!(table.lines().count(), 4, "{table}");
-        assert!(table.contains("recomputing: 0.80 of the tokens/s, 1.00 of the memory"));
+    fn the_median_is_one_of_the_figures() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 1.0);
+        assert!(median(Vec::new()).is_nan());
     }
 }

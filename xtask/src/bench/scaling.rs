@@ -11,10 +11,11 @@ use std::{
     process::Command,
 };
 
-use self::report::{Measured, Report};
+use self::report::{Measured, ScalingReport};
 use super::{
     measurement::Measurement,
     programs::{OursArgs, Program},
+    report::Report,
 };
 use crate::{error::Error, python::absolute, workspace};
 
@@ -146,15 +147,12 @@ pub fn run(args: &ScalingArgs) -> Result<(), Error> {
         .into_iter()
         .map(|point| measure(args, &binary, point))
         .collect::<Result<_, _>>()?;
-    let report = Report { measured };
+    let report = ScalingReport { measured };
     std::fs::write(&out, plot::svg(&report)).map_err(|source| Error::Write {
         path: out.clone(),
         source,
     })?;
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_markdown()),
-    }
+    report.print(args.json);
     eprintln!("plot: {}", out.display());
     Ok(())
 }

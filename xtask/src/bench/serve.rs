@@ -14,9 +14,10 @@ use cargo_metadata::Metadata;
 
 use self::{
     load::{Level, Load},
-    report::Report,
+    report::ServeReport,
 };
 use super::programs::{OursArgs, Program};
+use super::report::Report;
 use crate::{
     error::Error,
     python::absolute,
@@ -178,7 +179,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
             return Err(Error::Storm { failed: 1 });
         }
     }
-    let report = Report {
+    let report = ServeReport {
         model: server.model.clone(),
         backend: args.ours.backend.clone(),
         weights: args.weights.clone(),
@@ -190,10 +191,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         levels,
     };
     server.stop()?;
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_table()),
-    }
+    report.print(args.json);
     Ok(())
 }
 

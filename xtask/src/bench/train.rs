@@ -1,5 +1,7 @@
 //! `cargo xtask bench train`: training steps on a fixed workload, ours and PyTorch's in turns.
 
+mod report;
+
 use std::{
     num::NonZero,
     path::{Path, PathBuf},
@@ -8,6 +10,7 @@ use std::{
 
 use cargo_metadata::Metadata;
 
+use self::report::TrainReport;
 use super::{
     measurement::{Measurement, median},
     programs::{self, Program},
@@ -95,16 +98,12 @@ pub fn run(args: &TrainArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     programs::build(&args.backend)?;
     let report = measure(args, &metadata)?;
-    if args.json {
-        println!("{}", report.to_json());
-    } else {
-        print!("{}", report.to_table());
-    }
+    report.print(args.json);
     Ok(())
 }
 
 /// Ours and the peer's in turns, so that a change in the machine's load meets both.
-fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<Report, Error> {
+fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<TrainReport, Error> {
     let rounds = args
         .rounds
         .map_or(if args.peer.is_some() { 3 } else { 1 }, NonZero::get);
@@ -116,7 +115,7 @@ fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<Report, Error> {
         again.extend(round.recomputing);
         peers.extend(round.peer);
     }
-    Ok(Report {
+    Ok(TrainReport {
         rounds,
         ours: median(first.ours, ours),
         recomputing: first.recomputing.map(|first| median(first, again)),

@@ -4,7 +4,7 @@ use super::groups::ParameterGroup;
 use super::lion::LionStep;
 use super::muon::MuonStep;
 use crate::config::{
-    AdamWConfig, Group, Groups, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind, TrainConfig,
+    AdamWConfig, Group, Groups, LionConfig, MuonConfig, OptimizerConfig, TrainConfig,
 };
 use emberlm_kernels::AdamWStep;
 use emberlm_model::ParameterRole;

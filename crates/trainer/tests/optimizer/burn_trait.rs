@@ -28,11 +28,7 @@ fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
 fn steps_of_burns_trait_are_the_same_updates() {
     for kind in KINDS {
         let config = config(kind, true);
-        let expected = values(&updated(
-            &mut optimizer(&config),
-            start::<Flex>(),
-            0..10,
-        ));
+        let expected = values(&updated(&mut optimizer(&config), start::<Flex>(), 0..10));
         let mut first = optimizer::<Flex>(&config);
         let decoder = stepped(&mut first, start::<Flex>(), 0..4);
         // Through bytes, into an optimizer of another process.

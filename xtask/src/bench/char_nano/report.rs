@@ -1,8 +1,9 @@
-//! How whole runs are shown: a table, or one line of JSON.
+//! The result of `cargo xtask bench char-nano`.
 
 use serde_json::{Value, json};
 
-use super::super::programs::median;
+use super::super::report::Column::{Number, Text};
+use super::super::report::{Report, Table, median};
 
 /// A program's whole run.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +18,7 @@ pub struct Run {
 
 /// All runs.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct CharNanoReport {
     /// Steps of each run.
     pub steps: usize,
     /// This project's.
@@ -26,9 +27,9 @@ pub struct Report {
     pub theirs: Vec<Run>,
 }
 
-impl Report {
-    /// One line, with every run.
-    pub fn to_json(&self) -> String {
+impl Report for CharNanoReport {
+    /// Every run, and the ratio.
+    fn to_json(&self) -> Value {
         let all = |runs: &[Run]| -> Vec<Value> {
             let shown = |run: &Run| json!({ "seconds": run.seconds, "loss": run.loss });
             runs.iter().map(shown).collect()
@@ -39,29 +40,31 @@ impl Report {
             "nanogpt": all(&self.theirs),
             "ratio": self.ratio(),
         })
-        .to_string()
     }
 
     /// The medians as rows, and below them the ratio.
-    pub fn to_table(&self) -> String {
-        let mut text = format!(
-            "char-nano on Tiny Shakespeare, {} steps, medians of {}\n{:<10} {:>9} {:>16}\n",
-            self.steps,
-            self.ours.len(),
-            "program",
-            "seconds",
-            "validation loss"
-        );
+    fn to_text(&self) -> String {
+        let mut table = Table::new([
+            Text("program"),
+            Number("seconds"),
+            Number("validation loss"),
+        ]);
         for runs in [&self.ours, &self.theirs] {
             let name = runs.first().map_or("", |run| run.program);
             let loss = median(runs.iter().map(|run| run.loss).collect());
             let seconds = seconds(runs);
-            text.push_str(&format!("{name:<10} {seconds:>9.1} {loss:>16.4}\n"));
+            table.row([name, &format!("{seconds:.1}"), &format!("{loss:.4}")]);
         }
+        let (steps, rounds) = (self.steps, self.ours.len());
+        let mut text =
+            format!("char-nano on Tiny Shakespeare, {steps} steps, medians of {rounds}\n");
+        text += &table.to_text();
         text.push_str(&format!("{:.2} times as fast as nanoGPT\n", self.ratio()));
         text
     }
+}
 
+impl CharNanoReport {
     /// nanoGPT's time over ours.
     fn ratio(&self) -> f64 {
         seconds(&self.theirs) / seconds(&self.ours)
@@ -76,13 +79,13 @@ fn seconds(runs: &[Run]) -> f64 {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> CharNanoReport {
         let run = |program, seconds| Run {
             program,
             seconds,
             loss: 1.9,
         };
-        Report {
+        CharNanoReport {
             steps: 2000,
             ours: [50.0, 90.0, 40.0].map(|s| run("emberlm", s)).to_vec(),
             theirs: [75.0, 60.0, 80.0].map(|s| run("nanoGPT", s)).to_vec(),
@@ -91,10 +94,10 @@ mod tests {
 
     #[test]
     fn the_ratio_is_of_the_medians() {
-        let table = report().to_table();
+        let table = report().to_text();
         assert_eq!(table.lines().count(), 5, "{table}");
         assert!(
-            table.contains("emberlm         50.0           1.9000"),
+            table.contains("emberlm     50.0           1.9000"),
             "{table}"
         );
         assert!(
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn json_has_every_run() {
-        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let value = report().to_json();
         assert_eq!(value["ratio"], 1.5);
         assert_eq!(value["nanogpt"][2]["seconds"], 80.0);
     }

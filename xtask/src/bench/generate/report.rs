@@ -1,6 +1,9 @@
-//! How generation is shown: a table of each model, or one line of JSON.
+//! The result of `cargo xtask bench generate`.
 
 use serde_json::{Value, json};
+
+use super::super::report::Column::{Number, Text};
+use super::super::report::{Report, Table, median_by};
 
 /// One run of one program; what it does not tell is not a number.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +44,8 @@ impl Generation {
 
     /// The run with the median speed of decoding (of an even number, the slower middle one): its figures belong
     /// together.
-    pub fn median(mut runs: Vec<Self>) -> Option<Self> {
-        runs.sort_by(|a, b| a.decode.total_cmp(&b.decode));
-        let middle = runs.len().checked_sub(1)? / 2;
-        Some(runs.swap_remove(middle))
+    pub fn median(runs: Vec<Self>) -> Option<Self> {
+        median_by(runs, |run| run.decode)
     }
 
     fn to_json(&self) -> Value {
@@ -75,7 +76,7 @@ pub struct Pair {
 
 /// All models.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct GenerateReport {
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Tokens made one by one.
@@ -86,9 +87,9 @@ pub struct Report {
     pub pairs: Vec<Pair>,
 }
 
-impl Report {
-    /// One line, with what is printed as a table.
-    pub fn to_json(&self) -> String {
+impl Report for GenerateReport {
+    /// All that the text has.
+    fn to_json(&self) -> Value {
         let models: Vec<Value> = self.pairs.iter().map(Pair::to_json).collect();
         json!({
             "prompt": self.prompt,
@@ -96,11 +97,10 @@ impl Report {
             "rounds": self.rounds,
             "models": models,
         })
-        .to_string()
     }
 
     /// A table of each model.
-    pub fn to_tables(&self) -> String {
+    fn to_text(&self) -> String {
         let (prompt, tokens, rounds) = (self.prompt, self.tokens, self.rounds);
         let table = |pair: &Pair| {
             let name = pair.workload;
@@ -131,20 +131,24 @@ impl Pair {
     }
 
     fn to_table(&self) -> String {
-        let row = |name: &str, decode: f64, prefill: f64, peak: &str| {
-            format!("{name:<44} {decode:>12.1} {prefill:>16.1} {peak:>9}\n")
-        };
-        let mut text = format!(
-            "{:<44} {:>12} {:>16} {:>9}\n",
-            "program", "tokens/s", "prompt, tokens/s", "peak MiB"
-        );
+        let mut table = Table::new([
+            Text("program"),
+            Number("tokens/s"),
+            Number("prompt, tokens/s"),
+            Number("peak MiB"),
+        ]);
         for run in self.ours.iter().chain(&self.peer) {
+            let speeds = [run.decode, run.prefill].map(|speed| format!("{speed:.1}"));
             let peak = format!("{:.0}", run.peak_rss_mib);
-            text.push_str(&row(&run.program, run.decode, run.prefill, &peak));
+            table.row([&run.program, &speeds[0], &speeds[1], &peak]);
         }
         if let Some(ours) = &self.ours {
+            let speeds = [ours.decode_bound, ours.prefill_bound].map(|bound| format!("{bound:.1}"));
+            table.row(["bound of this machine", &speeds[0], &speeds[1]]);
+        }
+        let mut text = table.to_text();
+        if let Some(ours) = &self.ours {
             let (decode, prefill) = (ours.decode_bound, ours.prefill_bound);
-            text.push_str(&row("bound of this machine", decode, prefill, ""));
             text.push_str(&format!(
                 "reached: {:.0}% of reading {:.0} MiB of weights per token at {:.1} GB/s, {:.0}% of the maps' products \
                  in the prompt's pass\n",
@@ -180,7 +184,7 @@ mod tests {
         }))
     }
 
-    fn report() -> Report {
+    fn report() -> GenerateReport {
         let peer = Generation::of(&json!({
             "peer": "transformers",
             "decode_tokens_per_second": 40.0,
@@ -197,7 +201,7 @@ mod tests {
             peer: Some(peer),
             ..alone.clone()
         };
-        Report {
+        GenerateReport {
             prompt: 256,
             tokens: 64,
             rounds: 3,
@@ -207,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_bound_and_the_ratio_stand_below() {
-        let tables = report().to_tables();
+        let tables = report().to_text();
         let lines: Vec<&str> = tables.lines().collect();
         assert_eq!(lines.len(), 5 + 1 + 7, "{tables}");
         assert_eq!(lines[0], "pocket, 64 tokens after 256, medians of 3");
@@ -221,7 +225,7 @@ mod tests {
 
     #[test]
     fn json_leaves_open_what_is_not_known() {
-        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let value = report().to_json();
         assert!(value["models"][0]["peer"].is_null());
         assert!(value["models"][0]["decode_ratio"].is_null());
         assert_eq!(value["models"][1]["decode_ratio"], 2.0);

@@ -1,8 +1,10 @@
-//! How a comparison is shown: a table of each workload, or one line of JSON.
+//! The result of `cargo xtask bench peers`.
 
 use serde_json::{Value, json};
 
 use super::super::measurement::Measurement;
+use super::super::report::Column::{Number, Text};
+use super::super::report::{Report, Table};
 
 /// The medians of one workload.
 #[derive(Debug, Clone)]
@@ -17,7 +19,7 @@ pub struct Comparison {
 
 /// All workloads.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct PeersReport {
     /// Runs that each median is over.
     pub rounds: usize,
     /// What was multiplied.
@@ -26,16 +28,15 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
 }
 
-impl Report {
-    /// One line, with what is printed as a table.
-    pub fn to_json(&self) -> String {
+impl Report for PeersReport {
+    /// All that the text has.
+    fn to_json(&self) -> Value {
         let workloads: Vec<Value> = self.comparisons.iter().map(Comparison::to_json).collect();
         json!({ "rounds": self.rounds, "precision": self.precision, "workloads": workloads })
-            .to_string()
     }
 
     /// A table of each workload.
-    pub fn to_tables(&self) -> String {
+    fn to_text(&self) -> String {
         let tables = self.comparisons.iter().map(|comparison| {
             let (workload, precision, rounds) = (&comparison.workload, self.precision, self.rounds);
             let head = format!("{workload}, {precision}, medians of {rounds}\n");
@@ -62,22 +63,28 @@ impl Comparison {
     }
 
     fn to_table(&self) -> String {
-        let mut text = format!(
-            "{:<36} {:>10} {:>9} {:>9} {:>12} {:>14}\n",
-            "program", "tokens/s", "s/step", "peak MiB", "ours / it", "ours / its MiB"
-        );
+        let mut table = Table::new([
+            Text("program"),
+            Number("tokens/s"),
+            Number("s/step"),
+            Number("peak MiB"),
+            Number("ours / it"),
+            Number("ours / its MiB"),
+        ]);
         for run in self.ours.iter().chain(&self.peers) {
-            text.push_str(&format!(
-                "{:<36} {:>10.1} {:>9.4} {:>9}",
-                run.peer, run.tokens_per_second, run.seconds_per_step, run.peak_rss_mib
-            ));
+            let mut cells = vec![
+                run.peer.clone(),
+                format!("{:.1}", run.tokens_per_second),
+                format!("{:.4}", run.seconds_per_step),
+                run.peak_rss_mib.to_string(),
+            ];
             let itself = self.ours.as_ref() == Some(run);
             if let Some((speed, memory)) = self.ratios(run).filter(|_| !itself) {
-                text.push_str(&format!(" {speed:>12.2} {memory:>14.2}"));
+                cells.extend([speed, memory].map(|ratio| format!("{ratio:.2}")));
             }
-            text.push('\n');
+            table.row(cells);
         }
-        text
+        table.to_text()
     }
 
     /// Our tokens/s and our memory over the peer's.
@@ -93,7 +100,7 @@ impl Comparison {
 mod tests {
     use super::{super::super::measurement::tests::example, *};
 
-    fn report() -> Report {
+    fn report() -> PeersReport {
         let peer = |speed, peak| Measurement {
             peer: "torch".to_owned(),
             peak_rss_mib: peak,
@@ -104,7 +111,7 @@ mod tests {
             ours: Some(example(30.0)),
             peers: vec![peer(20.0, 180), peer(40.0, 90)],
         };
-        Report {
+        PeersReport {
             rounds: 5,
             precision: "bf16",
             comparisons: vec![comparison.clone(), comparison],
@@ -113,18 +120,18 @@ mod tests {
 
     #[test]
     fn every_peer_has_its_ratio() {
-        let tables = report().to_tables();
+        let tables = report().to_text();
         let lines: Vec<&str> = tables.lines().collect();
         assert_eq!(lines.len(), 11, "{tables}");
         assert_eq!(lines[0], "char, 12 × 64 tokens, bf16, medians of 5");
         assert!(lines[2].ends_with(" 90"), "{tables}");
-        assert!(lines[3].ends_with("1.50           0.50"), "{tables}");
-        assert!(lines[4].ends_with("0.75           1.00"), "{tables}");
+        assert!(lines[3].ends_with("1.50            0.50"), "{tables}");
+        assert!(lines[4].ends_with("0.75            1.00"), "{tables}");
     }
 
     #[test]
     fn json_has_all_of_it() {
-        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let value = report().to_json();
         assert_eq!(value["rounds"], 5);
         let first = &value["workloads"][0];
         assert_eq!(first["ours"]["tokens_per_second"], 30.0);

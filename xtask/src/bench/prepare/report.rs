@@ -1,7 +1,9 @@
-//! What was measured, as a table to read or one line of JSON.
+//! The result of `cargo xtask bench prepare`.
 
 use serde_json::{Value, json};
 
+use super::super::report::Column::{Number, Text};
+use super::super::report::{Report, Table, median_by};
 use super::run::Run;
 
 /// How many times tiktoken-rs's speed on one thread each of our threads is to have.
@@ -33,7 +35,7 @@ impl Round {
 
 /// All rounds.
 #[derive(Debug)]
-pub struct Report {
+pub struct PrepareReport {
     threads: usize,
     first: Round,
     rest: Vec<Round>,
@@ -47,7 +49,7 @@ struct Ratios {
     python: Option<f64>,
 }
 
-impl Report {
+impl PrepareReport {
     /// Of at least one round, with so many threads.
     pub fn new(threads: usize, first: Round, rest: Vec<Round>) -> Self {
         Self {
@@ -67,7 +69,7 @@ impl Report {
         let programs = rounds.iter().map(Vec::len).min().unwrap_or(0);
         let median = |program: usize| {
             let runs = rounds.iter().map(|round| round[program]).collect();
-            median(runs, |run| run.speed())
+            median_by(runs, |run| run.speed())
         };
         (0..programs).filter_map(median).collect()
     }
@@ -76,7 +78,7 @@ impl Report {
     fn ratios(&self) -> Vec<Ratios> {
         let of = |form: usize, peer: &dyn Fn(&Round) -> Option<f64>| {
             let ratio = |round: &Round| Some(round.ours[form].speed() / peer(round)?);
-            median(self.rounds().filter_map(ratio).collect(), |ratio| *ratio)
+            median_by(self.rounds().filter_map(ratio).collect(), |ratio| *ratio)
         };
         let threads = self.threads as f64;
         let ratios = |form: usize| Ratios {
@@ -92,9 +94,10 @@ impl Report {
         let peaks = self.rounds().flat_map(|round| &round.ours);
         peaks.map(|run| run.peak_rss_mib).max().unwrap_or(0)
     }
+}
 
-    /// One line.
-    pub fn to_json(&self) -> Value {
+impl Report for PrepareReport {
+    fn to_json(&self) -> Value {
         let ratios = |ratios: Ratios| {
             json!({
                 "corpus": ratios.form,
@@ -111,26 +114,29 @@ impl Report {
     }
 
     /// The runs as rows, and below them how they compare with what they are to be.
-    pub fn to_table(&self) -> String {
+    fn to_text(&self) -> String {
         let runs = self.runs();
-        let names = runs.iter().map(|run| run.program.len());
-        let wide = names.max().unwrap_or(0);
-        let mut text = format!(
-            "{:<wide$} {:<10} {:>7} {:>9} {:>8} {:>12} {:>9}\n",
-            "program", "corpus", "threads", "MB", "MB/s", "tokens/s", "peak MiB"
-        );
+        let mut table = Table::new([
+            Text("program"),
+            Text("corpus"),
+            Number("threads"),
+            Number("MB"),
+            Number("MB/s"),
+            Number("tokens/s"),
+            Number("peak MiB"),
+        ]);
         for run in runs {
-            text += &format!(
-                "{:<wide$} {:<10} {:>7} {:>9.1} {:>8.2} {:>12.0} {:>9}\n",
-                run.program,
-                run.form.name(),
-                run.threads,
-                run.bytes as f64 / 1e6,
-                run.speed(),
-                run.tokens_per_second(),
-                run.peak_rss_mib
-            );
+            table.row([
+                run.program.clone(),
+                run.form.name().to_owned(),
+                run.threads.to_string(),
+                format!("{:.1}", run.bytes as f64 / 1e6),
+                format!("{:.2}", run.speed()),
+                format!("{:.0}", run.tokens_per_second()),
+                run.peak_rss_mib.to_string(),
+            ]);
         }
+        let mut text = table.to_text();
         let threads = self.threads;
         for ratios in self.ratios() {
             let (form, ratio) = (ratios.form, ratios.tiktoken_rs);
@@ -161,13 +167,6 @@ fn at_least(ratio: f64, goal: f64) -> String {
     format!("{verdict} {goal}")
 }
 
-/// The median by `key`, of an even number the lower middle one; none of none.
-fn median<T>(mut items: Vec<T>, key: impl Fn(&T) -> f64) -> Option<T> {
-    items.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    let middle = items.len().checked_sub(1)? / 2;
-    Some(items.swap_remove(middle))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::corpus::Form;
@@ -194,8 +193,8 @@ mod tests {
             round(0.5, 600, Some(40)),
             round(1.0, 120, Some(40)),
         ];
-        let report = Report::new(2, round(1.0, 120, Some(40)), rest);
-        let table = report.to_table();
+        let report = PrepareReport::new(2, round(1.0, 120, Some(40)), rest);
+        let table = report.to_text();
         for line in [
             "\nJSON lines: 2.00 x 2 threads x tiktoken-rs, at least 0.9\n",
             "\nJSON lines: 3.00 x Python's tiktoken, at least 3\n",
@@ -212,9 +211,9 @@ mod tests {
 
     #[test]
     fn without_python_there_is_nothing_said_of_it() {
-        let report = Report::new(4, round(1.0, 60, None), Vec::new());
-        assert!(!report.to_table().contains("Python"));
-        assert!(report.to_table().contains("0.50 x 4 threads"));
+        let report = PrepareReport::new(4, round(1.0, 60, None), Vec::new());
+        assert!(!report.to_text().contains("Python"));
+        assert!(report.to_text().contains("0.50 x 4 threads"));
         assert_eq!(report.to_json()["ratios"][0]["to_python"], Value::Null);
     }
 }

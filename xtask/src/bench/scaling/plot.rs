@@ -3,7 +3,7 @@
 //! Written as text: six small panels are not worth a plotting crate in what builds before every task.
 
 use super::Dimension;
-use super::report::{Measured, Report};
+use super::report::{Measured, ScalingReport};
 
 /// A panel with the room around it.
 const WIDTH: f64 = 380.0;
@@ -37,7 +37,7 @@ const QUANTITIES: [Quantity; 2] = [
 ];
 
 /// The whole picture.
-pub fn svg(report: &Report) -> String {
+pub fn svg(report: &ScalingReport) -> String {
     let (columns, rows) = (Dimension::ALL.len(), QUANTITIES.len());
     let (width, height) = (WIDTH * columns as f64, HEIGHT * rows as f64);
     let mut text = format!(
@@ -57,7 +57,7 @@ pub fn svg(report: &Report) -> String {
 }
 
 /// One curve in its axes.
-fn panel(report: &Report, dimension: Dimension, quantity: Quantity) -> String {
+fn panel(report: &ScalingReport, dimension: Dimension, quantity: Quantity) -> String {
     let measured = report.along(dimension);
     let values: Vec<f64> = measured.iter().map(|&m| (quantity.of)(m)).collect();
     let ticks = ticks(&values);

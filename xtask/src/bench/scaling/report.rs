@@ -1,8 +1,10 @@
-//! How costs are shown: a Markdown table, or one line of JSON.
+//! The result of `cargo xtask bench scaling`.
 
 use serde_json::{Value, json};
 
 use super::super::measurement::Measurement;
+use super::super::report::Column::Number;
+use super::super::report::{Report, Table};
 use super::{Dimension, Point};
 
 /// What a step of some size cost.
@@ -16,21 +18,23 @@ pub struct Measured {
 
 /// All sizes.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct ScalingReport {
     /// Each once.
     pub measured: Vec<Measured>,
 }
 
-impl Report {
+impl ScalingReport {
     /// The base with one size varied, as far as it was measured.
     pub fn along(&self, dimension: Dimension) -> Vec<&Measured> {
         let points = dimension.points();
         let of = |point: &Point| self.measured.iter().find(|m| m.point == *point);
         points.iter().filter_map(of).collect()
     }
+}
 
-    /// One line, with every size.
-    pub fn to_json(&self) -> String {
+impl Report for ScalingReport {
+    /// Every size.
+    fn to_json(&self) -> Value {
         let rows = self.measured.iter().map(|Measured { point, run }| {
             json!({
                 "width": point.width,
@@ -42,33 +46,39 @@ impl Report {
                 "peak_rss_mib": run.peak_rss_mib,
             })
         });
-        json!({ "points": rows.collect::<Vec<Value>>() }).to_string()
+        json!({ "points": rows.collect::<Vec<Value>>() })
     }
 
-    /// A table: the rows of each dimension one after the other, what is varied in bold.
-    pub fn to_markdown(&self) -> String {
-        let mut text = "| width | sequence | batch | parameters | tokens/s | s/step | peak MiB |\n\
-                        |---|---|---|---|---|---|---|\n"
-            .to_owned();
+    /// In Markdown: the rows of each dimension one after the other, with the varied size in bold.
+    fn to_text(&self) -> String {
+        let mut table = Table::new(
+            [
+                "width",
+                "sequence",
+                "batch",
+                "parameters",
+                "tokens/s",
+                "s/step",
+                "peak MiB",
+            ]
+            .map(Number),
+        );
         for dimension in Dimension::ALL {
             for Measured { point, run } in self.along(dimension) {
-                for column in Dimension::ALL {
-                    let size = column.of(*point);
-                    text.push_str(&match column == dimension {
-                        true => format!("| **{size}** "),
-                        false => format!("| {size} "),
-                    });
-                }
-                text.push_str(&format!(
-                    "| {:.1}M | {:.0} | {:.3} | {} |\n",
-                    run.parameters as f64 / 1e6,
-                    run.tokens_per_second,
-                    run.seconds_per_step,
-                    run.peak_rss_mib
-                ));
+                let size = |column: Dimension| match column == dimension {
+                    true => format!("**{}**", column.of(*point)),
+                    false => column.of(*point).to_string(),
+                };
+                let cost = [
+                    format!("{:.1}M", run.parameters as f64 / 1e6),
+                    format!("{:.0}", run.tokens_per_second),
+                    format!("{:.3}", run.seconds_per_step),
+                    run.peak_rss_mib.to_string(),
+                ];
+                table.row(Dimension::ALL.map(size).into_iter().chain(cost));
             }
         }
-        text
+        table.to_markdown()
     }
 }
 
@@ -77,19 +87,19 @@ pub(super) mod tests {
     use super::{super::super::measurement::tests::example, super::points, *};
 
     /// Speeds that fall with every size.
-    pub fn report() -> Report {
+    pub fn report() -> ScalingReport {
         let measured = |point: Point| Measured {
             point,
             run: example(1e9 / (point.width * point.seq * point.batch) as f64),
         };
-        Report {
+        ScalingReport {
             measured: points(None).into_iter().map(measured).collect(),
         }
     }
 
     #[test]
     fn every_dimension_has_its_rows() {
-        let table = report().to_markdown();
+        let table = report().to_text();
         assert_eq!(table.lines().count(), 2 + 4 + 6 + 5, "{table}");
         assert!(
             table.contains("\n| **256** | 512 | 1 | 0.8M | 7629 | 0.250 | 90 |\n"),
@@ -100,7 +110,7 @@ pub(super) mod tests {
 
     #[test]
     fn json_has_every_size_once() {
-        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let value = report().to_json();
         assert_eq!(value["points"].as_array().map(Vec::len), Some(13));
         assert_eq!(value["points"][0]["width"], 128);
     }

@@ -1,14 +1,16 @@
-//! How the server's speed is shown: a table, or one line of JSON.
+//! The result of `cargo xtask bench serve`.
 
 use serde_json::{Value, json};
 
+use super::super::report::Column::Number;
+use super::super::report::{Report, Table};
 use super::load::{Level, percentile};
 
 const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
 /// All numbers of clients.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ServeReport {
     /// The model's name.
     pub model: String,
     /// Where it was computed.
@@ -29,9 +31,8 @@ pub struct Report {
     pub levels: Vec<Level>,
 }
 
-impl Report {
-    /// One line.
-    pub fn to_json(&self) -> String {
+impl Report for ServeReport {
+    fn to_json(&self) -> Value {
         let levels: Vec<Value> = self.levels.iter().map(|level| self.level(level)).collect();
         json!({
             "model": self.model,
@@ -44,9 +45,59 @@ impl Report {
             "rss_mib": self.resident_mib,
             "clients": levels,
         })
-        .to_string()
     }
 
+    /// A row for each number of clients.
+    fn to_text(&self) -> String {
+        let Self {
+            model,
+            backend,
+            weights,
+            slots,
+            prompt,
+            tokens,
+            temperature,
+            ..
+        } = self;
+        let resident = self
+            .resident_mib
+            .map_or_else(String::new, |mib| format!(", {mib} MiB resident"));
+        let mut table = Table::new(
+            [
+                "clients",
+                "requests",
+                "tokens/s",
+                "times one",
+                "first token, ms: p50",
+                "p90",
+                "p99",
+                "each next, ms: p50",
+                "p90",
+                "p99",
+            ]
+            .map(Number),
+        );
+        for level in &self.levels {
+            let parts = [&level.first, &level.next].into_iter().flat_map(|figures| {
+                PARTS.map(|(_, part)| format!("{:.1}", 1e3 * percentile(figures, part)))
+            });
+            let cells = [
+                level.clients.to_string(),
+                level.requests.to_string(),
+                format!("{:.1}", level.tokens_per_second()),
+                format!("{:.2}", self.ratio(level)),
+            ];
+            table.row(cells.into_iter().chain(parts));
+        }
+        format!(
+            "{model}, {backend} {weights}, {slots} slots, {tokens} tokens after {prompt} at temperature \
+             {temperature}{resident}\n\n{}",
+            table.to_markdown()
+        )
+    }
+}
+
+impl ServeReport {
     fn level(&self, level: &Level) -> Value {
         let seconds = |figures: &[f64]| {
             let named =
@@ -63,41 +114,6 @@ impl Report {
         })
     }
 
-    /// A row for each number of clients.
-    pub fn to_table(&self) -> String {
-        let Self {
-            model,
-            backend,
-            weights,
-            slots,
-            prompt,
-            tokens,
-            temperature,
-            ..
-        } = self;
-        let mut text = format!(
-            "{model}, {backend} {weights}, {slots} slots, {tokens} tokens after {prompt} at temperature {temperature}{}\n\n\
-             | clients | requests | tokens/s | times one | first token, ms: p50 | p90 | p99 | each next, ms: p50 | p90 | p99 |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
-            self.resident_mib
-                .map_or(String::new(), |mib| format!(", {mib} MiB resident")),
-        );
-        for level in &self.levels {
-            let speed = level.tokens_per_second();
-            let (clients, requests, ratio) = (level.clients, level.requests, self.ratio(level));
-            text.push_str(&format!(
-                "| {clients} | {requests} | {speed:.1} | {ratio:.2} |"
-            ));
-            for figures in [&level.first, &level.next] {
-                for (_, part) in PARTS {
-                    text.push_str(&format!(" {:.1} |", 1e3 * percentile(figures, part)));
-                }
-            }
-            text.push('\n');
-        }
-        text
-    }
-
     /// Its tokens/s over those of the first.
     fn ratio(&self, level: &Level) -> f64 {
         let one = self
@@ -112,7 +128,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> ServeReport {
         let level = |clients, tokens| Level {
             clients,
             requests: 2,
@@ -121,7 +137,7 @@ mod tests {
             first: vec![0.25, 0.5],
             next: vec![0.125],
         };
-        Report {
+        ServeReport {
             model: "pocket".to_owned(),
             backend: "flex".to_owned(),
             weights: "f32".to_owned(),
@@ -136,7 +152,7 @@ mod tests {
 
     #[test]
     fn many_are_compared_with_one() {
-        let table = report().to_table();
+        let table = report().to_text();
         assert!(table.starts_with(
             "pocket, flex f32, 16 slots, 4 tokens after 8 at temperature 1, 300 MiB resident\n"
         ));
@@ -146,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_json_has_the_same() {
-        let value: Value = serde_json::from_str(&report().to_json()).unwrap();
+        let value = report().to_json();
         let many = &value["clients"][1];
         assert_eq!(
             (many["clients"].as_u64(), many["ratio"].as_f64()),

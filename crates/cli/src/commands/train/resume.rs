@@ -4,11 +4,11 @@ use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::checkpoint::Checkpoint;
-use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume};
+use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume, run_config};
 
 use super::TrainArgs;
+use crate::console;
 use crate::error::{CliError, warn};
-use crate::{console, run_config};
 
 /// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
 pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
