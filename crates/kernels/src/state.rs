@@ -1,7 +1,7 @@
 //! What the operations take and give beside single tensors.
 
 use burn::tensor::backend::Backend;
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 
 use crate::RotaryLayout;
 
