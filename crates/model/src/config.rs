@@ -16,7 +16,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family it stems from, whose tensor names exchanged weights have: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3" or "palm".
+    /// The published family it stems from, whose tensor names exchanged weights have: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +105,8 @@ pub enum Family {
     Qwen2,
     /// Qwen3's dense models.
     Qwen3,
+    /// Gemma 2.
+    Gemma2,
     /// PaLM.
     Palm,
 }
