@@ -268,3 +268,38 @@ fn fnv1a(text: &str) -> u64 {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::families;
+    use crate::parameters::ParameterRole;
+    use crate::weights::named_tensors;
+
+    /// The random stream of every drawn parameter is that of the path which the model lists it under.
+    #[test]
+    fn streams_are_those_of_the_parameters_paths() {
+        for preset in families::presets() {
+            let mut raw = preset.config.tiny();
+            let std = 0.5;
+            raw.init = Init::Normal {
+                std,
+                scale_residual: false,
+            };
+            let config = DecoderConfig::try_from(raw).unwrap();
+            let decoder = config.init::<Flex>(3, &Default::default());
+            let parameters = decoder.parameters();
+            for (path, tensor) in named_tensors(&decoder) {
+                if parameters.role(&path) == Some(&ParameterRole::Vector) {
+                    continue;
+                }
+                let mut rng = ChaCha8Rng::seed_from_u64(3);
+                rng.set_stream(fnv1a(&path));
+                let expected = Drawn::Normal(std).sample(rng, tensor.values.len());
+                assert_eq!(tensor.values, expected, "{}: {path}", preset.name);
+            }
+        }
+    }
+}

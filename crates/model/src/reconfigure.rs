@@ -131,7 +131,7 @@ impl<B: Backend> ParamMapper<B> for Held<B> {
         value: Tensor<B, D>,
     ) -> Tensor<B, D> {
         let (shape, tracked) = (value.shape(), value.is_require_grad());
-        let place = self.parts.place(path);
+        let place = self.parts.row_range(path);
         // Row by row, so that what is cut off is at the end.
         let range = place.elements(&value.dims());
         match self.found.elements(place.whole, range) {

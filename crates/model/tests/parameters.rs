@@ -139,7 +139,7 @@ fn an_adapter_adds_its_product_to_the_weight() {
         let unchanged = host(adapted.forward(x.clone(), Some(residual.clone())));
         assert_eq!(unchanged, plain, "B is zeros at first");
 
-        let b = Tensor::from_data(numbers(3, [3, out]), &device);
+        let b = Tensor::from_data(numbers(3, [3, out]), &device).require_grad();
         adapter.b = adapter.b.map(|_| b);
         let linear = linear.with_adapter(adapter.clone());
         let grad = Tensor::<Training, 3>::from_data(numbers(4, [2, 5, out]), &device);

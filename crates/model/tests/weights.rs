@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use burn_flex::Flex;
+use emberlm_model::weights::map::Source;
 use emberlm_model::weights::{
-    Element, HostTensor, SafetensorsStore, load_named, load_own, named_tensors, published, save_own,
+    Element, HostTensor, SafetensorsStore, TensorStore, load_named, load_own, named_tensors,
+    published, save_own,
 };
 use emberlm_model::{Decoder, DecoderConfig, WeightsError, families};
 use safetensors::Dtype;
@@ -288,4 +291,78 @@ fn a_path_that_cannot_be_read_or_written_is_named() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("no/such/folder.safetensors"), "{error}");
+}
+
+/// Tensors in memory, given a row at a time: a store of another kind than safetensors.
+struct InMemory(Named);
+
+impl InMemory {
+    fn tensor(&self, name: &str) -> Option<&HostTensor> {
+        let found = self.0.iter().find(|(own, _)| own == name);
+        found.map(|(_, tensor)| tensor)
+    }
+}
+
+impl TensorStore for InMemory {
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.0.iter().map(|(name, _)| name.as_str()))
+    }
+
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        Some(&self.tensor(name)?.shape)
+    }
+
+    fn element(&self, name: &str) -> Option<Element> {
+        self.tensor(name).map(|_| Element::F32)
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let tensors = self.0.iter();
+        tensors.map(|(_, t)| 4 * t.values.len() as u64).sum()
+    }
+
+    fn read_rows(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[f32]),
+    ) -> Result<(), WeightsError> {
+        let missing = || WeightsError::Missing {
+            name: name.to_owned(),
+        };
+        let tensor = self.tensor(name).ok_or_else(missing)?;
+        let row: usize = tensor.shape[1..].iter().product();
+        for at in rows {
+            read(at..at + 1, &tensor.values[at * row..(at + 1) * row]);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn any_tensor_store_is_read() {
+    for preset in ["char-nano", "gpt2", "pocket"] {
+        let saved = decoder(preset, 1);
+        let config = saved.config().clone();
+        // Row by row as here, and turned and cut as the family's checkpoints are.
+        let own = InMemory(named_tensors::<Flex, _>(&saved));
+        let source = |path: &str| config.family.source(&config, path);
+        let family = published(&saved, Element::F32, source);
+        let family = family
+            .iter()
+            .map(|tensor| (tensor.name().to_owned(), tensor.values()));
+        let family = InMemory(family.collect());
+        let blank = || decoder(preset, 2);
+        let as_is = |path: &str| Some(Source::as_is(path));
+        for loaded in [
+            load_named(blank(), &own, as_is).unwrap(),
+            load_named(blank(), &family, source).unwrap(),
+        ] {
+            assert_eq!(named_tensors::<Flex, _>(&loaded), own.0, "{preset}");
+        }
+        let mut short = own;
+        let (name, _) = short.0.remove(3);
+        let error = load_named(blank(), &short, as_is).unwrap_err().to_string();
+        assert_eq!(error, format!("tensor `{name}` is missing"));
+    }
 }

@@ -31,8 +31,8 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
 }
 
 pub(super) fn unpack(weight: PackedWeight<Flex>) -> FlexTensor {
-    match Parts::of(&weight) {
-        Some(parts) => filled(weight.shape(), |out| packed::unpack(parts.view(), out)),
+    match DenseWeight::of(&weight) {
+        Some(dense) => filled(weight.shape(), |out| packed::unpack(dense.view(), out)),
         None => reference::unpack::<Flex>(weight),
     }
 }
@@ -43,12 +43,12 @@ pub(super) fn linear_packed(
     bias: Option<FlexTensor>,
     residual: Option<FlexTensor>,
 ) -> FlexTensor {
-    let parts = Parts::of(&weight).filter(|_| is_f32(&[&x]));
-    let Some(parts) = parts else {
+    let packed = DenseWeight::of(&weight).filter(|_| is_f32(&[&x]));
+    let Some(packed) = packed else {
         return reference::linear_packed::<Flex>(x, weight, bias, residual);
     };
     let x = dense(x);
-    let (x_rows, w) = (rows(&x), parts.view());
+    let (x_rows, w) = (rows(&x), packed.view());
     let out_width = w.rows();
     added(
         bias,
@@ -62,14 +62,14 @@ pub(super) fn linear_packed(
 }
 
 /// A weight's dense tensors in the types that the kernels read.
-struct Parts {
+struct DenseWeight {
     format: PackedFormat,
     bytes: FlexTensor,
     scales: FlexTensor,
     columns: usize,
 }
 
-impl Parts {
+impl DenseWeight {
     /// None where the weight was not packed by [`pack`].
     fn of(weight: &PackedWeight<Flex>) -> Option<Self> {
         let (bytes, scales) = weight.primitives();

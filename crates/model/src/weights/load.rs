@@ -98,7 +98,7 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 struct Loader<'a, S> {
     store: &'a dyn TensorStore,
     naming: Naming<S>,
-    /// What of the module is in parts, of which the file knows nothing.
+    /// The parameters in parts, of which the file knows nothing.
     parts: Parts,
     unused: BTreeSet<String>,
     /// The first error: the walk over the module cannot be stopped.
@@ -134,7 +134,7 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
     /// A parameter's elements, in the decoder's layout.
     fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
-        let place = self.parts.place(path);
+        let place = self.parts.row_range(path);
         let missing = || WeightsError::Missing {
             name: place.whole.to_owned(),
         };

@@ -10,13 +10,13 @@ use crate::checked::DecoderConfig;
 /// Where to find a parameter: tensors put side by side along its last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    parts: Vec<Part>,
+    tensors: Vec<SourceTensor>,
     layout: Layout,
 }
 
 /// One tensor of a [`Source`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct SourceTensor {
     name: String,
     /// How much of the parameter's last dimension it covers; none for all of it.
     width: Option<usize>,
@@ -48,10 +48,10 @@ impl Source {
     /// Queries, keys and values in three tensors, stored `[out, in]`, or their vectors.
     pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
         let heads = [config.heads, config.kv_heads, config.kv_heads];
-        let parts = names.into_iter().zip(heads);
+        let tensors = names.into_iter().zip(heads);
         Self {
-            parts: parts
-                .map(|(name, heads)| Part {
+            tensors: tensors
+                .map(|(name, heads)| SourceTensor {
                     name,
                     width: Some(heads * config.head_dim),
                 })
@@ -68,13 +68,13 @@ impl Source {
     }
 
     fn whole(name: String, layout: Layout) -> Self {
-        let parts = vec![Part { name, width: None }];
-        Self { parts, layout }
+        let tensors = vec![SourceTensor { name, width: None }];
+        Self { tensors, layout }
     }
 
     /// The names of the tensors it is made of.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().map(|part| part.name.as_str())
+        self.tensors.iter().map(|tensor| tensor.name.as_str())
     }
 
     /// Its tensors, for a parameter of `shape`.
@@ -85,10 +85,10 @@ impl Source {
             _ => (None, shape.iter().product()),
         };
         let mut start = 0;
-        let stored = self.parts.iter().map(|part| {
-            let width = part.width.unwrap_or(columns);
+        let stored = self.tensors.iter().map(|tensor| {
+            let width = tensor.width.unwrap_or(columns);
             let stored = Stored {
-                name: part.name.clone(),
+                name: tensor.name.clone(),
                 rows,
                 columns,
                 start,

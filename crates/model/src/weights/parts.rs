@@ -36,9 +36,9 @@ pub fn part_path(whole: &str, number: usize) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Parts(HashMap<String, Vec<usize>>);
 
-/// Which rows of a whole parameter a path has.
+/// The rows of a whole parameter that a path has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RowRange<'a> {
     /// The whole's path.
     pub(crate) whole: &'a str,
     /// The part's first row in it.
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
 impl Parts {
     /// Those of a module.
     pub fn of<B: Backend, M: Module<B>>(module: &M) -> Self {
-        let mut found = Found {
+        let mut found = PartVisitor {
             trail: Trail::default(),
             parts: Self::default(),
         };
@@ -63,16 +63,16 @@ impl Parts {
         self.0.get(whole).map(Vec::as_slice)
     }
 
-    pub(crate) fn place<'a>(&self, path: &'a str) -> Place<'a> {
+    pub(crate) fn row_range<'a>(&self, path: &'a str) -> RowRange<'a> {
         let part =
             part_of(path).and_then(|(whole, number)| Some((whole, number, self.rows(whole)?)));
         match part {
-            Some((whole, number, rows)) => Place {
+            Some((whole, number, rows)) => RowRange {
                 whole,
                 start: rows.iter().take(number).sum(),
                 total: Some(rows.iter().sum()),
             },
-            None => Place {
+            None => RowRange {
                 whole: path,
                 start: 0,
                 total: None,
@@ -81,7 +81,7 @@ impl Parts {
     }
 }
 
-impl Place<'_> {
+impl RowRange<'_> {
     /// The whole's shape, of the part's.
     pub(crate) fn whole_shape(&self, part: &[usize]) -> Vec<usize> {
         let mut shape = part.to_vec();
@@ -117,12 +117,12 @@ pub fn together<B: Backend>(
 }
 
 /// Looks at shapes alone: a parameter that is not made yet is not made for it.
-struct Found {
+struct PartVisitor {
     trail: Trail,
     parts: Parts,
 }
 
-impl<B: Backend> ModuleVisitor<B> for Found {
+impl<B: Backend> ModuleVisitor<B> for PartVisitor {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.trail.enter(name, container);
     }
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn a_part_s_place_is_after_those_before_it() {
         let parts = Parts(HashMap::from([("tokens".to_owned(), vec![4, 3, 3])]));
-        let place = parts.place("tokens.parts.2");
+        let place = parts.row_range("tokens.parts.2");
         assert_eq!((place.whole, place.start), ("tokens", 7));
         assert_eq!(place.whole_shape(&[3, 5]), [10, 5]);
         assert_eq!(place.elements(&[3, 5]), 35..50);
-        let place = parts.place("positions.weight");
+        let place = parts.row_range("positions.weight");
         assert_eq!(place.whole_shape(&[8, 5]), [8, 5]);
         assert_eq!(place.elements(&[8, 5]), 0..40);
     }
