@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM
 ACTIVATIONS = [
     "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "gelu_accurate", "relu", "relu2", "silu", "swish",
 ]
-TYPES = ["gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"]
+TYPES = ["gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2"]
 
 
 def rope(rng):
@@ -72,6 +72,13 @@ def config(rng):
         return transformers.LlamaConfig(attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5, **common)
     if kind == "mistral":
         return transformers.MistralConfig(sliding_window=rng.choice([None, 3, 9, 100]), **common)
+    if kind == "gemma2":
+        common |= {"hidden_activation": common.pop("hidden_act"), "hidden_size": heads * rng.choice([4, head_dim])}
+        return transformers.Gemma2Config(
+            sliding_window=rng.choice([3, 9, 100]), query_pre_attn_scalar=rng.choice([4, 7, 144]),
+            attn_logit_softcapping=rng.choice([None, 1.5, 50.0]), final_logit_softcapping=rng.choice([None, 2.0, 30.0]),
+            attention_bias=rng.random() < 0.5, **common,
+        )
     common |= {
         "use_sliding_window": rng.random() < 0.6, "sliding_window": rng.choice([3, 8]),
         "max_window_layers": rng.choice([0, 1, 2]),

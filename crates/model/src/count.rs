@@ -153,7 +153,7 @@ mod tests {
     // `AutoModelForCausalLM.from_config` makes of these sizes.
     #[test]
     fn published_counts() {
-        let published: [(&str, usize); 23] = [
+        let published: [(&str, usize); 26] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -177,6 +177,9 @@ mod tests {
             ("qwen2-7b", 7_615_616_512),
             ("qwen3-0.6b", 596_049_920),
             ("qwen3-8b", 8_190_735_360),
+            ("gemma2-2b", 2_614_341_888),
+            ("gemma2-9b", 9_241_705_984),
+            ("gemma2-27b", 27_227_128_320),
         ];
         for (name, count) in published {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");

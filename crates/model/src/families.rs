@@ -2,6 +2,7 @@
 //! a line in its table below; `docs/families.md` lists them.
 
 mod cs336;
+mod gemma2;
 mod gpt2;
 mod gpt_neox;
 mod gptj;
@@ -60,7 +61,7 @@ struct Definition {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -72,6 +73,7 @@ impl Family {
         Self::Mistral,
         Self::Qwen2,
         Self::Qwen3,
+        Self::Gemma2,
         Self::Palm,
     ];
 
@@ -88,6 +90,7 @@ impl Family {
             Self::Mistral => mistral::DEFINITION,
             Self::Qwen2 => qwen2::DEFINITION,
             Self::Qwen3 => qwen3::DEFINITION,
+            Self::Gemma2 => gemma2::DEFINITION,
             Self::Palm => palm::DEFINITION,
         }
     }

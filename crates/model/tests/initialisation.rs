@@ -191,6 +191,7 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Mistral => (normal, 24),
         Family::Qwen2 => (normal, 26),
         Family::Qwen3 => (normal, 29),
+        Family::Gemma2 => (normal, 29),
         Family::Palm => (le_cun, 20),
     }
 }

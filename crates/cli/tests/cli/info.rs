@@ -118,6 +118,9 @@ fn without_a_subject_the_presets_are_listed() {
       qwen2-7b          7,615,616,512   Qwen2, 7B parameters
       qwen3-0.6b          596,049,920   Qwen3, 0.6B parameters, tied
       qwen3-8b          8,190,735,360   Qwen3, 8B parameters
+      gemma2-2b         2,614,341,888   Gemma 2, 2B parameters, tied
+      gemma2-9b         9,241,705,984   Gemma 2, 9B parameters, tied
+      gemma2-27b       27,227,128,320   Gemma 2, 27B parameters, tied
       palm-8b           8,632,012,800   PaLM's smallest size
       palm-62b         62,495,662,080   PaLM's middle size
       palm-540b       540,356,474,880   PaLM's largest size

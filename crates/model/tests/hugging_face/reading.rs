@@ -10,7 +10,9 @@ use super::{changed, fixture, fixtures, stored};
 
 /// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
 /// width. The context is 64 throughout.
-const SIZES: [(&str, Family, [usize; 7]); 20] = [
+const SIZES: [(&str, Family, [usize; 7]); 22] = [
+    ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
+    ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
     ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
     ("gpt2-tied", Family::Gpt2, [71, 24, 2, 4, 4, 6, 96]),
     ("gpt2-untied", Family::Gpt2, [67, 24, 2, 3, 3, 8, 40]),
@@ -64,6 +66,8 @@ fn every_folder_is_the_model_it_was_made_as() {
         ];
         assert_eq!(found, sizes, "{name}");
         let windows = match name {
+            "gemma2-bias" => Some((6, vec![0])),
+            "gemma2-tied" => Some((5, vec![1])),
             "mistral-window" => Some((7, vec![])),
             "qwen2-mixed" => Some((6, vec![0])),
             "qwen3-bias" => Some((5, vec![1])),
@@ -169,6 +173,7 @@ fn what_is_not_given_is_the_type_s_default() {
         ("mistral", 7_241_732_096),
         ("qwen2", 12_049_846_272),
         ("qwen3", 12_049_461_248),
+        ("gemma2", 2_614_341_888),
     ] {
         let fields = json!({ "model_type": model_type });
         let config = read_config(fields.as_object().unwrap()).unwrap();
@@ -182,17 +187,27 @@ fn what_is_not_given_is_the_type_s_default() {
         let activation = match model_type {
             "gpt2" | "gptj" => Activation::GeluTanh,
             "gpt_neox" => Activation::Gelu,
+            "gemma2" => Activation::GeluTanh,
             _ => Activation::Silu,
         };
         assert_eq!(config.activation(), activation, "{model_type}");
         let wiring = match model_type {
             "gptj" => Wiring::Parallel { shared_norm: true },
             "gpt_neox" => Wiring::Parallel { shared_norm: false },
+            "gemma2" => Wiring::Sandwich,
             _ => Wiring::PreNorm,
         };
         assert_eq!(config.wiring, wiring, "{model_type}");
-        let window = (model_type == "mistral").then_some(Window::new(4096));
+        let window = match model_type {
+            "mistral" => Some(Window::new(4096)),
+            "gemma2" => Some(Window {
+                full_layers: FullLayers::Listed((1..26).step_by(2).collect()),
+                ..Window::new(4096)
+            }),
+            _ => None,
+        };
         assert_eq!(config.window(), window.as_ref(), "{model_type}");
-        assert_eq!(config.head.tied, model_type == "gpt2", "{model_type}");
+        let tied = matches!(model_type, "gpt2" | "gemma2");
+        assert_eq!(config.head.tied, tied, "{model_type}");
     }
 }

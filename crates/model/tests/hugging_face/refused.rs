@@ -247,7 +247,7 @@ fn heads_that_do_not_divide() {
 
 #[test]
 fn quantised_weights_and_other_types() {
-    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3";
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3, gemma2";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),

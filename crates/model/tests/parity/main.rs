@@ -73,6 +73,7 @@ macro_rules! transformers {
                 mistral_window = "mistral-window",
                 qwen2_tied = "qwen2-tied",
                 qwen3_tied = "qwen3-tied",
+                gemma2_tied = "gemma2-tied",
             ]
         );
     };
@@ -100,6 +101,7 @@ macro_rules! variants {
                 mistral_full = "mistral-full",
                 qwen2_mixed = "qwen2-mixed",
                 qwen3_bias = "qwen3-bias",
+                gemma2_bias = "gemma2-bias",
             ]
         );
     };

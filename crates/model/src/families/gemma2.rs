@@ -1,0 +1,252 @@
+//! Gemma 2 (Gemma Team 2024, [2408.00118](https://arxiv.org/abs/2408.00118)).
+//!
+//! ```text
+//! x = √d_model · E[token]
+//! x = x + rms₂(Wo · attention(rope(q), rope(k), v))         q, k, v = W · rms₁(x)
+//! x = x + rms₄(W₂ · (gelu(W₁ · rms₃(x)) ∘ W₃ · rms₃(x)))    GELU by tanh
+//! logits = 30 · tanh(E · rms(x) / 30)                       tied to the embedding; no biases; ε 1e-6
+//! ```
+//!
+//! The gain of each RMSNorm is `1 + w`. Scores are `50 · tanh(q kᵀ / (50 √s))`, where `s` is `query_pre_attn_scalar`. Even
+//! layers, counted from 0, see a window of 4096 tokens.
+
+use emberlm_kernels::Activation;
+use serde_json::{Map, Value, json};
+
+use super::llama::{self, Sizes, read_common, write_common};
+use super::{Definition, Family, Preset};
+use crate::checked::DecoderConfig;
+use crate::config::{
+    AttentionKind, Biases, FeedForward, FullLayers, Head, ModelConfig, Norm, Window, Wiring,
+};
+use crate::error::HuggingFaceError;
+use crate::exchange::fields::Fields;
+use crate::exchange::names::{activation, activation_name};
+use crate::exchange::{Exchange, layers};
+use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gemma2",
+    presets,
+    names: NAMES,
+    exchange: Some(exchange),
+};
+
+/// The sizes of the type, those of the model of 2B parameters.
+const TWO: Sizes = Sizes {
+    vocab_size: 256_000,
+    seq_len: 8192,
+    d_model: 2304,
+    n_layers: 26,
+    heads: 8,
+    kv_heads: 4,
+    width: 9216,
+};
+
+const HEAD_DIM: usize = 256;
+/// `query_pre_attn_scalar`.
+const SCALAR: f64 = 256.0;
+const WINDOW: usize = 4096;
+const ATTENTION_CAP: f64 = 50.0;
+const LOGIT_CAP: f64 = 30.0;
+
+fn presets() -> Vec<Preset> {
+    let nine = Sizes {
+        d_model: 3584,
+        n_layers: 42,
+        heads: 16,
+        kv_heads: 8,
+        width: 14_336,
+        ..TWO
+    };
+    let twenty_seven = Sizes {
+        d_model: 4608,
+        n_layers: 46,
+        heads: 32,
+        kv_heads: 16,
+        width: 36_864,
+        ..TWO
+    };
+    vec![
+        Preset::new(
+            "gemma2-2b",
+            "Gemma 2, 2B parameters, tied",
+            sized(TWO, HEAD_DIM, SCALAR),
+        ),
+        Preset::new(
+            "gemma2-9b",
+            "Gemma 2, 9B parameters, tied",
+            sized(nine, HEAD_DIM, SCALAR),
+        ),
+        Preset::new(
+            "gemma2-27b",
+            "Gemma 2, 27B parameters, tied",
+            sized(twenty_seven, 128, 144.0),
+        ),
+    ]
+}
+
+fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
+    ModelConfig {
+        head_dim: Some(head_dim),
+        attention: AttentionKind::Softmax {
+            window: Some(Window {
+                full_layers: FullLayers::Every { every: 2 },
+                ..Window::new(WINDOW)
+            }),
+            scale: Some(scalar.sqrt().recip()),
+            soft_cap: Some(ATTENTION_CAP),
+        },
+        feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(sizes.width),
+        head: head(true, Some(LOGIT_CAP)),
+        ..of_type(sizes.config(Family::Gemma2), 1e-6)
+    }
+}
+
+/// What every model of the type has.
+fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
+    ModelConfig {
+        scale_embedding: true,
+        norm: Norm::OffsetRms { epsilon },
+        wiring: Wiring::Sandwich,
+        ..raw
+    }
+}
+
+fn head(tied: bool, soft_cap: Option<f64>) -> Head {
+    Head {
+        tied,
+        bias: false,
+        scaled: false,
+        soft_cap,
+    }
+}
+
+/// Whether a layer sees a window where `layer_types` does not say so.
+fn slides(layer: usize) -> bool {
+    layer.is_multiple_of(2)
+}
+
+fn exchange() -> Exchange {
+    llama::exchange("gemma2", "Gemma2ForCausalLM", read, write)
+}
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    fields.only(
+        "use_bidirectional_attention",
+        false,
+        "attention in both directions is not computed",
+    )?;
+    let raw = read_common(fields, Family::Gemma2, TWO, Some(HEAD_DIM))?;
+    fields.divides("num_attention_heads", raw.heads, "hidden_size", raw.d_model)?;
+    let tokens = match fields.has("sliding_window") {
+        true => fields.optional_size("sliding_window")?,
+        false => Some(WINDOW),
+    };
+    let slides = match layers::types(fields, raw.n_layers)? {
+        Some(slides) => slides,
+        None => (0..raw.n_layers).map(slides).collect(),
+    };
+    let scalar = fields.number("query_pre_attn_scalar", SCALAR)?;
+    if !(scalar.is_finite() && scalar > 0.0) {
+        return Err(fields.error("query_pre_attn_scalar", "must be above 0"));
+    }
+    let activation = activation(fields, "hidden_activation", Activation::GeluTanh)?;
+    let tied = fields.flag("tie_word_embeddings", true)?;
+    let epsilon = raw.norm.epsilon();
+    Ok(ModelConfig {
+        bias: Biases {
+            feed_forward: false,
+            ..Biases::all(fields.flag("attention_bias", false)?)
+        },
+        attention: AttentionKind::Softmax {
+            window: layers::of_layers(fields, tokens, &slides, "slides without sliding_window")?,
+            scale: Some(scalar.sqrt().recip()),
+            soft_cap: cap(fields, "attn_logit_softcapping", ATTENTION_CAP)?,
+        },
+        feed_forward: FeedForward {
+            activation,
+            ..raw.feed_forward
+        },
+        head: head(tied, cap(fields, "final_logit_softcapping", LOGIT_CAP)?),
+        ..of_type(raw, epsilon)
+    })
+}
+
+/// A soft cap; none where it is null.
+fn cap(fields: &Fields<'_>, name: &str, default: f64) -> Result<Option<f64>, HuggingFaceError> {
+    match fields.has(name) {
+        true => fields.optional_number(name),
+        false => Ok(Some(default)),
+    }
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_common(config);
+    fields.remove("hidden_act");
+    let activation = match config.activation() {
+        Activation::GeluTanh => "gelu_pytorch_tanh",
+        other => activation_name(other),
+    };
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("hidden_activation", json!(activation));
+    set("attention_bias", json!(config.bias.qkv));
+    set("final_logit_softcapping", json!(config.head.soft_cap));
+    if let AttentionKind::Softmax {
+        scale, soft_cap, ..
+    } = &config.attention
+    {
+        let scalar = match scale {
+            Some(scale) => scalar_of(*scale),
+            None => json!(config.head_dim),
+        };
+        set("query_pre_attn_scalar", scalar);
+        set("attn_logit_softcapping", json!(soft_cap));
+    }
+    layers::write_types(config, &mut fields);
+    fields
+}
+
+/// `1/scale²`, whole where a whole number has this scale.
+fn scalar_of(scale: f64) -> Value {
+    let scalar = (scale * scale).recip();
+    match scalar.round() {
+        whole if whole.sqrt().recip() == scale => json!(whole as u64),
+        _ => json!(scalar),
+    }
+}
+
+/// Hugging Face's names: LLaMA's, but for four norms a block.
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "model.embed_tokens.weight"),
+    as_is("norm_final.gain", "model.norm.weight"),
+    as_is("head", "lm_head.weight"),
+    as_is(
+        "blocks.*.norm1.gain",
+        "model.layers.*.input_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm1_after.gain",
+        "model.layers.*.post_attention_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm2.gain",
+        "model.layers.*.pre_feedforward_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm2_after.gain",
+        "model.layers.*.post_feedforward_layernorm.weight",
+    ),
+    query_key_value(
+        "blocks.*.attention.qkv",
+        [
+            "model.layers.*.self_attn.q_proj",
+            "model.layers.*.self_attn.k_proj",
+            "model.layers.*.self_attn.v_proj",
+        ],
+    ),
+    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
+    linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),
+    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.up_proj"),
+    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+];

@@ -1,0 +1,144 @@
+//! The components of a model, each built and used on its own, from outside of the crate.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use burn::module::{Module, Param};
+use burn::tensor::{Distribution, Tensor};
+use burn_flex::Flex;
+use emberlm_model::config::{FeedForwardKind, Norm, Wiring};
+use emberlm_model::nn::{
+    AddedPositionsConfig, AttentionConfig, BlockConfig, EmbeddingsConfig, FeedForwardConfig,
+    LinearConfig, LmHeadConfig, Mechanism, NormConfig, Reach, RotaryConfig, StackConfig,
+};
+use emberlm_model::{Activation, Tokens};
+
+const D: usize = 16;
+
+fn random(shape: [usize; 3]) -> Tensor<Flex, 3> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Default::default())
+}
+
+fn assert_close(found: Tensor<Flex, 3>, expected: Tensor<Flex, 3>) {
+    assert_eq!(found.dims(), expected.dims());
+    let error = (found - expected.clone()).abs().max().into_scalar();
+    let largest = expected.abs().max().into_scalar();
+    assert!(error < 1e-5 * largest, "{error} of {largest}");
+}
+
+fn block() -> BlockConfig {
+    let feed_forward = FeedForwardConfig {
+        kind: FeedForwardKind::Gated,
+        activation: Activation::GeluTanh,
+        bias: true,
+        ..FeedForwardConfig::new(D, 40)
+    };
+    BlockConfig::new(AttentionConfig::new(D, 4), feed_forward)
+}
+
+#[test]
+fn a_sandwich_has_a_norm_before_and_after_each_sublayer() {
+    let config = BlockConfig {
+        norm: Norm::OffsetRms { epsilon: 1e-6 },
+        wiring: Wiring::Sandwich,
+        ..block()
+    };
+    let device = Default::default();
+    let mut block = config.init::<Flex>(&device);
+    let after = block.norm1_after.as_mut().unwrap();
+    let gain = Tensor::random([D], Distribution::Normal(0.0, 0.3), &device);
+    after.gain = Some(Param::from_tensor(gain));
+    let x = random([2, 5, D]);
+    let attended = block
+        .attention
+        .forward(block.norm1.forward(x.clone()), None, None, None, None);
+    let y = x.clone() + block.norm1_after.as_ref().unwrap().forward(attended);
+    let fed = block.norm2.as_ref().unwrap().forward(y.clone());
+    let fed = block.feed_forward.forward(fed, None);
+    let expected = y + block.norm2_after.as_ref().unwrap().forward(fed);
+    assert_close(block.forward(x, None, None, None), expected);
+}
+
+#[test]
+fn an_offset_gain_is_one_more_than_its_parameter() {
+    let device = Default::default();
+    let epsilon = 1e-6;
+    let mut offset = NormConfig::new(Norm::OffsetRms { epsilon }, D).init::<Flex>(&device);
+    let mut plain = NormConfig::new(Norm::Rms { epsilon }, D).init::<Flex>(&device);
+    let x = random([2, 3, D]);
+    assert_close(offset.forward(x.clone()), plain.forward(x.clone()));
+    let gain = Tensor::random([D], Distribution::Normal(0.0, 0.5), &device);
+    offset.gain = Some(Param::from_tensor(gain.clone()));
+    plain.gain = Some(Param::from_tensor(gain + 1.0));
+    assert_close(offset.forward(x.clone()), plain.forward(x));
+}
+
+#[test]
+fn a_stack_has_a_window_but_in_its_full_layers() {
+    let reach = Reach::Window {
+        tokens: 2,
+        global_tokens: 1,
+    };
+    let mut block = block();
+    block.attention = block.attention.with_reach(reach);
+    let config = StackConfig {
+        full_layers: vec![1],
+        rotary: Some(RotaryConfig::new(8, 4)),
+        ..StackConfig::new(3, block)
+    };
+    let reaches: Vec<Reach> = (0..3)
+        .map(|layer| match config.attention(layer).mechanism {
+            Mechanism::Softmax { reach, .. } => reach,
+            Mechanism::Linear { .. } => panic!("a softmax"),
+        })
+        .collect();
+    assert_eq!(reaches, [reach, Reach::Causal, reach]);
+    let stack = config.init::<Flex>(&Default::default());
+    // Block 0's attention alone: the last token sees the first, the one before and itself.
+    let weights = stack.blocks[0].attention_weights(random([1, 5, D]), None);
+    let last: Vec<f32> = weights
+        .slice([0..1, 0..1, 4..5, 0..5])
+        .into_data()
+        .to_vec()
+        .unwrap();
+    let seen: Vec<bool> = last.iter().map(|&weight| weight > 0.0).collect();
+    assert_eq!(seen, [true, false, false, true, true]);
+}
+
+#[test]
+fn embeddings_a_stack_and_a_head_are_a_model() {
+    let device = Default::default();
+    let (vocab_size, seq_len) = (11, 8);
+    let embeddings = EmbeddingsConfig {
+        positions: AddedPositionsConfig::Learned { seq_len },
+        ..EmbeddingsConfig::new(vocab_size, D)
+    };
+    let embeddings = embeddings.init::<Flex>(&device);
+    let stack = StackConfig::new(2, block()).init::<Flex>(&device);
+    let head = LmHeadConfig {
+        tied: true,
+        soft_cap: Some(2.0),
+        ..LmHeadConfig::new(vocab_size, D)
+    };
+    let head = head.init::<Flex>(&device);
+    assert_eq!(head.num_params(), 0);
+    let ids = Tensor::from_ints([[1, 2, 3], [4, 5, 10]], &device);
+    let x = embeddings.forward(&Tokens::from(ids), 0);
+    let logits = head.forward(stack.forward(x, None, None), &embeddings.tokens);
+    assert_eq!(logits.dims(), [2, 3, vocab_size]);
+    assert!(logits.abs().max().into_scalar() <= 2.0);
+}
+
+#[test]
+fn modules_of_one_configuration_start_with_different_weights_within_bounds() {
+    let config = LinearConfig::new(D, 40).with_bias(true);
+    let device = Default::default();
+    let [one, other] = [(); 2].map(|()| config.init::<Flex>(&device));
+    let weights = |linear: &emberlm_model::nn::Linear<Flex>| {
+        linear.weight.val().into_data().to_vec::<f32>().unwrap()
+    };
+    assert_ne!(weights(&one), weights(&other));
+    let bound = 1.0 / (D as f32).sqrt();
+    let weights = weights(&one);
+    assert!(weights.iter().all(|weight| weight.abs() <= bound));
+    assert!(weights.iter().any(|weight| weight.abs() > 0.9 * bound));
+}
