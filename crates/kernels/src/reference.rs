@@ -75,6 +75,11 @@ fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B>
     tensor.into_primitive().tensor()
 }
 
+/// [`crate::Backend::matmul`].
+fn matmul<B: crate::Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
+    typed(B::matmul(primitive(a), primitive(b)))
+}
+
 /// The primitive of any shape as rows of its last dimension, with its shape.
 fn rows<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 2>, Shape) {
     let shape = primitive.shape();

@@ -13,8 +13,8 @@ mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod pack;
 
+use super::matrix::Output;
 use super::matrix::{Matrix, MatrixMut};
-use super::product::Output;
 use crate::Precision;
 
 /// On which threads.

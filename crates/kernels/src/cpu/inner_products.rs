@@ -8,11 +8,10 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Matrix, MatrixMut, Output};
 use super::matvec;
 use super::parallel::{self, Start};
 use super::prefetch::prefetch;
-use super::product::Output;
 use super::vector::wide;
 use crate::Precision;
 

@@ -203,3 +203,12 @@ fn extent(rows: usize, columns: usize, row_stride: usize, column_stride: usize) 
     }
     (rows - 1) * row_stride + (columns - 1) * column_stride + 1
 }
+
+/// The treatment of what the output's memory holds before a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// It is overwritten, and need not be initialised.
+    Overwrite,
+    /// The product is added to it.
+    Accumulate,
+}

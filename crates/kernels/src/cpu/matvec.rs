@@ -6,10 +6,9 @@
 use std::hint::black_box;
 use std::ops::Range;
 
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Matrix, MatrixMut, Output};
 use super::parallel::{self, Shared};
 use super::prefetch::{LINE, prefetch};
-use super::product::Output;
 use super::vector::{LANES, wide};
 
 /// Most rows of x.

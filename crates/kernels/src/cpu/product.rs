@@ -4,19 +4,11 @@
 //! and within a tile the terms are added in an order that depends on k alone: the same bits on any number of threads.
 
 use super::bf16::{self, Threads};
+pub use super::matrix::Output;
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Start};
 use super::{inner_products, matvec};
 use crate::Precision;
-
-/// What becomes of what the product's place holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Nothing: it need not even be initialised.
-    Overwrite,
-    /// The product is added to it.
-    Accumulate,
-}
 
 /// Products with fewer multiplications than this are made at once: waking other threads takes as long.
 const SMALL: usize = 200_000;

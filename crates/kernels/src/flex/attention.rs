@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct TiledAttention;
 
-/// What a forward pass leaves to its backward pass, whose queries, keys and values are `I`.
+/// The state of a forward pass over queries, keys and values of type `I`.
 #[derive(Clone, Debug)]
 pub enum FlexState<I> {
     /// Of tiles.
@@ -248,14 +248,14 @@ impl AttentionKernels<Flex> for TiledAttention {
     }
 }
 
-/// Whether these are queries, keys and values of f32 whose heads are equally long, and the bias is f32.
+/// True if the kernels support these queries, keys, values and bias: all are f32, and the heads are equally long.
 fn takes([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
     let head_dim = |x: &FlexTensor| x.layout().shape()[3];
     let equal = head_dim(q) == head_dim(k) && head_dim(k) == head_dim(v);
     equal && takes_fused(q, mask) && is_f32(&[k, v])
 }
 
-/// Whether these are f32.
+/// True if the kernels support this fused buffer and bias: both are f32.
 fn takes_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
     let bias = mask.bias.as_ref();
     is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
@@ -384,7 +384,7 @@ fn row_strides(shape: &AttentionShape) -> HeadStrides {
     HeadStrides::of_rows(shape.q_len, shape.head_dim, shape.heads * shape.head_dim)
 }
 
-/// Of an output of separate heads, which lies token by token, as the projection after it reads it.
+/// Of an output of separate heads, stored token by token, as the projection after it reads it.
 fn separate_shape(shape: &AttentionShape) -> Shape {
     [shape.batch, shape.q_len, shape.heads, shape.head_dim].into()
 }

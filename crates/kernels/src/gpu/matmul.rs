@@ -13,6 +13,7 @@
 
 mod choice;
 mod kernels;
+mod key;
 
 use std::marker::PhantomData;
 

@@ -4,7 +4,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Distribution, Tensor};
 
-use super::attention_scores::{ScoreRange, Scores, of_sighted, uncapped};
+use super::attention_scores::{ScoreRange, Scores, uncapped, where_any_key};
 use super::product::product;
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend, Precision};
@@ -142,7 +142,7 @@ fn weights<B: Backend>(
         keys: 0..k_len,
     };
     let scores = Scores::new(products, &range, [q_len, k_len], mask, options);
-    let weights = of_sighted(softmax(scores.values, 3), scores.sighted);
+    let weights = where_any_key(softmax(scores.values, 3), scores.any_key);
     (stacked(weights, kv_heads), scores.bounded)
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Scores<B: Backend> {
     /// `tanh(scale · q kᵀ / cap)`, of the same shape; none without a soft cap.
     pub bounded: Option<Tensor<B, 4>>,
     /// 0 where a query sees no key and 1 elsewhere, `[sequences, 1, queries or 1, 1]`; none where each query sees one.
-    pub sighted: Option<Tensor<B, 4>>,
+    pub any_key: Option<Tensor<B, 4>>,
 }
 
 impl<B: Backend> Scores<B> {
@@ -58,32 +58,28 @@ impl<B: Backend> Scores<B> {
             return Self {
                 values: scores,
                 bounded,
-                sighted: None,
+                any_key: None,
             };
         };
         // Reach and documents leave each query its own key.
-        let some_see_none = mask.padding.is_some();
-        let sighted = some_see_none.then(|| hidden.clone().bool_not().float().max_dim(3));
-        let low = if some_see_none {
-            PADDING
-        } else {
-            f32::NEG_INFINITY
-        };
+        let padded = mask.padding.is_some();
+        let any_key = padded.then(|| hidden.clone().bool_not().float().max_dim(3));
+        let low = if padded { PADDING } else { f32::NEG_INFINITY };
         Self {
             values: added(scores, hidden, low),
             bounded,
-            sighted,
+            any_key,
         }
     }
 }
 
-/// The weights without those of queries that see no key, by [`Scores::sighted`].
-pub(super) fn of_sighted<B: Backend>(
+/// The weights without those of queries that see no key, by [`Scores::any_key`].
+pub(super) fn where_any_key<B: Backend>(
     weights: Tensor<B, 4>,
-    sighted: Option<Tensor<B, 4>>,
+    any_key: Option<Tensor<B, 4>>,
 ) -> Tensor<B, 4> {
-    match sighted {
-        Some(sighted) => weights * sighted,
+    match any_key {
+        Some(any_key) => weights * any_key,
         None => weights,
     }
 }

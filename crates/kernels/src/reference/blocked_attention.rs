@@ -10,7 +10,7 @@ use burn::tensor::ops::FloatTensor;
 use super::attention::{attention, stacked};
 use super::attention_blocks::{AttentionBlocks, seen_keys};
 use super::attention_dropout::{DropoutDraws, kept_factor};
-use super::attention_scores::{ScoreRange, Scores, narrowed, of_sighted, uncapped};
+use super::attention_scores::{ScoreRange, Scores, narrowed, uncapped, where_any_key};
 use super::product::product;
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend};
@@ -270,7 +270,7 @@ impl<B: Backend> Block<'_, B> {
         let max = scores.values.clone().max_dim(3);
         let exp = (scores.values - max.clone()).exp();
         let sum = exp.clone().sum_dim(3);
-        let weights = of_sighted(exp / sum.clone(), scores.sighted);
+        let weights = where_any_key(exp / sum.clone(), scores.any_key);
         (weights, sum.log() + max)
     }
 
@@ -310,7 +310,7 @@ impl<B: Backend> Block<'_, B> {
         let (kv_heads, head_dim) = (self.k.dims()[1], self.q.dims()[3]);
         let scores = self.scores();
         let weights = (scores.values - log_sums).exp(); // [sequences, heads, queries, keys]
-        let weights = of_sighted(weights, scores.sighted);
+        let weights = where_any_key(weights, scores.any_key);
         let grad = stacked(grad, kv_heads);
         let applied = stacked(self.kept(weights.clone()), kv_heads);
         let v = product(applied.transpose(), grad.clone(), precision);

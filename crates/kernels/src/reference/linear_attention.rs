@@ -21,7 +21,7 @@
 use burn::tensor::{Device, Tensor};
 
 use super::attention::stacked;
-use crate::ops::matmul;
+use super::matmul;
 use crate::{Backend, LinearAttentionState};
 
 /// Added to the sum of a query's weights: where no feature is both the query's and a key's within f32's range, the

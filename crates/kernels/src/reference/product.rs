@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use crate::ops::matmul;
+use super::matmul;
 use crate::{Backend, Precision};
 
 /// [`matmul`] of factors rounded to `precision` first, the product as wide as `a` was. In

@@ -33,7 +33,7 @@ pub fn reach([tokens, global_tokens]: Limits) -> Reach {
     }
 }
 
-/// Whether the query at a position reaches a key of its document, which begins at `first`.
+/// True if the query at a position reaches a key of its document, which begins at `first`.
 pub fn reaches(reach: Reach, position: usize, first: usize, key: usize) -> bool {
     match reach {
         Reach::Causal => key <= position,

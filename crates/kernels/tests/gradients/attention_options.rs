@@ -214,6 +214,10 @@ impl Case {
     }
 }
 
+fn cut(sequences: usize, queries: usize) -> Option<AttentionBlocks> {
+    Some(AttentionBlocks { sequences, queries })
+}
+
 fn f64s(data: &TensorData) -> Vec<f64> {
     data.iter::<f64>().collect()
 }
@@ -228,10 +232,7 @@ pub fn as_composed<B: Backend>(drawn: Drawn) {
     assert_all_within(TOLERANCE, "attention", &found, &expected);
 
     let queries = 1 + (case.seed % 5) as usize;
-    let blocks = Some(AttentionBlocks {
-        sequences: 1,
-        queries,
-    });
+    let blocks = cut(1, queries);
     let (inputs, bias) = case.tensors::<B>();
     let [q, k, v] = inputs.map(primitive);
     let (options, mask) = (case.options, case.mask(bias));
@@ -256,10 +257,7 @@ pub fn as_in_loops<B: Backend>(drawn: Drawn) {
     let [q, k, v] = inputs.clone();
     let found = ops::attention(q, k, v, case.mask(bias.clone()), case.options);
     assert_close("attention", &host(found), &expected);
-    let blocks = Some(AttentionBlocks {
-        sequences: 2,
-        queries: 3,
-    });
+    let blocks = cut(2, 3);
     let [q, k, v] = inputs.clone().map(primitive);
     let mask = case.mask(bias.clone());
     let found = reference::blocked_attention::<B>(q, k, v, mask, case.options, blocks);
@@ -359,10 +357,7 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let expected: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
     assert_all_within(TOLERANCE, "fused", &found, &expected);
 
-    let blocks = Some(AttentionBlocks {
-        sequences: 1,
-        queries: 4,
-    });
+    let blocks = cut(1, 4);
     let of = mask(&seen, constant::<B, 3>(&bias));
     let input = primitive(constant::<B, 3>(&qkv));
     let (output, state) =
@@ -379,8 +374,7 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
 }
 
-/// What dropout leaves, and the bias's gradient under it: with every weight kept or dropped alike in both passes, the gradients
-/// are those of the differences on flex, whose dropout is a function of its seed.
+/// The gradient of a bias under dropout, which drops the same weights in both passes on flex, is that of the differences.
 pub fn dropped_bias_gradient_is_the_difference() {
     use emberlm_kernels::AttentionKernels;
     type Tiled = <Flex as Backend>::Attention;

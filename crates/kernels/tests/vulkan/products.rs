@@ -11,6 +11,8 @@ use crate::compare::numbers;
 mod choice;
 #[path = "../../src/gpu/matmul/kernels.rs"]
 mod kernels;
+#[path = "../../src/gpu/matmul/key.rs"]
+mod key;
 
 /// Without fusion.
 type Device = CubeBackend<WgpuRuntime, f32, i32, u8>;
@@ -90,7 +92,7 @@ pub fn each_kernel_is_right_or_refuses() -> usize {
             let expected = expected(&host(a.clone()), &host(b.clone()), shape);
             for kernel in kernels::all() {
                 let output = tensor([place + 200, rows, columns], false);
-                let key = choice::Key::between(&a, &b, &output);
+                let key = key::Key::between(&a, &b, &output);
                 let is_tried = kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0;
                 if is_tried
                     && kernels::launch(&kernel.strategy, a.clone(), b.clone(), output.clone())

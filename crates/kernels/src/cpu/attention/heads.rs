@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::AttentionShape;
-use super::scratch::copy_row;
+use super::rows::copy_row;
 use crate::cpu::parallel::Shared;
 
 /// Elements from one vector to the next along each dimension.

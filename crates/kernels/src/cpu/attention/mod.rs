@@ -13,6 +13,7 @@ mod dropout;
 mod forward;
 mod heads;
 mod mask;
+mod rows;
 mod scores;
 mod scratch;
 mod softmax;
@@ -63,7 +64,7 @@ impl AttentionShape {
 pub struct Mask<'a> {
     /// The first key of each query's document, `[batch, q_len]`. A query sees no key before it.
     pub documents: Option<&'a [i32]>,
-    /// Whether a key may be seen, `[batch, k_len]`.
+    /// The padding mask, `[batch, k_len]`: true where the key may be seen.
     pub padding: Option<&'a [bool]>,
     /// Added to the scores after scale and soft cap, `[heads, q_len, k_len]`.
     pub bias: Option<&'a [f32]>,

@@ -9,9 +9,8 @@ use std::ops::Range;
 use super::Threads;
 use super::kernel::{self, COLUMNS, ROWS, Tile};
 use super::pack::{self, Factor};
-use crate::cpu::matrix::{Matrix, MatrixMut};
+use crate::cpu::matrix::{Matrix, MatrixMut, Output};
 use crate::cpu::parallel::{self, Start};
-use crate::cpu::product::Output;
 
 /// Most units of k in a step: 32 KiB of a panel of B.
 const STEP: usize = 256;

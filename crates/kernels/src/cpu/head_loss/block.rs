@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::HeadLossTask;
 use super::cut::Cut;
-use super::rows::Row;
-use super::tile::{self, State};
+use super::rows::{Row, State};
+use super::tile;
 use crate::Precision;
 use crate::cpu::matrix::{Matrix, MatrixMut};
 use crate::cpu::parallel::{Shared, for_each, ranges};

@@ -1,7 +1,30 @@
-//! What is known of a row once all of its logits have been seen.
+//! The state of a row after some of its logits, and its results after all of them.
 
-use super::tile::{State, slope};
 use crate::HeadLossOptions;
+
+/// The state of a row after some of its logits.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// The number that is taken from the logits before they are raised to powers of e: not far below the largest.
+    pub reference: f32,
+    /// `Σ exp(x - reference)`.
+    pub sum: f64,
+    /// `Σ x`; 0 without label smoothing.
+    pub logits: f64,
+    /// The target's logit; 0 where it was not among them.
+    pub target: f32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            reference: f32::NEG_INFINITY,
+            sum: 0.0,
+            logits: 0.0,
+            target: 0.0,
+        }
+    }
+}
 
 /// A token that is learnt. `exp(x - reference) · coefficient` is `(1 + 2zL) · p`.
 #[derive(Clone, Copy, Debug)]
@@ -51,4 +74,11 @@ impl Row {
             loss,
         }
     }
+}
+
+/// The derivative of a soft cap `c` at the capped logit `x`: `1 - (x/c)²`.
+#[inline(always)]
+pub fn slope(x: f32, cap: f32) -> f32 {
+    let ratio = x / cap;
+    1.0 - ratio * ratio
 }

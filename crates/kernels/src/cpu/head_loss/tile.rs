@@ -2,37 +2,13 @@
 
 use std::ops::Range;
 
-use super::rows::Row;
+use super::rows::{Row, State, slope};
 use crate::HeadLossOptions;
 use crate::cpu::vector::{LANES, exp, sum, tanh, wide};
 
 /// How far a logit may pass a row's reference before the reference follows: exponentials up to `e^16` do no harm, and a
 /// reference that stays spares the rescaling of what was summed by it.
 const SLACK: f32 = 16.0;
-
-/// What is known of a row after some of its logits.
-#[derive(Clone, Copy, Debug)]
-pub struct State {
-    /// The number that is taken from the logits before they are raised to powers of e: not far below the largest.
-    pub reference: f32,
-    /// `Σ exp(x - reference)`.
-    pub sum: f64,
-    /// `Σ x`; 0 without label smoothing.
-    pub logits: f64,
-    /// The target's logit; 0 where it was not among them.
-    pub target: f32,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            reference: f32::NEG_INFINITY,
-            sum: 0.0,
-            logits: 0.0,
-            target: 0.0,
-        }
-    }
-}
 
 /// The logits `[rows, columns]` of some columns of the vocabulary become `exp(x - reference)`, times a soft cap's slope,
 /// and each row's state takes them in. Where a reference rises, the row of `summed` `[rows, width]`, which was summed by
@@ -107,13 +83,6 @@ pub fn gradients(
             }
         },
     );
-}
-
-/// What a change of the logit before the cap `c` changes of it after, `1 - (x/c)²`.
-#[inline(always)]
-pub fn slope(x: f32, cap: f32) -> f32 {
-    let ratio = x / cap;
-    1.0 - ratio * ratio
 }
 
 /// The largest; -∞ of none. Its lanes are folded in halves: rows of small vocabularies are short.

@@ -16,7 +16,7 @@ use cubek::matmul::routines::simple::SimpleArgs;
 use cubek::matmul::routines::simple_unit::SimpleUnitSelectionArgs;
 use cubek::std::InputBinding;
 
-use super::choice::Key;
+use super::key::Key;
 
 /// How a kernel makes its products, which says where it is worth a try.
 #[derive(Clone, Copy)]

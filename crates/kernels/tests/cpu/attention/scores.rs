@@ -95,7 +95,7 @@ fn a_query_that_sees_no_key_has_an_output_and_gradients_of_zero() {
     }
 }
 
-/// Causal attention over left padding: the first queries see padding alone.
+/// Causal attention over left padding: the first queries see only padding.
 #[test]
 fn padding_may_be_on_the_left() {
     let mut case = plain(2, 2, 2, 150, 16);
