@@ -20,6 +20,8 @@ use crate::{
 pub struct TiledAttention;
 
 /// The state of a forward pass over queries, keys and values of type `I`.
+// Both are a few handles, and there is one of them in each block.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum FlexState<I> {
     /// Of tiles.
