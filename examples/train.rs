@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A preset, with the same settings over it that `emberlm train --set` takes.
     let settings = [
         format!("train.steps={steps}"),
-        "train.eval_interval=25".to_owned(),
-        "train.sample_tokens=0".to_owned(),
+        "train.evaluation.interval=25".to_owned(),
+        "train.evaluation.sample_tokens=0".to_owned(),
         "model.seq_len=64".to_owned(),
     ];
     let mut config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;

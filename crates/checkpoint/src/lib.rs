@@ -19,7 +19,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
-//! (config.vocab_size, config.n_layers) = (16, 1);
+//! (config.vocab_size, config.n_layers) = (Some(16), 1);
 //! let config = DecoderConfig::try_from(config)?;
 //! let device = Default::default();
 //!

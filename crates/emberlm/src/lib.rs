@@ -31,7 +31,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
-//! (config.vocab_size, config.n_layers) = (tokenizer.vocab_size(), 1);
+//! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
 //! let config = DecoderConfig::try_from(config)?;
 //! let device = Default::default();
 //!

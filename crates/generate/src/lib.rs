@@ -24,7 +24,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
-//! (config.vocab_size, config.n_layers) = (16, 1);
+//! (config.vocab_size, config.n_layers) = (Some(16), 1);
 //! let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
 //! let options = GenerateOptions { max_new_tokens: 5, ..GenerateOptions::default() };
 //! let mut streamed = Vec::new();

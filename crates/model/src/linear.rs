@@ -125,9 +125,11 @@ impl<B: Backend> Linear<B> {
 
     /// Packs the weight and frees its floats. A weight that is packed stays as it is.
     pub(crate) fn pack(&mut self, format: PackedFormat) {
-        if let LinearWeight::Float(weight) = &self.weight {
-            let packed = ops::pack(weight.val().transpose(), format);
-            self.weight = LinearWeight::Packed(packed);
+        if let LinearWeight::Float(weight) = &mut self.weight {
+            // Without a second handle the floats are freed once they are copied in the order of rows, before they are packed.
+            let nothing = Param::from_tensor(Tensor::empty([0, 0], &weight.device()));
+            let floats = std::mem::replace(weight, nothing).into_value();
+            self.weight = LinearWeight::Packed(ops::pack(floats.transpose(), format));
         }
     }
 }
