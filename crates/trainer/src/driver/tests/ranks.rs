@@ -1,7 +1,7 @@
 //! Two ranks with one micro-batch each make the step of one process with two.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex};
 
 use burn::tensor::ops::{FloatTensor, FloatTensorOps};
 
@@ -15,26 +15,67 @@ use crate::trainee::{TokenBatch, Trainee};
 
 type Training = Autodiff<Flex>;
 
+/// Lets one rank compute at a time, as if each had a process of its own: flex's seed, which dropout sets, and Burn's graphs
+/// belong to the process.
+#[derive(Default)]
+struct Turn {
+    taken: Mutex<bool>,
+    freed: Condvar,
+}
+
+impl Turn {
+    fn take(&self) {
+        let mut taken = self.taken.lock().unwrap();
+        while *taken {
+            taken = self.freed.wait(taken).unwrap();
+        }
+        *taken = true;
+    }
+
+    fn give(&self) {
+        *self.taken.lock().unwrap() = false;
+        self.freed.notify_one();
+    }
+
+    /// Computes in a turn, which ends with a panic too.
+    fn hold<R>(&self, compute: impl FnOnce() -> R) -> R {
+        struct Held<'a>(&'a Turn);
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                self.0.give();
+            }
+        }
+        self.take();
+        let _held = Held(self);
+        compute()
+    }
+}
+
 /// Both directions of one rank's exchange with the other.
 struct Exchange<T> {
+    turn: Arc<Turn>,
     sender: Sender<T>,
     receiver: Mutex<Receiver<T>>,
 }
 
 impl<T> Exchange<T> {
-    fn pair() -> [Self; 2] {
+    fn pair(turn: &Arc<Turn>) -> [Self; 2] {
         let ((to_first, at_first), (to_second, at_second)) = (channel(), channel());
         let new = |sender, receiver| Self {
+            turn: Arc::clone(turn),
             sender,
             receiver: Mutex::new(receiver),
         };
         [new(to_second, at_first), new(to_first, at_second)]
     }
 
-    /// Sends a value, and returns the other rank's.
+    /// Sends a value, and returns the other rank's, which computes meanwhile.
     fn swap(&self, own: T) -> T {
         self.sender.send(own).unwrap();
-        self.receiver.lock().unwrap().recv().unwrap()
+        self.turn.give();
+        let other = self.receiver.lock().unwrap().recv();
+        self.turn.take();
+        other.unwrap()
     }
 }
 
@@ -46,9 +87,9 @@ struct OfTwo {
 }
 
 impl OfTwo {
-    fn pair() -> [Self; 2] {
-        let [first, second] = Exchange::pair();
-        let [first_tensors, second_tensors] = Exchange::pair();
+    fn pair(turn: &Arc<Turn>) -> [Self; 2] {
+        let [first, second] = Exchange::pair(turn);
+        let [first_tensors, second_tensors] = Exchange::pair(turn);
         let new = |index, counts, tensors| Self {
             rank: Rank::new(index, 2).unwrap(),
             counts,
@@ -133,11 +174,13 @@ fn two_ranks_make_the_steps_of_one_process() {
     config.model.dropout = 0.1;
     config.train.micro_batch = 2;
     let one = steps(&place, &config, Arc::new(SingleProcess), |_| true);
-    let [first, second] = OfTwo::pair();
-    let (place, config) = (&place, &config);
+    let turn = Arc::new(Turn::default());
+    let [first, second] = OfTwo::pair(&turn);
+    let (place, config, turn) = (&place, &config, &*turn);
     let two = std::thread::scope(|scope| {
-        let other = scope.spawn(move || steps(place, config, Arc::new(second), |n| n == 1));
-        let own = steps(place, config, Arc::new(first), |n| n == 0);
+        let other =
+            scope.spawn(move || turn.hold(|| steps(place, config, Arc::new(second), |n| n == 1)));
+        let own = turn.hold(|| steps(place, config, Arc::new(first), |n| n == 0));
         assert_eq!(own, other.join().unwrap(), "ranks agree");
         own
     });
