@@ -1,5 +1,7 @@
 //! Runs the examples as a reader would.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

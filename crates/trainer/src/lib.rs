@@ -15,7 +15,7 @@
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
 //! | `metrics`, [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
 //! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
-//! | [`fit`], [`memory`], [`memory_report`], [`bench`] | memory and speed of a run before it begins |
+//! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | memory and speed of a run before it begins |
 //!
 //! | type | purpose |
 //! |---|---|

@@ -64,7 +64,7 @@ pub enum RunConfigError {
 }
 
 /// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. Only names and types are
-/// checked; [`TrainConfig::check`] and the model's configuration have the rules.
+/// checked; [`crate::TrainConfig::check`] and the model's configuration have the rules.
 ///
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.

@@ -92,7 +92,7 @@ fn memory_does_not_grow() {
 fn memory_of_the_peak_measurement_is_given_back() {
     let _place = TestFolder::new(0);
     let device = Device::<Vulkan>::default();
-    let reserved = || Vulkan::memory(&device).unwrap().reserved;
+    let reserved = || <Vulkan>::memory(&device).unwrap().reserved;
     matrix_product::<Vulkan>(Precision::F32, &device);
     let before = reserved();
     matrix_product::<Vulkan>(Precision::F32, &device);
