@@ -212,6 +212,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
 
     use emberlm_generate::Vocabulary;
 
@@ -262,8 +263,15 @@ mod tests {
             }
             assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
             assert_eq!(times.load(Ordering::Relaxed), 3 + MAX_CACHED + 10);
-            // A client that leaves leaves nothing behind.
-            let left = futures_util::future::poll_immediate(get(regex("left"))).await;
+            // A client that leaves leaves nothing behind, even if its grammar is compiled later.
+            let (release, released) = mpsc::channel::<()>();
+            let vocabulary = vocabulary.clone();
+            let leaving = grammars.get(regex("left"), move |_| {
+                let _ = released.recv();
+                Constraint::new(&vocabulary, regex("left"))
+            });
+            let left = futures_util::future::poll_immediate(leaving).await;
+            drop(release);
             assert!(left.is_none());
             assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
         });
