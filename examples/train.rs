@@ -59,7 +59,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.data = DataConfig::of(dataset);
 
     let options = RunOptions {
-        render_config: |config: &_| run_config::to_toml(config).unwrap_or_default(),
         renderer: Renderer::Plain,
         tensorboard: false,
         say: |line| eprintln!("{line}"),

@@ -1,4 +1,4 @@
-//! `emberlm-bench generate`: the speed of generation with a preset's first weights, as `cargo xtask bench generate`
+//! `emberlm-bench generate`: the throughput of generation with a preset's initial weights, as `cargo xtask bench generate`
 //! runs it, and what this machine's memory and matrix products would allow.
 
 mod draft;

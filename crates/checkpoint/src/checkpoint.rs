@@ -43,7 +43,7 @@ pub const OPTIMIZER: &str = "optimizer.safetensors";
 /// The position of the run.
 pub const STATE: &str = "state.json";
 
-/// What a checkpoint's weights belong to.
+/// The model, tokenizer and chat template that a checkpoint's weights belong to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
@@ -93,7 +93,7 @@ pub(crate) type Manifest = BTreeMap<String, Entry>;
 pub struct Checkpoint<S = Progress> {
     /// The checkpoint's directory.
     pub path: PathBuf,
-    /// What the weights belong to.
+    /// The model that the weights belong to.
     pub description: Description,
     /// The position of the run. `None` for a model that has not been trained.
     pub state: Option<S>,

@@ -16,7 +16,7 @@ pub enum CheckpointError {
     Damaged {
         /// The checkpoint's directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         reason: String,
     },
     /// A file cannot be read or written.

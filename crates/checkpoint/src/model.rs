@@ -148,7 +148,7 @@ impl Model {
         })
     }
 
-    /// How documents were packed into the model's training sequences, as far as it is known.
+    /// The packing of documents that the model was trained with; a stream for models that do not record it.
     pub fn documents(&self) -> Packing {
         match &self.source {
             Source::Own(checkpoint) => checkpoint.description.documents,
@@ -269,7 +269,7 @@ impl Model {
         })
     }
 
-    /// What ends an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
+    /// The texts and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
     pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
         let mut stops = encoder.stops();
         stops.tokens.extend(self.stop_tokens(Some(tokenizer)));

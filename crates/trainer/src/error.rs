@@ -8,6 +8,7 @@ use emberlm_generate::GenerateError;
 use emberlm_model::{ConfigError, WeightsError};
 
 use crate::peers::PeersError;
+use crate::run_config::RunConfigError;
 
 /// An error of training, evaluation or a checkpoint.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,9 @@ pub enum TrainError {
     /// A model setting that is not allowed.
     #[error(transparent)]
     Model(#[from] ConfigError),
+    /// The configuration cannot be written into the run.
+    #[error(transparent)]
+    Config(#[from] RunConfigError),
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -21,6 +21,7 @@ use crate::notes::Notes;
 use crate::pace::Pace;
 use crate::peers::{Peers, SingleProcess};
 use crate::recorder::Recorder;
+use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::tensorboard::TensorBoard;
 use crate::trainee::Trainee;
@@ -68,9 +69,7 @@ impl RunStart {
 }
 
 /// Options of a run that are not part of its configuration.
-pub struct RunOptions<F> {
-    /// Returns the text of the resolved configuration that is written into the run's directory.
-    pub render_config: F,
+pub struct RunOptions {
     /// The way it shows its progress.
     pub renderer: Renderer,
     /// Whether it writes event files for TensorBoard as well.
@@ -90,7 +89,7 @@ pub fn train<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
     weights: Option<Decoder<B>>,
-    options: RunOptions<impl FnOnce(&RunConfig) -> String>,
+    options: RunOptions,
     device: Device<B>,
 ) -> Result<RunResult, TrainError> {
     train_as_peer(
@@ -112,7 +111,7 @@ pub fn train_as_peer<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
     weights: Option<Decoder<B>>,
-    options: RunOptions<impl FnOnce(&RunConfig) -> String>,
+    options: RunOptions,
     device: Device<B>,
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
@@ -125,7 +124,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     mut config: RunConfig,
     start: RunStart,
     weights: Option<Decoder<B>>,
-    options: RunOptions<impl FnOnce(&RunConfig) -> String>,
+    options: RunOptions,
     device: Device<B>,
     engine: EngineOptions,
     peers: Arc<dyn Peers<B::InnerBackend>>,
@@ -193,10 +192,10 @@ fn rank_zero<B: TrainingBackend>(
     start: RunStart,
     inputs: &RunInputs,
     initial: &InitialState<B>,
-    options: RunOptions<impl FnOnce(&RunConfig) -> String>,
+    options: RunOptions,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
-    let text = (options.render_config)(config);
+    let text = run_config::to_toml(config)?;
     let step = initial.state.step;
     let (folder, log, damage) = open_folder(start, &text, step)?;
     let run = folder.path().to_owned();

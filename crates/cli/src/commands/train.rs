@@ -70,7 +70,6 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let interrupter = Interrupter::new();
     listen(&interrupter)?;
     let options = RunOptions {
-        render_config: |config: &RunConfig| run_config::to_toml(config).unwrap_or_default(),
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
@@ -165,15 +164,15 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
     })
 }
 
-struct Training<F> {
+struct Training {
     memory_report: bool,
     config: RunConfig,
     from: Option<Model>,
     start: RunStart,
-    options: RunOptions<F>,
+    options: RunOptions,
 }
 
-impl<F: FnOnce(&RunConfig) -> String> Job for Training<F> {
+impl Job for Training {
     type Output = Result<RunResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {

@@ -170,6 +170,7 @@ impl From<TrainError> for CliError {
     fn from(error: TrainError) -> Self {
         let hint = match error {
             TrainError::Model(error) => return error.into(),
+            TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
             TrainError::DamagedData { ref source, .. } => {
                 let hint = data(source);

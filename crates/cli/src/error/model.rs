@@ -47,7 +47,7 @@ impl From<LoadError> for CliError {
     }
 }
 
-/// What to do about a model that cannot be opened, or that does not fit its use.
+/// Hints for a model that cannot be opened, or that does not fit its use.
 fn model(error: &ModelError) -> Vec<String> {
     let hint = match error {
         ModelError::NotFound { path } => return not_found(path),
@@ -82,7 +82,7 @@ fn model(error: &ModelError) -> Vec<String> {
     vec![hint]
 }
 
-/// What MODEL is.
+/// The hint for a MODEL that is none.
 const EXPECTED: &str = "give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, \
     or a Hugging Face model's";
 
@@ -94,7 +94,7 @@ fn not_found(path: &Path) -> Vec<String> {
                 format!(
                     "`{name}` is a preset, which has no weights yet: emberlm train --preset {name} --data DATASET --out RUN"
                 ),
-                format!("or its first weights: emberlm new --preset {name} --out MODEL"),
+                format!("or initialize one: emberlm new --preset {name} --out MODEL"),
             ]
         }
         None => vec![EXPECTED.to_owned()],

@@ -1,9 +1,6 @@
 //! Control characters in names, models and templates: a terminal gets none of them.
 
-use emberlm_data::Manifest;
-
 use super::support::Sandbox;
-use super::support::model::{tiny, write_run};
 use super::support::terminal::Terminal;
 
 /// A title for the window, something for the clipboard, and a message that looks like the program's own.
@@ -66,18 +63,7 @@ fn a_templates_error_is_harmless() {
 
 #[test]
 fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
-    let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "\u{1b}\u{7}\u{9b}\u{202e}\n".repeat(100));
-    sandbox
-        .words("prepare text.txt --out data --tokenizer char")
-        .ok();
-    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
-    write_run(
-        &sandbox.path("run"),
-        &tiny(spec.vocab_size),
-        Some(&spec),
-        &[1],
-    );
+    let sandbox = Sandbox::with_char_model_of("\u{1b}\u{7}\u{9b}\u{202e}\n".repeat(100));
     let line = "generate run --max-new-tokens 40 --seed 1";
     let piped = sandbox.words(line).ok();
     assert!(

@@ -19,7 +19,7 @@ fn no_such_model() {
     --- stderr
     error: no such model: gpt2
     hint: `gpt2-small` is a preset, which has no weights yet: emberlm train --preset gpt2-small --data DATASET --out RUN
-    hint: or its first weights: emberlm new --preset gpt2-small --out MODEL
+    hint: or initialize one: emberlm new --preset gpt2-small --out MODEL
     ");
 }
 

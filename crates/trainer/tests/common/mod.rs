@@ -94,9 +94,8 @@ impl TestFolder {
     }
 }
 
-pub fn options(interrupter: Interrupter) -> RunOptions<impl FnOnce(&RunConfig) -> String> {
+pub fn options(interrupter: Interrupter) -> RunOptions {
     RunOptions {
-        render_config: |config: &RunConfig| serde_json::to_string(config).unwrap(),
         renderer: Renderer::Plain,
         tensorboard: false,
         say: |_| {},

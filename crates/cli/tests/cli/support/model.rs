@@ -67,8 +67,13 @@ pub fn write_run(
 impl Sandbox {
     /// A char dataset `data` of a short text, and a run `run` with a model of its vocabulary.
     pub fn with_char_model() -> Self {
+        Self::with_char_model_of("hello small world\n".repeat(20))
+    }
+
+    /// The same of another text.
+    pub fn with_char_model_of(text: String) -> Self {
         let sandbox = Self::new();
-        sandbox.write("text.txt", "hello small world\n".repeat(20));
+        sandbox.write("text.txt", text);
         sandbox
             .words("prepare text.txt --out data --tokenizer char")
             .ok();

@@ -115,7 +115,7 @@ impl Limits {
 
 /// What a block of queries sees: each query's [`Seen`], the numbers of one kind side by side.
 pub struct Block {
-    /// How many queries there are; what stands after them sees nothing.
+    /// The number of queries; columns after them see nothing.
     pub count: usize,
     first: [i32; QUERIES],
     global_end: [i32; QUERIES],

@@ -69,7 +69,7 @@ impl<'a> ScoreTerms<'a> {
 pub struct Tile<'a> {
     /// The first query.
     pub from: usize,
-    /// How many queries there are.
+    /// The number of queries.
     pub count: usize,
     /// The first key.
     pub first_key: usize,

@@ -61,12 +61,12 @@ impl Key {
         &self.product.analysis.scale_global
     }
 
-    /// Whether the factors are of 16 bits.
+    /// Returns true for factors of 16 bits.
     pub(super) fn is_narrow(&self) -> bool {
         self.product.definition.elem_lhs.size() == 2
     }
 
-    /// Whether a kernel of any stage's length makes an even number of them.
+    /// Returns true if every kernel has an even number of stages, whatever the stage's length.
     pub(super) fn has_even_stages(&self) -> bool {
         self.even_stages
     }
