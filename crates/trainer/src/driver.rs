@@ -2,9 +2,9 @@
 //! does what is due after each.
 //!
 //! ```text
-//! every log_interval steps         figures ─► events.jsonl, renderer        ┐
-//! every eval_interval steps        validation loss and a sample             │ rank 0
-//! every checkpoint_interval steps  a checkpoint; and at the end, also of    │
+//! every log_interval               figures ─► events.jsonl, renderer        ┐
+//! every evaluation.interval        validation loss and a sample             │ rank 0
+//! every checkpoints.interval       a checkpoint; and at the end, also of    │
 //!                                  an interrupted run                       ┘
 //! ```
 //!
