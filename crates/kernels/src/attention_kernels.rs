@@ -103,6 +103,11 @@ impl<B: BurnBackend> Default for AttentionMask<B> {
 }
 
 impl<B: BurnBackend> AttentionMask<B> {
+    /// Whether there is no restriction and no bias.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_none() && self.padding.is_none() && self.bias.is_none()
+    }
+
     /// The mask that isolates documents, if there are any; see [`AttentionMask::documents`].
     pub fn of_documents(documents: Option<Tensor<B, 2, Int>>) -> Self {
         Self {

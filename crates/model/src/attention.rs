@@ -1,8 +1,10 @@
-//! Self-attention with grouped key-value heads.
+//! Self-attention with grouped key-value heads. `cross_attention` has queries of one sequence over keys and values of another.
+
+use std::ops::Range;
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
@@ -173,13 +175,13 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
 /// use burn_flex::Flex;
-/// use emberlm_model::nn::{AttentionConfig, Reach};
+/// use emberlm_model::nn::{AttentionConfig, AttentionContext, Reach};
 ///
 /// let device = Default::default();
 /// let reach = Reach::Window { tokens: 2, global_tokens: 0 };
 /// let attention = AttentionConfig::new(16, 4).with_reach(reach).init::<Flex>(&device);
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
-/// assert_eq!(attention.forward(x, None, None, None, None).dims(), [2, 3, 16]);
+/// assert_eq!(attention.forward(x, AttentionContext::default(), None).dims(), [2, 3, 16]);
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
@@ -203,32 +205,52 @@ pub struct Attention<B: BurnBackend> {
     options: AttentionOptions,
 }
 
+/// The inputs of an attention besides its hidden states, each optional.
+#[derive(Debug)]
+pub struct AttentionContext<'a, B: Backend> {
+    /// The rotation of queries and keys.
+    pub rotary: Option<&'a RotaryTable<B>>,
+    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`, where `keys` counts the tokens in
+    /// the cache and then those of the input. Linear attention supports none of them.
+    pub mask: AttentionMask<B>,
+    /// The keys and values that the input continues; its own are appended.
+    pub cache: Option<&'a mut LayerCache<B>>,
+}
+
+impl<B: Backend> Default for AttentionContext<'_, B> {
+    fn default() -> Self {
+        Self {
+            rotary: None,
+            mask: AttentionMask::default(),
+            cache: None,
+        }
+    }
+}
+
 impl<B: Backend> Attention<B> {
-    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one. `documents` `[batch, seq]` are those of
-    /// [`crate::Tokens`], for a softmax alone. With a cache, `x` continues what it holds; keys and values are added to it.
+    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
     pub fn forward(
         &self,
         x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        documents: Option<&Tensor<B, 2, Int>>,
-        cache: Option<&mut LayerCache<B>>,
+        context: AttentionContext<'_, B>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
-        let [batch, seq, _] = x.dims();
+        let AttentionContext {
+            rotary,
+            mask,
+            cache,
+        } = context;
+        let [_, seq, _] = x.dims();
         let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
-            let mask = AttentionMask::of_documents(documents.cloned());
             ops::self_attention(qkv, angles, mask, self.how())
         } else {
             let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
             let (q, k, v) = self.project(x, angles.as_ref());
-            let mixed = self.mix(q, k, v, documents, cache); // [batch, heads, seq, head_dim]
-            mixed
-                .swap_dims(1, 2)
-                .reshape([batch, seq, self.heads * self.head_dim])
+            merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
         };
         self.out.forward(mixed, residual)
     }
@@ -242,7 +264,6 @@ impl<B: Backend> Attention<B> {
         sequences: Vec<CachedRows<'_, B>>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
-        let width = self.heads * self.head_dim;
         let (q, k, v) = self.project(x, angles);
         let mut first = 0;
         let mixed = sequences
@@ -251,8 +272,7 @@ impl<B: Backend> Attention<B> {
                 let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
                 let (q, k, v) = (rows(&q), rows(&k), rows(&v));
                 first += seq;
-                let mixed = self.mix(q, k, v, None, cache); // [1, heads, seq, head_dim]
-                mixed.swap_dims(1, 2).reshape([1, seq, width])
+                merge_heads(self.mix(q, k, v, AttentionMask::default(), cache))
             });
         let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
         let mixed = match (mixed.len(), mixed.pop()) {
@@ -285,12 +305,17 @@ impl<B: Backend> Attention<B> {
     }
 
     /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
-    pub fn weights(&self, x: Tensor<B, 3>, rotary: Option<&RotaryTable<B>>) -> Tensor<B, 4> {
+    pub fn weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
+    ) -> Tensor<B, 4> {
         let angles = rotary.map(|table| table.angles(0, x.dims()[1]));
         let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
-            None => ops::attention_weights(q, k, AttentionMask::default(), self.options),
+            None => ops::attention_weights(q, k, mask, self.options),
         }
     }
 
@@ -302,9 +327,10 @@ impl<B: Backend> Attention<B> {
         angles: Option<&ops::Angles<B>>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let qkv = self.qkv.forward(x, None);
-        let q = self.take_heads(&qkv, 0, self.heads);
-        let k = self.take_heads(&qkv, self.heads, self.kv_heads);
-        let v = self.take_heads(&qkv, self.heads + self.kv_heads, self.kv_heads);
+        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
+        let q = take_heads(&qkv, 0..heads, head_dim);
+        let k = take_heads(&qkv, heads..heads + kv_heads, head_dim);
+        let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
 
         let q = normed(&self.q_norm, q);
         let k = normed(&self.k_norm, k);
@@ -320,12 +346,12 @@ impl<B: Backend> Attention<B> {
         q: Tensor<B, 4>,
         k: Tensor<B, 4>,
         v: Tensor<B, 4>,
-        documents: Option<&Tensor<B, 2, Int>>,
+        mask: AttentionMask<B>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 4> {
         debug_assert!(
-            self.features.is_none() || documents.is_none(),
-            "DecoderConfig::check_documents refuses linear attention"
+            self.features.is_none() || mask.is_empty(),
+            "linear attention supports no mask; DecoderConfig::check_documents refuses documents"
         );
         match (&self.features, cache) {
             (None, cache) => {
@@ -333,7 +359,6 @@ impl<B: Backend> Attention<B> {
                     Some(cache) => cache.append(k, v),
                     None => (k, v),
                 };
-                let mask = AttentionMask::of_documents(documents.cloned());
                 ops::attention(q, k, v, mask, self.options)
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
@@ -346,15 +371,26 @@ impl<B: Backend> Attention<B> {
             }
         }
     }
+}
 
-    /// `count` heads from head `first` on: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.
-    fn take_heads(&self, qkv: &Tensor<B, 3>, first: usize, count: usize) -> Tensor<B, 4> {
-        let [batch, seq, _] = qkv.dims();
-        qkv.clone()
-            .narrow(2, first * self.head_dim, count * self.head_dim)
-            .reshape([batch, seq, count, self.head_dim])
-            .swap_dims(1, 2)
-    }
+/// The heads of a range: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
+pub(crate) fn take_heads<B: Backend>(
+    projected: &Tensor<B, 3>,
+    heads: Range<usize>,
+    head_dim: usize,
+) -> Tensor<B, 4> {
+    let [batch, seq, _] = projected.dims();
+    projected
+        .clone()
+        .narrow(2, heads.start * head_dim, heads.len() * head_dim)
+        .reshape([batch, seq, heads.len(), head_dim])
+        .swap_dims(1, 2)
+}
+
+/// `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
+pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
+    let [batch, heads, seq, head_dim] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
 }
 
 /// `x` `[batch, heads, seq, head_dim]` turned by the angles of its tokens.
@@ -363,7 +399,8 @@ fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> 
     ops::rotary(angles.layout, x, cos, sin)
 }
 
-fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
+/// `x` `[batch, heads, seq, head_dim]` after the norm of its heads, where there is one.
+pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
     match norm {
         Some(norm) => norm.forward(x),
         None => x,

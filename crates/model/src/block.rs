@@ -18,16 +18,16 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Backend, ops};
+use emberlm_kernels::{AttentionMask, Backend, ops};
 
-use crate::attention::{Attention, AttentionConfig};
+use crate::attention::{Attention, AttentionConfig, AttentionContext};
 use crate::config::{self, Wiring};
 use crate::dropout::dropout;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::Initializer;
-use crate::kv_cache::{CachedRows, LayerCache};
+use crate::kv_cache::CachedRows;
 use crate::linear::LinearConfig;
 use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
@@ -127,12 +127,13 @@ pub(crate) struct BlockNorms<T> {
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
 /// use burn_flex::Flex;
-/// use emberlm_model::nn::{AttentionConfig, BlockConfig, FeedForwardConfig};
+/// use emberlm_model::nn::{AttentionConfig, AttentionContext, BlockConfig, FeedForwardConfig};
 ///
 /// let device = Default::default();
 /// let config = BlockConfig::new(AttentionConfig::new(16, 4), FeedForwardConfig::new(16, 64));
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
-/// assert_eq!(config.init::<Flex>(&device).forward(x, None, None, None).dims(), [2, 3, 16]);
+/// let block = config.init::<Flex>(&device);
+/// assert_eq!(block.forward(x, AttentionContext::default()).dims(), [2, 3, 16]);
 /// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
@@ -155,17 +156,10 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    /// `[batch, seq, d_model]` to the same; `documents` as [`Attention::forward`] takes them.
-    pub fn forward(
-        &self,
-        x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        documents: Option<&Tensor<B, 2, Int>>,
-        cache: Option<&mut LayerCache<B>>,
-    ) -> Tensor<B, 3> {
+    /// `[batch, seq, d_model]` to the same, with the context of [`Attention::forward`].
+    pub fn forward(&self, x: Tensor<B, 3>, context: AttentionContext<'_, B>) -> Tensor<B, 3> {
         self.wired(x, |x, residual| {
-            self.attention
-                .forward(x, rotary, documents, cache, residual)
+            self.attention.forward(x, context, residual)
         })
     }
 
@@ -219,12 +213,13 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
     ) -> Tensor<B, 4> {
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
             Wiring::PostNorm => x,
         };
-        self.attention.weights(x, rotary)
+        self.attention.weights(x, rotary, mask)
     }
 
     /// The feed-forward part of `x`, added to `residual`.

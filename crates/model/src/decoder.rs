@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions, Precision};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
 use crate::checked::DecoderConfig;
 use crate::embeddings::Embeddings;
@@ -183,8 +183,10 @@ impl<B: Backend> Decoder<B> {
     /// The attentions' weights after the softmax, block by block, `[batch, heads, seq, seq]` each; for linear attention
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
-        self.stack
-            .attention_weights(self.embeddings.forward(&tokens.into(), 0))
+        self.stack.attention_weights(
+            self.embeddings.forward(&tokens.into(), 0),
+            AttentionMask::default(),
+        )
     }
 
     /// The states before the head, `[batch, seq, d_model]`.
@@ -196,7 +198,8 @@ impl<B: Backend> Decoder<B> {
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let tokens = tokens.into();
         let x = self.embeddings.forward(&tokens, offset);
-        self.stack.forward(x, tokens.documents.as_ref(), cache)
+        let mask = AttentionMask::of_documents(tokens.documents);
+        self.stack.forward(x, mask, cache)
     }
 
     /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.

@@ -2,7 +2,8 @@
 //!
 //! Map, in the order a token meets it: [`tokens`] are a decoder's input; [`config`] is a configuration as written, [`checked`] one
 //! that is legal; `init` draws initial weights; [`decoder`] is `embeddings`, a `stack` of `block`s (`attention`, `feed_forward`,
-//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own;
+//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own, and
+//! `cross_attention` beside them;
 //! [`training`] computes gradients; [`kv_cache`] continues a sequence; [`count`] counts parameters, operations and memory;
 //! `token_scores` are the losses of single tokens; `token_table` is the
 //! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter
@@ -46,6 +47,7 @@ mod block;
 pub mod checked;
 pub mod config;
 pub mod count;
+mod cross_attention;
 pub mod decoder;
 mod dropout;
 mod embeddings;

@@ -5,6 +5,7 @@
 //! | [`Linear`] | `x W + b` |
 //! | [`Norm`] | `gain · normalized(x) + bias` |
 //! | [`Attention`] | `out(softmax(scale · q kᵀ) v)` |
+//! | [`CrossAttention`] | the same with queries of one sequence, keys and values of another |
 //! | [`FeedForward`] | `down(f(up(x)))` or `down(f(gate(x)) · up(x))` |
 //! | [`Block`] | attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |
@@ -13,8 +14,9 @@
 //!
 //! Standalone components draw their initial weights from the backend's random state, which `B::seed` sets.
 
-pub use crate::attention::{Attention, AttentionConfig, Mechanism};
+pub use crate::attention::{Attention, AttentionConfig, AttentionContext, Mechanism};
 pub use crate::block::{Block, BlockConfig};
+pub use crate::cross_attention::{CrossAttention, CrossAttentionConfig, MemoryHeads};
 pub use crate::embeddings::{Embeddings, EmbeddingsConfig};
 pub use crate::feed_forward::{FeedForward, FeedForwardConfig};
 pub use crate::kv_cache::LayerCache;
@@ -23,4 +25,4 @@ pub use crate::lm_head::{LmHead, LmHeadConfig};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
 pub use crate::stack::{Stack, StackConfig};
-pub use emberlm_kernels::Reach;
+pub use emberlm_kernels::{AttentionMask, Reach};

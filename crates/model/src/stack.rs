@@ -2,11 +2,11 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Backend, Reach};
+use emberlm_kernels::{AttentionMask, Backend, Reach};
 
-use crate::attention::{AttentionConfig, Mechanism};
+use crate::attention::{AttentionConfig, AttentionContext, Mechanism};
 use crate::block::{Block, BlockConfig};
 use crate::init::Initializer;
 use crate::kv_cache::KvCache;
@@ -91,17 +91,20 @@ impl StackConfig {
 /// use burn::tensor::{Distribution, Tensor};
 /// use burn_flex::Flex;
 /// use emberlm_model::nn::{
-///     AttentionConfig, BlockConfig, FeedForwardConfig, RotaryConfig, StackConfig,
+///     AttentionConfig, AttentionMask, BlockConfig, FeedForwardConfig, Reach, RotaryConfig, StackConfig,
 /// };
 ///
 /// let device = Default::default();
-/// let block = BlockConfig::new(AttentionConfig::new(16, 4), FeedForwardConfig::new(16, 64));
+/// let attention = AttentionConfig::new(16, 4).with_reach(Reach::Full); // an encoder
+/// let block = BlockConfig::new(attention, FeedForwardConfig::new(16, 64));
 /// let config = StackConfig {
 ///     rotary: Some(RotaryConfig::new(8, 4)),
 ///     ..StackConfig::new(2, block)
 /// };
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
-/// assert_eq!(config.init::<Flex>(&device).forward(x, None, None).dims(), [2, 3, 16]);
+/// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
+/// let mask = AttentionMask { padding: Some(padding), ..Default::default() };
+/// assert_eq!(config.init::<Flex>(&device).forward(x, mask, None).dims(), [2, 3, 16]);
 /// ```
 #[derive(Module, Debug)]
 pub struct Stack<B: BurnBackend> {
@@ -113,30 +116,46 @@ pub struct Stack<B: BurnBackend> {
 }
 
 impl<B: Backend> Stack<B> {
-    /// `[batch, seq, d_model]` to the same. `documents` `[batch, seq]` are those of [`crate::Tokens`]. With a cache, `x`
-    /// continues the tokens in it; keys and values are added to it.
+    /// `[batch, seq, d_model]` to the same, with every block's attention under `mask`, as [`AttentionContext::mask`]. With a
+    /// cache, `x` continues the tokens in it; keys and values are appended to it.
     pub fn forward(
         &self,
         mut x: Tensor<B, 3>,
-        documents: Option<&Tensor<B, 2, Int>>,
+        mask: AttentionMask<B>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
         for block in &self.blocks {
-            let cache = caches.as_mut().and_then(Iterator::next);
-            x = block.forward(x, self.rotary(), documents, cache);
+            let context = AttentionContext {
+                cache: caches.as_mut().and_then(Iterator::next),
+                ..self.context(&mask)
+            };
+            x = block.forward(x, context);
         }
         self.finish(x)
     }
 
-    /// The attention weights of every block, `[batch, heads, seq, seq]` each.
-    pub fn attention_weights(&self, mut x: Tensor<B, 3>) -> Vec<Tensor<B, 4>> {
+    /// The attention weights of every block without a cache, `[batch, heads, seq, seq]` each.
+    pub fn attention_weights(
+        &self,
+        mut x: Tensor<B, 3>,
+        mask: AttentionMask<B>,
+    ) -> Vec<Tensor<B, 4>> {
         let mut weights = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
-            weights.push(block.attention_weights(x.clone(), self.rotary()));
-            x = block.forward(x, self.rotary(), None, None);
+            weights.push(block.attention_weights(x.clone(), self.rotary(), mask.clone()));
+            x = block.forward(x, self.context(&mask));
         }
         weights
+    }
+
+    /// The context of a block's attention without a cache.
+    pub(crate) fn context(&self, mask: &AttentionMask<B>) -> AttentionContext<'_, B> {
+        AttentionContext {
+            rotary: self.rotary(),
+            mask: mask.clone(),
+            cache: None,
+        }
     }
 
     /// The final norm of the last block's output, of any rows.

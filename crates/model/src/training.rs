@@ -19,10 +19,10 @@
 //! that one inside of another never ends.
 
 use burn::module::{Module, ParamId};
+use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{TrainingBackend, split_mix};
+use emberlm_kernels::{AttentionMask, TrainingBackend, split_mix};
 
 use crate::decoder::Decoder;
 use crate::tokens::Tokens;
@@ -69,14 +69,14 @@ impl<B: TrainingBackend> Decoder<B> {
         self.seed_dropout(pass, 0);
         let tokens = tokens.into();
         let embedded = self.embeddings.forward(&tokens, 0);
-        let documents = tokens.documents.as_ref();
+        let mask = AttentionMask::of_documents(tokens.documents);
         if pass.recompute {
-            return self.recomputed(embedded, documents, pass, loss);
+            return self.recomputed(embedded, &mask, pass, loss);
         }
         let mut x = embedded;
         for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            x = block.forward(x, self.stack.rotary(), documents, None);
+            x = block.forward(x, self.stack.context(&mask));
         }
         let loss = loss(self.stack.finish(x));
         let value = loss.clone().inner();
@@ -86,7 +86,7 @@ impl<B: TrainingBackend> Decoder<B> {
     fn recomputed(
         &self,
         embedded: Tensor<B, 3>,
-        documents: Option<&Tensor<B, 2, Int>>,
+        mask: &AttentionMask<B>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
@@ -97,7 +97,7 @@ impl<B: TrainingBackend> Decoder<B> {
             // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let output = block.forward(input, self.stack.rotary(), documents, None);
+            let output = block.forward(input, self.stack.context(mask));
             inputs.push(x);
             x = output.inner();
         }
@@ -113,7 +113,7 @@ impl<B: TrainingBackend> Decoder<B> {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
-            let output = block.forward(input.clone(), self.stack.rotary(), documents, None);
+            let output = block.forward(input.clone(), self.stack.context(mask));
             let mut grads = back(output, grad);
             grad = taken(&input, &mut grads);
             move_gradients(block, grads, &mut all);

@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_model::config::{AttentionKind, Position, Wiring};
+use emberlm_model::nn::AttentionContext;
 use emberlm_model::{Decoder, DecoderConfig};
 
 use crate::spread::{SEQ_LEN, base};
@@ -96,7 +97,7 @@ fn weights_times_values_are_the_attention_s_output() {
         let mixed = weights.matmul(values.unsqueeze_dim::<4>(1).repeat_dim(1, 4));
         let mixed = mixed.swap_dims(1, 2).reshape([BATCH, SEQ_LEN, width]);
         let found = host(attention.out.forward(mixed, None));
-        let expected = host(attention.forward(x, None, None, None, None));
+        let expected = host(attention.forward(x, AttentionContext::default(), None));
         assert_close(&format!("{kind:?}"), &found, &expected);
     }
 }

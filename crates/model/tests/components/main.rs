@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attention;
+
 use burn::module::{Module, Param};
 use burn::tensor::{Distribution, Tensor};
 use burn_flex::Flex;
 use emberlm_model::config::{FeedForwardKind, Norm, Wiring};
 use emberlm_model::nn::{
-    AddedPositionsConfig, AttentionConfig, BlockConfig, EmbeddingsConfig, FeedForwardConfig,
-    LinearConfig, LmHeadConfig, Mechanism, NormConfig, Reach, RotaryConfig, StackConfig,
+    AddedPositionsConfig, AttentionConfig, AttentionContext, AttentionMask, BlockConfig,
+    EmbeddingsConfig, FeedForwardConfig, LinearConfig, LmHeadConfig, Mechanism, NormConfig, Reach,
+    RotaryConfig, StackConfig,
 };
 use emberlm_model::{Activation, Tokens};
 
@@ -48,14 +51,16 @@ fn a_sandwich_has_a_norm_before_and_after_each_sublayer() {
     let gain = Tensor::random([D], Distribution::Normal(0.0, 0.3), &device);
     after.gain = Some(Param::from_tensor(gain));
     let x = random([2, 5, D]);
-    let attended = block
-        .attention
-        .forward(block.norm1.forward(x.clone()), None, None, None, None);
+    let attended = block.attention.forward(
+        block.norm1.forward(x.clone()),
+        AttentionContext::default(),
+        None,
+    );
     let y = x.clone() + block.norm1_after.as_ref().unwrap().forward(attended);
     let fed = block.norm2.as_ref().unwrap().forward(y.clone());
     let fed = block.feed_forward.forward(fed, None);
     let expected = y + block.norm2_after.as_ref().unwrap().forward(fed);
-    assert_close(block.forward(x, None, None, None), expected);
+    assert_close(block.forward(x, AttentionContext::default()), expected);
 }
 
 #[test]
@@ -94,7 +99,8 @@ fn a_stack_has_a_window_but_in_its_full_layers() {
     assert_eq!(reaches, [reach, Reach::Causal, reach]);
     let stack = config.init::<Flex>(&Default::default());
     // Block 0's attention alone: the last token sees the first, the one before and itself.
-    let weights = stack.blocks[0].attention_weights(random([1, 5, D]), None);
+    let weights =
+        stack.blocks[0].attention_weights(random([1, 5, D]), None, AttentionMask::default());
     let last: Vec<f32> = weights
         .slice([0..1, 0..1, 4..5, 0..5])
         .into_data()
@@ -123,7 +129,10 @@ fn embeddings_a_stack_and_a_head_are_a_model() {
     assert_eq!(head.num_params(), 0);
     let ids = Tensor::from_ints([[1, 2, 3], [4, 5, 10]], &device);
     let x = embeddings.forward(&Tokens::from(ids), 0);
-    let logits = head.forward(stack.forward(x, None, None), &embeddings.tokens);
+    let logits = head.forward(
+        stack.forward(x, AttentionMask::default(), None),
+        &embeddings.tokens,
+    );
     assert_eq!(logits.dims(), [2, 3, vocab_size]);
     assert!(logits.abs().max().into_scalar() <= 2.0);
 }

@@ -1,0 +1,201 @@
+//! Cross-attention: the queries of one sequence over the keys and values of another (Vaswani et al. 2017, section 3.2.3).
+
+use burn::module::Module;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Tensor};
+
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach, ops};
+
+use crate::attention::{default_scale, merge_heads, normed, take_heads};
+use crate::config;
+use crate::init::{Initializer, MapInto};
+use crate::linear::{Linear, LinearConfig};
+use crate::norm::{Norm, NormConfig};
+
+/// The configuration of a [`CrossAttention`].
+///
+/// A type of its own beside [`crate::nn::AttentionConfig`]: cross-attention has no causal order, no rotary positions and no
+/// cache that grows, and always has a memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CrossAttentionConfig {
+    /// Width of the input and the output.
+    pub d_model: usize,
+    /// Width of the memory, the sequence that is attended to.
+    pub d_memory: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads, which divide the query heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Whether the projection to queries has a bias.
+    pub q_bias: bool,
+    /// Whether the projection to keys and values has a bias.
+    pub kv_bias: bool,
+    /// Whether the output projection has a bias.
+    pub out_bias: bool,
+    /// The norm of each head's queries and keys, if there is one.
+    pub qk_norm: Option<config::Norm>,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
+    pub soft_cap: Option<f64>,
+    /// Probability of dropping a weight while training.
+    pub dropout: f64,
+}
+
+impl CrossAttentionConfig {
+    /// `heads` heads, each `d_model / heads` wide, over a memory of the same width, without biases and dropout.
+    pub fn new(d_model: usize, heads: usize) -> Self {
+        let head_dim = d_model / heads.max(1);
+        Self {
+            d_model,
+            d_memory: d_model,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            q_bias: false,
+            kv_bias: false,
+            out_bias: false,
+            qk_norm: None,
+            scale: default_scale(head_dim),
+            soft_cap: None,
+            dropout: 0.0,
+        }
+    }
+
+    /// A cross-attention with the initial weights of [`LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> CrossAttention<B> {
+        let from = Initializer::standalone(self.d_model, device);
+        let (q_width, kv_width) = (
+            self.heads * self.head_dim,
+            2 * self.kv_heads * self.head_dim,
+        );
+        let linear = |name, [d_input, d_output]: [usize; 2], bias, into| {
+            let config = LinearConfig::new(d_input, d_output).with_bias(bias);
+            config.init_from(&from, name, into)
+        };
+        let norm = || {
+            let norm = NormConfig::new(self.qk_norm?, self.head_dim);
+            Some(norm.init(device))
+        };
+        CrossAttention {
+            q: linear("q", [self.d_model, q_width], self.q_bias, MapInto::Hidden),
+            kv: linear(
+                "kv",
+                [self.d_memory, kv_width],
+                self.kv_bias,
+                MapInto::Hidden,
+            ),
+            out: linear(
+                "out",
+                [q_width, self.d_model],
+                self.out_bias,
+                MapInto::Residual,
+            ),
+            q_norm: norm(),
+            k_norm: norm(),
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            options: AttentionOptions {
+                reach: Reach::Full,
+                scale: self.scale,
+                soft_cap: self.soft_cap,
+                dropout: self.dropout,
+                precision: Precision::default(),
+            },
+        }
+    }
+}
+
+/// `out(softmax(scale · q kᵀ + bias + mask) v)` with `q` of the input, `k` and `v` of the memory.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::{AttentionMask, CrossAttentionConfig};
+///
+/// let device = Default::default();
+/// let attention = CrossAttentionConfig::new(16, 4).init::<Flex>(&device);
+/// let encoded = Tensor::random([2, 7, 16], Distribution::Default, &device);
+/// let memory = attention.project_memory(encoded);
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// let y = attention.forward(x, &memory, AttentionMask::default(), None);
+/// assert_eq!(y.dims(), [2, 3, 16]);
+/// ```
+#[derive(Module, Debug)]
+pub struct CrossAttention<B: BurnBackend> {
+    /// The projection to queries, `[d_model, heads · head_dim]`.
+    pub q: Linear<B>,
+    /// The projection to keys, then values, `[d_memory, 2 · kv_heads · head_dim]`.
+    pub kv: Linear<B>,
+    /// The output projection, `[heads · head_dim, d_model]`.
+    pub out: Linear<B>,
+    /// The norm of a query's head.
+    pub q_norm: Option<Norm<B>>,
+    /// The norm of a key's head.
+    pub k_norm: Option<Norm<B>>,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    kv_heads: usize,
+    #[module(skip)]
+    head_dim: usize,
+    #[module(skip)]
+    options: AttentionOptions,
+}
+
+/// The keys and values of a memory, `[batch, kv_heads, memory, head_dim]` each. They are the same for every query, so a decoder
+/// that generates computes them once.
+#[derive(Clone, Debug)]
+pub struct MemoryHeads<B: BurnBackend> {
+    keys: Tensor<B, 4>,
+    values: Tensor<B, 4>,
+}
+
+impl<B: Backend> CrossAttention<B> {
+    /// The keys and values of a memory `[batch, memory, d_memory]`.
+    pub fn project_memory(&self, memory: Tensor<B, 3>) -> MemoryHeads<B> {
+        let (kv_heads, head_dim) = (self.kv_heads, self.head_dim);
+        let projected = self.kv.forward(memory, None);
+        let keys = take_heads(&projected, 0..kv_heads, head_dim);
+        MemoryHeads {
+            keys: normed(&self.k_norm, keys),
+            values: take_heads(&projected, kv_heads..2 * kv_heads, head_dim),
+        }
+    }
+
+    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one. In `mask`, the padding is that of the memory,
+    /// `[batch, memory]`, and the bias is `[heads, seq, memory]`.
+    pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        memory: &MemoryHeads<B>,
+        mask: AttentionMask<B>,
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let (keys, values) = (memory.keys.clone(), memory.values.clone());
+        let mixed = ops::attention(self.queries(x), keys, values, mask, self.options);
+        self.out.forward(merge_heads(mixed), residual)
+    }
+
+    /// The weights that [`CrossAttention::forward`] gives the values, `[batch, heads, seq, memory]`.
+    pub fn weights(
+        &self,
+        x: Tensor<B, 3>,
+        memory: &MemoryHeads<B>,
+        mask: AttentionMask<B>,
+    ) -> Tensor<B, 4> {
+        ops::attention_weights(self.queries(x), memory.keys.clone(), mask, self.options)
+    }
+
+    /// `[batch, heads, seq, head_dim]`.
+    fn queries(&self, x: Tensor<B, 3>) -> Tensor<B, 4> {
+        let projected = self.q.forward(x, None);
+        normed(
+            &self.q_norm,
+            take_heads(&projected, 0..self.heads, self.head_dim),
+        )
+    }
+}
