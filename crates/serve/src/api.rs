@@ -49,7 +49,7 @@ use memory::Memory;
 
 /// What is served, and how.
 pub struct Service {
-    /// At least one, of different names.
+    /// At least one. No two have a name or an alias in common.
     pub models: Vec<ServedModel>,
     /// What a client may ask for.
     pub limits: Limits,
@@ -101,13 +101,13 @@ impl App {
         &self.0.models
     }
 
-    /// The model that is asked for.
+    /// The model that is asked for by its name or an alias.
     ///
     /// # Errors
     /// There is no such.
     pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
         let mut models = self.models().iter();
-        let found = models.find(|model| model.name == name).map(Arc::clone);
+        let found = models.find(|model| model.is_called(name)).map(Arc::clone);
         found.ok_or_else(|| {
             let known: Vec<&str> = self.models().iter().map(|model| &*model.name).collect();
             ApiError::unknown_model(name, &known)

@@ -2,7 +2,7 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`load()`], [`ServeOptions`] | starts the engine of a model |
+//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts the engine of a model |
 //! | [`ServedModel`], [`Worker`] | a model with its engine's thread |
 //! | [`api::Service`], [`api::router`] | models as an HTTP service |
 //! | [`Limits`] | what a client may ask for |
@@ -60,6 +60,7 @@
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
 //! | [`mod@load`] | a model directory as a model that is served |
 //! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
+//! | [`sampling`] | default sampling settings of a model |
 //! | [`limits`] | what a client may ask for |
 //! | `metrics` | what is counted |
 //! | `playground` | the page at `/` |
@@ -79,6 +80,7 @@ mod machine;
 mod metrics;
 pub mod model;
 mod playground;
+pub mod sampling;
 mod server;
 pub mod tail;
 pub mod watch;
@@ -86,7 +88,8 @@ pub mod worker;
 
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{LoadError, Loaded, ServeOptions, load};
+pub use load::{LoadError, LoadPlan, Loaded, ServeOptions, load};
 pub use model::{Card, ServedModel};
+pub use sampling::SamplingDefaults;
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};

@@ -10,8 +10,10 @@ use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SettingError};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, KvCache, count};
+use emberlm_tokenizer::Tokenizer;
 
 use crate::model::{Card, ServedModel, Tables, Talk};
+use crate::sampling::SamplingDefaults;
 use crate::worker::{Replacer, Worker};
 
 /// The memory of all slots' caches, in bytes, where the number of slots is open.
@@ -24,6 +26,8 @@ const MAX_SLOTS: usize = 64;
 pub struct ServeOptions {
     /// The name that clients ask for.
     pub name: String,
+    /// Other names that clients may ask for.
+    pub aliases: Vec<String>,
     /// The number of sequences that are generated at once; `None` for as many as 1 GiB of caches allow, at most 64.
     pub slots: Option<usize>,
     /// The tokens of a prompt and its answer; `None` for [`Model::context`]'s default.
@@ -32,6 +36,8 @@ pub struct ServeOptions {
     pub queue: usize,
     /// The chat template (chatml, llama3 or a path); `None` for the model's own.
     pub chat_template: Option<String>,
+    /// The sampling settings of requests that leave them out.
+    pub sampling: SamplingDefaults,
     /// Whether each answer is computed in passes of its own, so that it does not depend on other requests.
     pub deterministic: bool,
 }
@@ -52,7 +58,7 @@ pub enum LoadError {
     /// The model has no tokenizer, a shorter context, or a chat template that cannot be used.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The engine does not take the settings.
+    /// A sampling setting is out of its range, or the engine does not take the number of slots.
     #[error(transparent)]
     Engine(#[from] SettingError),
     /// The operating system gives no thread.
@@ -60,8 +66,103 @@ pub enum LoadError {
     Thread(#[source] io::Error),
 }
 
-/// Starts the engine of a model on a thread of its own. Clients' grammars are compiled in `sandbox` first; without one they
-/// are compiled in this process, where a hostile grammar can exhaust its memory and its stack.
+/// A model and the options that it is served with, checked before its weights are read.
+#[derive(Debug)]
+pub struct LoadPlan<'a> {
+    model: &'a Model,
+    options: ServeOptions,
+    tokenizer: Tokenizer,
+    chat: Option<Talk>,
+    /// The tokens of a prompt and its answer.
+    context: usize,
+}
+
+impl<'a> LoadPlan<'a> {
+    /// Checks what can be checked without weights: the tokenizer, the chat template, the context and the sampling settings.
+    ///
+    /// # Errors
+    /// The model has no tokenizer, or does not fit the options.
+    pub fn new(model: &'a Model, options: ServeOptions) -> Result<Self, LoadError> {
+        let tokenizer = model.require_tokenizer()?;
+        let chat = model.chat(&tokenizer, options.chat_template.as_deref())?;
+        let chat = chat.map(|encoder| Talk {
+            stops: model.chat_stops(&tokenizer, &encoder),
+            encoder,
+        });
+        options.sampling.check(model.config().vocab_size)?;
+        Ok(Self {
+            context: model.context(options.context)?,
+            model,
+            options,
+            tokenizer,
+            chat,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    /// The options that the model is served with.
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
+    }
+
+    /// Starts the engine on a thread of its own. Clients' grammars are compiled in `sandbox` first; without one they are
+    /// compiled in this process, where a hostile grammar can exhaust its memory and its stack.
+    ///
+    /// # Errors
+    /// The engine refuses the number of slots, or the operating system gives no thread.
+    pub fn load<B: Backend>(
+        self,
+        decoder: Decoder<B>,
+        sandbox: Option<GrammarSandbox>,
+        device: &burn::tensor::Device<B>,
+    ) -> Result<Loaded<B>, LoadError> {
+        let Self {
+            model,
+            options,
+            tokenizer,
+            chat,
+            context,
+        } = self;
+        let config = model.config();
+        let one = KvCache::<B>::new(config, 1, context, device).bytes();
+        let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
+        let engine = EngineConfig {
+            slots: options.slots.unwrap_or_else(fitting),
+            capacity: context,
+            deterministic: options.deterministic,
+            ..EngineConfig::for_model(config)
+        };
+        let engine = Engine::new(Arc::new(decoder), engine)?;
+        let cache_bytes = engine.cache_bytes();
+        let limit = engine.config().slots.saturating_add(options.queue);
+        let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
+        let card = Card::of(model)?;
+        let served = ServedModel {
+            name: options.name,
+            aliases: options.aliases,
+            created: modified(model.path()),
+            chat,
+            sampling: options.sampling,
+            stop_tokens: model.stop_tokens(Some(&tokenizer)),
+            beginning: model.beginning(&tokenizer),
+            card: Box::new(move || card.clone()),
+            tokenizer,
+            worker,
+            tables: Tables::new(sandbox),
+        };
+        Ok(Loaded {
+            served,
+            replacer,
+            cache_bytes,
+        })
+    }
+}
+
+/// Starts the engine of a model whose weights have been read: [`LoadPlan::new`] and [`LoadPlan::load`].
 ///
 /// # Errors
 /// The model has no tokenizer, or does not fit the options.
@@ -72,43 +173,7 @@ pub fn load<B: Backend>(
     sandbox: Option<GrammarSandbox>,
     device: &burn::tensor::Device<B>,
 ) -> Result<Loaded<B>, LoadError> {
-    let tokenizer = model.require_tokenizer()?;
-    let chat = model.chat(&tokenizer, options.chat_template.as_deref())?;
-    let chat = chat.map(|encoder| Talk {
-        stops: model.chat_stops(&tokenizer, &encoder),
-        encoder,
-    });
-    let config = model.config();
-    let context = model.context(options.context)?;
-    let one = KvCache::<B>::new(config, 1, context, device).bytes();
-    let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
-    let engine = EngineConfig {
-        slots: options.slots.unwrap_or_else(fitting),
-        capacity: context,
-        deterministic: options.deterministic,
-        ..EngineConfig::for_model(config)
-    };
-    let engine = Engine::new(Arc::new(decoder), engine)?;
-    let cache_bytes = engine.cache_bytes();
-    let limit = engine.config().slots.saturating_add(options.queue);
-    let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
-    let card = Card::of(model)?;
-    let served = ServedModel {
-        name: options.name.clone(),
-        created: modified(model.path()),
-        chat,
-        stop_tokens: model.stop_tokens(Some(&tokenizer)),
-        beginning: model.beginning(&tokenizer),
-        card: Box::new(move || card.clone()),
-        tokenizer,
-        worker,
-        tables: Tables::new(sandbox),
-    };
-    Ok(Loaded {
-        served,
-        replacer,
-        cache_bytes,
-    })
+    LoadPlan::new(model, options.clone())?.load(decoder, sandbox, device)
 }
 
 impl Card {

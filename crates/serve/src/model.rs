@@ -8,18 +8,23 @@ use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use serde::Serialize;
 
 use crate::grammars::{GrammarError, Grammars, ToCompile};
+use crate::sampling::SamplingDefaults;
 use crate::worker::Worker;
 
 /// A model that is served.
 pub struct ServedModel {
     /// What it is asked for by.
     pub name: String,
+    /// Other names that it is asked for by.
+    pub aliases: Vec<String>,
     /// When it was made, in seconds since 1970.
     pub created: u64,
     /// What its ids stand for.
     pub tokenizer: Tokenizer,
     /// How its conversations are written, where that is known.
     pub chat: Option<Talk>,
+    /// The sampling settings of requests that leave them out.
+    pub sampling: SamplingDefaults,
     /// The ids that end a text.
     pub stop_tokens: Vec<u32>,
     /// The id that begins a text without a prompt.
@@ -79,6 +84,11 @@ impl Tables {
 }
 
 impl ServedModel {
+    /// Returns true if requests for `name` are for this model.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
     /// A token's bytes by itself, within a text; a special token's name.
     pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
         let texts = self.tables.texts.get_or_init(|| {

@@ -1,7 +1,9 @@
 //! `emberlm serve`: models over HTTP, in OpenAI's shape, and a page to play with them.
 
+mod file;
 mod follow;
 mod load;
+mod models;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,7 +16,7 @@ use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_serve::api::{self, Service};
-use emberlm_serve::{Hosts, Limits, Loaded, ServeOptions, Server};
+use emberlm_serve::{Hosts, Limits, Server};
 use tokio::sync::oneshot;
 
 use crate::backend::{BackendArg, Job};
@@ -23,18 +25,24 @@ use crate::console;
 use crate::ending;
 use crate::error::{CliError, warn};
 use crate::output::print;
-use crate::run_folders::names;
 use crate::{signals, values};
+use models::ModelSpec;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Runs, checkpoints or Hugging Face directories
-    #[arg(value_name = "MODEL", required_unless_present = "follow")]
+    /// Runs, checkpoints or Hugging Face directories; NAME=PATH for a name other than the directory's
+    #[arg(value_name = "[NAME=]MODEL", required_unless_present_any = ["follow", "config"])]
     pub models: Vec<PathBuf>,
     /// A run whose newest checkpoint is served, and the next one as soon as it is there
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "[NAME=]RUN")]
     pub follow: Vec<PathBuf>,
+    /// Another name that a model answers to, such as gpt-3.5-turbo; ALIAS alone where one model is served
+    #[arg(long, value_name = "ALIAS=NAME")]
+    pub alias: Vec<String>,
+    /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to listen; 0 for any port that is free
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
@@ -90,6 +98,7 @@ pub struct ServeArgs {
 
 /// Answers until the program is told to stop.
 pub fn run(args: ServeArgs) -> Result<(), CliError> {
+    let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
     let key = args.api_key_file.as_deref().map(key).transpose()?;
     // Before the models are read: that another program has the port is known at once.
@@ -99,11 +108,18 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
             "anybody who can reach this address may use the models: --api-key-file asks for a key",
         );
     }
-    backend.run(Serve { args, server, key })?
+    let serve = Serve {
+        args,
+        specs,
+        server,
+        key,
+    };
+    backend.run(serve)?
 }
 
 struct Serve {
     args: ServeArgs,
+    specs: Vec<ModelSpec>,
     server: Server,
     key: Option<String>,
 }
@@ -112,31 +128,13 @@ impl Job for Serve {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let Self { args, server, key } = self;
-        let paths: Vec<PathBuf> = args.follow.iter().chain(&args.models).cloned().collect();
-        let names = names(&paths);
-        let mut models = Vec::new();
-        for (at, (path, name)) in paths.iter().zip(names).enumerate() {
-            let follows = at < args.follow.len();
-            if follows {
-                follow::wait(path)?;
-            }
-            let options = ServeOptions {
-                name,
-                slots: args.slots,
-                context: args.context,
-                queue: args.max_queue,
-                chat_template: args.chat_template.clone(),
-                deterministic: args.deterministic,
-            };
-            let Loaded {
-                served, replacer, ..
-            } = load::load::<B::InnerBackend>(path, follows, args.weights, &options, &device)?;
-            if follows {
-                follow::start(path.clone(), args.weights, device.clone(), replacer)?;
-            }
-            models.push(served);
-        }
+        let Self {
+            args,
+            specs,
+            server,
+            key,
+        } = self;
+        let models = load::all::<B::InnerBackend>(&specs, &device)?;
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);

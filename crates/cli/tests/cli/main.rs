@@ -55,6 +55,7 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod serve_attacks;
 mod serve_hosts;
+mod serve_models;
 mod serve_refusals;
 #[cfg(unix)]
 mod signals;

@@ -200,7 +200,7 @@ pub(crate) async fn answer(
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
     let opened = open(&model, &asked.messages).await?;
-    let mut chooser = settings.chooser(seed())?;
+    let mut chooser = settings.chooser(model.sampling, seed())?;
     chooser.top_logprobs = logprobs.then_some(alternatives);
     let grammar = match (asked.grammar()?, settings.grammar()?) {
         (Some(_), Some(_)) => {

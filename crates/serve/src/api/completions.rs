@@ -107,7 +107,7 @@ pub(crate) async fn answer(
         .take()
         .unwrap_or_else(|| Prompt::Text(String::new()));
     let prompts = prompt.tokens("prompt", &model, app.limits()).await?;
-    let mut chooser = settings.chooser(seed())?;
+    let mut chooser = settings.chooser(model.sampling, seed())?;
     chooser.top_logprobs = asked.logprobs;
     constrained(&model, &mut chooser, settings.grammar()?).await?;
     let stops = settings.stops(&[])?;

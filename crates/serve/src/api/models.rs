@@ -20,6 +20,8 @@ pub(crate) struct Listed {
     object: &'static str,
     created: u64,
     owned_by: &'static str,
+    /// The name of the model that an alias stands for; the model's own name for the model itself (vLLM's field).
+    root: String,
     /// Tokens of its context here (vLLM's name for it).
     max_model_len: usize,
 }
@@ -31,34 +33,39 @@ pub(crate) struct List {
     data: Vec<Listed>,
 }
 
-impl From<&ServedModel> for Listed {
-    fn from(model: &ServedModel) -> Self {
+impl Listed {
+    /// The model under one of its names.
+    fn new(model: &ServedModel, id: &str) -> Self {
         Self {
-            id: model.name.clone(),
+            id: id.to_owned(),
             object: "model",
             created: model.created,
             owned_by: "emberlm",
+            root: model.name.clone(),
             max_model_len: model.worker.config().capacity,
         }
     }
 }
 
-/// All of them.
+/// All of them, each followed by its aliases.
 pub(crate) async fn all(State(app): State<App>) -> Json<List> {
-    let models = app.models().iter();
+    let listed = app.models().iter().flat_map(|model| {
+        let names = std::iter::once(&model.name).chain(&model.aliases);
+        names.map(|name| Listed::new(model, name))
+    });
     Json(List {
         object: "list",
-        data: models.map(|model| Listed::from(&**model)).collect(),
+        data: listed.collect(),
     })
 }
 
-/// One by its name.
+/// One by its name or an alias.
 pub(crate) async fn one(
     State(app): State<App>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Listed>, ApiError> {
     let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()).at("model"))?;
-    Ok(Json(Listed::from(&*app.model(&name)?)))
+    Ok(Json(Listed::new(&*app.model(&name)?, &name)))
 }
 
 /// What the page shows of a model.

@@ -102,7 +102,7 @@ pub(crate) async fn answer(
             ));
         }
     };
-    let mut chooser = settings.chooser(seed())?;
+    let mut chooser = settings.chooser(model.sampling, seed())?;
     chooser.top_logprobs = Some(alternatives);
     constrained(&model, &mut chooser, settings.grammar()?).await?;
     let prompt = [opened.prompt, asked.continued].concat();

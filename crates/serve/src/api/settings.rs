@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emberlm_generate::{ChooserConfig, Grammar, Penalties, SamplerConfig};
+use emberlm_generate::{ChooserConfig, Grammar};
 use emberlm_tokenizer::StopStrings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
 use crate::model::ServedModel;
+use crate::sampling::SamplingDefaults;
 
 /// The fields. Null is as if a field were not there.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -78,30 +79,30 @@ impl Settings {
         self.max_tokens.map(|tokens| tokens as usize)
     }
 
-    /// How tokens are chosen; `seed` where the request has none.
+    /// How tokens are chosen: by the request's settings, else by the model's `defaults`, with `seed` where the request has
+    /// none.
     ///
     /// # Errors
     /// A bias that is none.
-    pub fn chooser(&self, seed: u64) -> Result<ChooserConfig, ApiError> {
-        let none = SamplerConfig::default();
-        let free = Penalties::default();
+    pub fn chooser(
+        &self,
+        defaults: SamplingDefaults,
+        seed: u64,
+    ) -> Result<ChooserConfig, ApiError> {
+        let asked = SamplingDefaults {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+        };
+        // Any number, a negative one too, names a stream of draws.
+        let seed = self.seed.map_or(seed, i64::cast_unsigned);
         Ok(ChooserConfig {
-            sampler: SamplerConfig {
-                temperature: self.temperature.unwrap_or(none.temperature),
-                top_k: self.top_k.map_or(none.top_k, |k| k as usize),
-                top_p: self.top_p.unwrap_or(none.top_p),
-                min_p: self.min_p.unwrap_or(none.min_p),
-                // Any number, a negative one too, names a stream of draws.
-                seed: self.seed.map_or(seed, i64::cast_unsigned),
-            },
-            penalties: Penalties {
-                repetition: self.repetition_penalty.unwrap_or(free.repetition),
-                presence: self.presence_penalty.unwrap_or(free.presence),
-                frequency: self.frequency_penalty.unwrap_or(free.frequency),
-            },
             logit_bias: self.logit_bias()?,
-            top_logprobs: None,
-            constraint: None,
+            ..asked.or(defaults).chooser(seed)
         })
     }
 

@@ -12,7 +12,7 @@ use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::model::{Tables, Talk};
-use emberlm_serve::{Card, Limits, ServedModel, Worker};
+use emberlm_serve::{Card, Limits, SamplingDefaults, ServedModel, Worker};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::Value;
@@ -81,11 +81,13 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let encoder = ChatEncoder::new(ChatTemplate::chatml().unwrap(), &tokenizer);
     let model = ServedModel {
         name: "m".to_owned(),
+        aliases: Vec::new(),
         created: 0,
         chat: Some(Talk {
             stops: encoder.stops(),
             encoder,
         }),
+        sampling: SamplingDefaults::default(),
         stop_tokens: vec![256],
         beginning: Some(256),
         card: Box::new(Card::default),

@@ -1,4 +1,4 @@
-//! A model, from its folder to what is served.
+//! Models, from their folders to what is served.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,12 @@ use bytesize::ByteSize;
 use emberlm_checkpoint::Model;
 use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_kernels::Backend;
-use emberlm_model::{WeightFormat, count};
-use emberlm_serve::{self as serve, Card, Loaded, ServeOptions};
+use emberlm_model::count;
+use emberlm_serve::{Card, LoadPlan, Loaded, ServedModel};
 use indicatif::HumanCount;
 
+use super::follow;
+use super::models::ModelSpec;
 use crate::console;
 use crate::error::CliError;
 use crate::model;
@@ -19,39 +21,80 @@ use crate::run_folders::is_run;
 use crate::run_history::History;
 use crate::sandbox;
 
-/// Reads a model and starts its thread. Of a run that `follows`, the newest checkpoint is described.
-pub fn load<B: Backend>(
-    path: &Path,
-    follows: bool,
-    weights: WeightFormat,
-    options: &ServeOptions,
+/// Reads all models and starts their threads. What can be checked without weights is checked for all of them first.
+pub fn all<B: Backend>(
+    specs: &[ModelSpec],
     device: &Device<B>,
-) -> Result<Loaded<B>, CliError> {
-    let model = model::open(path)?;
-    // Before the weights are read.
-    model.require_tokenizer()?;
-    let decoder = model::decoder_in::<B>(&model, weights, device)?;
-    let grammars = Some(sandbox::grammars());
-    let mut loaded = serve::load(&model, decoder, options, grammars, device)?;
-    let (served, config) = (&mut loaded.served, model.config());
+) -> Result<Vec<ServedModel>, CliError> {
+    // An error is about one of the models.
+    let about = |spec: &ModelSpec| {
+        let name = (specs.len() > 1).then(|| spec.options.name.clone());
+        move |error: CliError| match name {
+            Some(name) => error.within(&name),
+            None => error,
+        }
+    };
+    let mut models = Vec::new();
+    for spec in specs {
+        models.push(open(spec).map_err(about(spec))?);
+    }
+    let mut plans = Vec::new();
+    for (spec, model) in specs.iter().zip(&models) {
+        let plan = LoadPlan::new(model, spec.options.clone());
+        plans.push(plan.map_err(|error| about(spec)(error.into()))?);
+    }
+    let mut served = Vec::new();
+    for (spec, plan) in specs.iter().zip(plans) {
+        served.push(load::<B>(spec, plan, device).map_err(about(spec))?);
+    }
+    Ok(served)
+}
+
+fn open(spec: &ModelSpec) -> Result<Model, CliError> {
+    if spec.follows {
+        follow::wait(&spec.path)?;
+    }
+    model::open(&spec.path)
+}
+
+/// Reads a model's weights and starts its thread, and the thread that follows its run.
+fn load<B: Backend>(
+    spec: &ModelSpec,
+    plan: LoadPlan<'_>,
+    device: &Device<B>,
+) -> Result<ServedModel, CliError> {
+    let (path, model) = (&spec.path, plan.model());
+    let decoder = model::decoder_in::<B>(model, spec.weights, device)?;
+    let Loaded {
+        mut served,
+        replacer,
+        cache_bytes,
+    } = plan.load(decoder, Some(sandbox::grammars()), device)?;
     let engine = served.worker.config();
+    let aliases = match &served.aliases[..] {
+        [] => String::new(),
+        aliases => format!(" (also {})", aliases.join(", ")),
+    };
     console::note(format_args!(
-        "{}: {}, {} parameters; slots: {} of {} tokens ({}){}",
+        "{}{aliases}: {}, {} parameters; slots: {} of {} tokens ({}){}",
         served.name,
         model.about()?,
-        HumanCount(count::parameters(config).total as u64),
+        HumanCount(count::parameters(model.config()).total as u64),
         engine.slots,
         HumanCount(engine.capacity as u64),
-        ByteSize(loaded.cache_bytes as u64),
+        ByteSize(cache_bytes as u64),
         if served.chat.is_some() {
             "; it chats"
         } else {
             ""
         }
     ));
-    let card = CardSource::new(path, follows, &model)?;
+    let card = CardSource::new(path, spec.follows, model)?;
     served.card = Box::new(move || card.card());
-    Ok(loaded)
+    if spec.follows {
+        follow::start(path.clone(), spec.weights, device.clone(), replacer)?;
+    }
+    Ok(served)
 }
 
 /// Describes the model in a folder. Opening a model hashes its weights: it is described once, and again only when a

@@ -1,0 +1,119 @@
+//! The file of `serve --config`: models, each with its own settings.
+
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use emberlm_model::WeightFormat;
+use emberlm_serve::SamplingDefaults;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::error::CliError;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    model: Vec<Entry>,
+}
+
+/// A `[[model]]` table. A setting that is `None` is the command line's.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The model's directory, relative to the working directory.
+    pub path: PathBuf,
+    /// The name that clients ask for; the directory's name by default.
+    pub name: Option<String>,
+    /// Other names that clients may ask for.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// True if the model is a run whose newest checkpoint is served.
+    #[serde(default)]
+    pub follow: bool,
+    #[serde(default, deserialize_with = "weights")]
+    pub weights: Option<WeightFormat>,
+    pub context: Option<NonZero<usize>>,
+    pub slots: Option<NonZero<usize>>,
+    pub max_queue: Option<usize>,
+    pub chat_template: Option<String>,
+    pub deterministic: Option<bool>,
+    /// The sampling settings of requests that leave them out.
+    #[serde(default)]
+    pub sampling: SamplingDefaults,
+}
+
+/// Reads a file's models.
+///
+/// # Errors
+/// The file cannot be read, or a key or a value is not supported.
+pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
+    let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+    parse(&text).map_err(|error| error.within(&path.display().to_string()))
+}
+
+fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
+    let written: Written = toml::from_str(text).map_err(|error| {
+        CliError::new(error.to_string().trim_end()).hint(
+            "each model is a table [[model]] with `path` and optional settings; docs/serving.md lists them",
+        )
+    })?;
+    Ok(written.model)
+}
+
+fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFormat>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let format = WeightFormat::ALL
+        .into_iter()
+        .find(|format| format.name() == name);
+    format.map(Some).ok_or_else(|| {
+        let names = WeightFormat::ALL.map(WeightFormat::name).join(" or ");
+        de::Error::custom(format!("must be {names} (got {name:?})"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_has_its_own_settings() {
+        let entries = parse(
+            r#"
+            [[model]]
+            path = "runs/book"
+
+            [[model]]
+            path = "models/chat"
+            name = "chat"
+            aliases = ["gpt-3.5-turbo"]
+            weights = "int8"
+            context = 512
+            sampling = { temperature = 0.5 }
+            "#,
+        )
+        .unwrap();
+        assert_eq!(entries[0].path, Path::new("runs/book"));
+        assert_eq!(entries[0].weights, None);
+        assert_eq!(entries[1].weights, Some(WeightFormat::INT8));
+        assert_eq!(entries[1].context.map(NonZero::get), Some(512));
+        assert_eq!(entries[1].sampling.temperature, Some(0.5));
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_its_key_and_rule() {
+        let message = |line: &str| {
+            let text = format!("[[model]]\npath = \"a\"\n{line}\n");
+            parse(&text).unwrap_err().message().to_owned()
+        };
+        for (line, rule) in [
+            ("weights = \"int4\"", "must be f32 or int8 (got \"int4\")"),
+            ("context = 0", "nonzero"),
+            ("contxt = 5", "unknown field `contxt`"),
+            ("sampling = { temp = 1 }", "unknown field `temp`"),
+        ] {
+            let message = message(line);
+            assert!(message.contains(rule), "{line}: {message}");
+            assert!(message.contains("line 3"), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The models that `serve` is asked for: by the command line and by the file of `--config`.
+
+use std::collections::HashSet;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use emberlm_model::WeightFormat;
+use emberlm_serve::{SamplingDefaults, ServeOptions};
+
+use super::ServeArgs;
+use super::file::{self, Entry};
+use crate::error::CliError;
+use crate::run_folders;
+
+/// A model to serve.
+#[derive(Debug)]
+pub struct ModelSpec {
+    pub path: PathBuf,
+    /// True if it is a run whose newest checkpoint is served.
+    pub follows: bool,
+    pub weights: WeightFormat,
+    pub options: ServeOptions,
+}
+
+/// The models in the order of `--follow`, MODEL and `--config`, with their names, aliases and settings.
+///
+/// # Errors
+/// The file cannot be read, an alias names no model, or two models have a name in common.
+pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
+    let arguments = [(&args.follow, true), (&args.models, false)];
+    let mut entries: Vec<Entry> = arguments
+        .into_iter()
+        .flat_map(|(paths, follow)| paths.iter().map(move |path| argument(path, follow)))
+        .collect();
+    if let Some(path) = &args.config {
+        entries.extend(file::read(path)?);
+    }
+    if entries.is_empty() {
+        return Err(CliError::usage("there is no model to serve")
+            .hint("give a MODEL, or a [[model]] table in the file of --config"));
+    }
+    name(&mut entries);
+    for alias in &args.alias {
+        add_alias(&mut entries, alias)?;
+    }
+    check_names(&entries)?;
+    Ok(entries.into_iter().map(|entry| spec(entry, args)).collect())
+}
+
+/// A MODEL or RUN of the command line: `NAME=PATH`, or a path. A path that exists is never split.
+fn argument(argument: &Path, follow: bool) -> Entry {
+    let split = argument.to_str().and_then(|text| text.split_once('='));
+    let named = split.filter(|(name, path)| {
+        !name.is_empty() && !path.is_empty() && !name.contains(['/', '\\']) && !argument.exists()
+    });
+    let (name, path) = match named {
+        Some((name, path)) => (Some(name.to_owned()), PathBuf::from(path)),
+        None => (None, argument.to_owned()),
+    };
+    Entry {
+        path,
+        name,
+        aliases: Vec::new(),
+        follow,
+        weights: None,
+        context: None,
+        slots: None,
+        max_queue: None,
+        chat_template: None,
+        deterministic: None,
+        sampling: SamplingDefaults::default(),
+    }
+}
+
+/// Names the models that have no name after their directories.
+fn name(entries: &mut [Entry]) {
+    let unnamed = |entry: &&mut Entry| entry.name.is_none();
+    let unnamed: Vec<&mut Entry> = entries.iter_mut().filter(unnamed).collect();
+    let paths: Vec<PathBuf> = unnamed.iter().map(|entry| entry.path.clone()).collect();
+    for (entry, name) in unnamed.into_iter().zip(run_folders::names(&paths)) {
+        entry.name = Some(name);
+    }
+}
+
+/// Adds `ALIAS=NAME`, or `ALIAS` for the only model.
+fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
+    let (alias, of) = match alias.split_once('=') {
+        Some((alias, of)) => (alias, Some(of)),
+        None => (alias, None),
+    };
+    let names: Vec<&str> = entries.iter().filter_map(|e| e.name.as_deref()).collect();
+    let known = names.join(", ");
+    let found = match of {
+        Some(of) => names.iter().position(|&name| name == of),
+        None => (names.len() == 1).then_some(0),
+    };
+    match (found, of) {
+        (Some(at), _) => {
+            entries[at].aliases.push(alias.to_owned());
+            Ok(())
+        }
+        (None, Some(of)) => Err(CliError::usage(format!(
+            "--alias {alias}={of}: no model is named `{of}`; the models are {known}"
+        ))),
+        (None, None) => Err(CliError::usage(format!(
+            "--alias {alias}: several models are served ({known})"
+        ))
+        .hint(format!("name the one it is for: --alias {alias}=NAME"))),
+    }
+}
+
+/// Refuses an empty name, and one that two models have.
+fn check_names(entries: &[Entry]) -> Result<(), CliError> {
+    let mut seen = HashSet::new();
+    let names = entries
+        .iter()
+        .flat_map(|entry| entry.name.iter().chain(&entry.aliases));
+    for name in names {
+        if name.is_empty() {
+            return Err(CliError::usage("a model's name or alias is empty"));
+        }
+        if !seen.insert(name) {
+            return Err(
+                CliError::usage(format!("two models have the name or alias `{name}`"))
+                    .hint("give one of them another name: NAME=PATH"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A model with the command line's settings where it has none of its own.
+fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
+    ModelSpec {
+        path: entry.path,
+        follows: entry.follow,
+        weights: entry.weights.unwrap_or(args.weights),
+        options: ServeOptions {
+            name: entry.name.unwrap_or_default(),
+            aliases: entry.aliases,
+            slots: entry.slots.map(NonZero::get).or(args.slots),
+            context: entry.context.map(NonZero::get).or(args.context),
+            queue: entry.max_queue.unwrap_or(args.max_queue),
+            chat_template: entry.chat_template.or_else(|| args.chat_template.clone()),
+            sampling: entry.sampling,
+            deterministic: entry.deterministic.unwrap_or(args.deterministic),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    fn specs_of(line: &str) -> Result<Vec<ModelSpec>, CliError> {
+        let words = ["serve"].into_iter().chain(line.split_whitespace());
+        specs(&Line::try_parse_from(words).unwrap().args)
+    }
+
+    fn names(line: &str) -> Vec<(String, String, Vec<String>)> {
+        let named = |spec: ModelSpec| {
+            let path = spec.path.display().to_string();
+            (spec.options.name, path, spec.options.aliases)
+        };
+        specs_of(line).unwrap().into_iter().map(named).collect()
+    }
+
+    fn refused(line: &str) -> String {
+        specs_of(line).unwrap_err().lines(false)
+    }
+
+    #[test]
+    fn a_model_is_named_on_the_command_line() {
+        let all = names("a=no/such b=no/other --alias x=b --alias y=b");
+        let expected = [
+            ("a", "no/such", vec![]),
+            ("b", "no/other", vec!["x".to_owned(), "y".to_owned()]),
+        ];
+        let expected = expected.map(|(name, path, aliases)| (name.into(), path.into(), aliases));
+        assert_eq!(all, expected);
+        assert_eq!(names("no/lr=0.1 --alias x")[0].1, "no/lr=0.1");
+    }
+
+    #[test]
+    fn an_existing_path_is_not_split() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lr=0.1");
+        std::fs::create_dir(&path).unwrap();
+        let (name, shown, _) = &names(path.to_str().unwrap())[0];
+        assert_eq!((&**name, &**shown), ("lr=0.1", path.to_str().unwrap()));
+    }
+
+    #[test]
+    fn a_name_is_for_one_model() {
+        assert_eq!(
+            refused("a=x a=y"),
+            "error: two models have the name or alias `a`\nhint: give one of them another name: NAME=PATH\n"
+        );
+        assert!(refused("a=x b=y --alias a=b").contains("the name or alias `a`"));
+        assert_eq!(
+            refused("a=x b=y --alias c=d"),
+            "error: --alias c=d: no model is named `d`; the models are a, b\n"
+        );
+        assert_eq!(
+            refused("a=x b=y --alias c"),
+            "error: --alias c: several models are served (a, b)\nhint: name the one it is for: --alias c=NAME\n"
+        );
+    }
+}

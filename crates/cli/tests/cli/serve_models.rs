@@ -1,0 +1,143 @@
+//! `emberlm serve` with several models: names, aliases and settings of each.
+
+use serde_json::{Value, json};
+
+use super::serve::{greedy, ids, with_model};
+
+/// The names of `/v1/models` with the models that they stand for.
+fn listed(models: &Value) -> Vec<(&str, &str)> {
+    let models = models["data"].as_array().unwrap().iter();
+    models
+        .map(|model| {
+            (
+                model["id"].as_str().unwrap(),
+                model["root"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_model_answers_to_its_name_and_its_aliases() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve a=run b=run --alias gpt-3.5-turbo=b --slots 1");
+    let models = server.json("/v1/models");
+    let expected = [("a", "a"), ("b", "b"), ("gpt-3.5-turbo", "b")];
+    assert_eq!(listed(&models), expected);
+    let one = server.json("/v1/models/gpt-3.5-turbo");
+    assert_eq!(
+        (&one["id"], &one["root"]),
+        (&json!("gpt-3.5-turbo"), &json!("b"))
+    );
+    let mut texts = Vec::new();
+    for (asked, answers) in expected {
+        let mut body = greedy(&[1, 2], 5);
+        body["model"] = asked.into();
+        let answer = server.post("/v1/completions", &body).json();
+        assert_eq!(answer["model"], answers, "{answer}");
+        texts.push(ids(&answer["choices"][0]));
+    }
+    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    let mut body = greedy(&[1, 2], 5);
+    body["model"] = "run".into();
+    let answer = server.post("/v1/completions", &body);
+    assert_eq!(answer.status, 404);
+    assert_eq!(
+        answer.json()["error"]["message"],
+        "the model \"run\" does not exist; there is: a, b"
+    );
+}
+
+#[test]
+fn each_model_has_the_settings_of_the_file() {
+    let sandbox = with_model(64, &[1]);
+    sandbox.write(
+        "serve.toml",
+        r#"
+        [[model]]
+        path = "run"
+
+        [[model]]
+        path = "run"
+        name = "small"
+        aliases = ["tiny"]
+        context = 32
+        slots = 1
+        weights = "int8"
+        chat_template = "chatml"
+        sampling = { temperature = 0, presence_penalty = 0.5 }
+        "#,
+    );
+    let server = sandbox.serve("serve --config serve.toml --slots 2");
+    let models = server.json("/v1/models");
+    assert_eq!(
+        listed(&models),
+        [("run", "run"), ("small", "small"), ("tiny", "small")]
+    );
+    let lengths = models["data"].as_array().unwrap().iter();
+    let lengths: Vec<_> = lengths.map(|model| &model["max_model_len"]).collect();
+    assert_eq!(lengths, [64, 32, 32]);
+    let shown = server.json("/api/models");
+    assert_eq!(
+        (&shown["models"][0]["chat"], &shown["models"][1]["chat"]),
+        (&json!(false), &json!(true))
+    );
+    // The model's sampling settings hold where a request has none of its own.
+    let text = |settings: Value| {
+        let mut body = json!({ "model": "tiny", "prompt": [1, 2], "max_tokens": 20, "return_token_ids": true });
+        body.as_object_mut()
+            .unwrap()
+            .extend(settings.as_object().unwrap().clone());
+        ids(&server.post("/v1/completions", &body).json()["choices"][0])
+    };
+    let expected = text(json!({ "temperature": 0, "presence_penalty": 0.5 }));
+    assert_eq!(text(json!({})), expected);
+    assert_eq!(text(json!({ "seed": 5 })), expected);
+    assert_ne!(text(json!({ "temperature": 3, "seed": 5 })), expected);
+}
+
+#[test]
+fn a_bad_setting_is_refused_before_weights_are_read() {
+    let sandbox = with_model(64, &[1]);
+    // A model whose weights are read is reported on stderr.
+    insta::assert_snapshot!(sandbox.words("serve a=run b=run --port 0 --context 65"), @r"
+    exit 1
+    --- stderr
+    error: a: context = 65: must be at most 64, the model's
+    ");
+    sandbox.write(
+        "serve.toml",
+        "[[model]]\npath = 'run'\n[[model]]\nname = 'b'\npath = 'run'\nchat_template = 'nosuch'\n",
+    );
+    insta::assert_snapshot!(sandbox.words("serve --config serve.toml --port 0"), @r"
+    exit 1
+    --- stderr
+    error: b: unknown chat template `nosuch`: choose chatml or llama3, or give the path of a .jinja file, of a tokenizer_config.json, or of a folder that holds one
+    ");
+    sandbox.write(
+        "serve.toml",
+        "[[model]]\npath = 'run'\nsampling = { top_p = 2 }\n",
+    );
+    insta::assert_snapshot!(sandbox.words("serve --config serve.toml --port 0"), @r"
+    exit 1
+    --- stderr
+    error: top_p = 2: must be above 0 and at most 1 (all tokens)
+    ");
+    insta::assert_snapshot!(sandbox.words("serve a=run b=nothing --port 0"), @r"
+    exit 1
+    --- stderr
+    error: b: no such model: nothing
+    hint: give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, or a Hugging Face model's
+    ");
+    insta::assert_snapshot!(sandbox.words("serve run --config none.toml --port 0"), @r"
+    exit 1
+    --- stderr
+    error: cannot read none.toml: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(sandbox.words("serve a=run a=run --port 0"), @r"
+    exit 2
+    --- stderr
+    error: two models have the name or alias `a`
+    hint: give one of them another name: NAME=PATH
+    ");
+}
