@@ -72,6 +72,12 @@ pub enum ModelError {
         /// The operating system's error.
         source: std::io::Error,
     },
+    /// The path names a GGUF file, or a folder of them.
+    #[error("{path}: GGUF files are not supported yet")]
+    Gguf {
+        /// The path.
+        path: PathBuf,
+    },
     /// The path names a file.
     #[error("{path} is a file, not a model's directory")]
     NotADirectory {

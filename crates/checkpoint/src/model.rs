@@ -51,7 +51,10 @@ impl Model {
         let holds = |name: &str| path.join(name).exists();
         let path_buf = || path.to_owned();
         if !is_directory {
-            return Err(ModelError::NotADirectory { path: path_buf() });
+            return Err(match is_gguf(path) {
+                true => ModelError::Gguf { path: path_buf() },
+                false => ModelError::NotADirectory { path: path_buf() },
+            });
         }
         if holds(DESCRIPTION) {
             return Self::own(path, Checkpoint::open(path)?, Vec::new());
@@ -70,8 +73,12 @@ impl Model {
                 passed_over: Vec::new(),
             });
         }
+        let mut files = fs::read_dir(path).into_iter().flatten().flatten();
         Err(match holds(MANIFEST_FILE) {
             true => ModelError::Dataset { path: path_buf() },
+            false if files.any(|file| is_gguf(&file.path())) => {
+                ModelError::Gguf { path: path_buf() }
+            }
             false => ModelError::NotAModel { path: path_buf() },
         })
     }
@@ -327,6 +334,11 @@ fn newest(run: &Path) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), Chec
     let mut passed_over = Vec::new();
     let newest = Checkpoint::newest(run, |damaged| passed_over.push(damaged))?;
     Ok((newest, passed_over))
+}
+
+fn is_gguf(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 fn missing(path: &Path, source: io::Error) -> ModelError {

@@ -1,8 +1,11 @@
 //! The command line.
 
+use std::error::Error;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use emberlm_system::text::{escaped, is_harmless};
 
@@ -48,6 +51,9 @@ pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
         Err(error) => error,
     };
     let error = without_control_characters::<C>(error);
+    if let Some(error) = not_a_number(&error) {
+        return Err(error);
+    }
     match error.use_stderr() {
         // Nobody is left to read it.
         true => drop(error.print()),
@@ -70,6 +76,31 @@ fn without_control_characters<C: Parser>(error: clap::Error) -> clap::Error {
     }
     let escaped = args.iter().map(|arg| escaped(arg).into_owned());
     C::try_parse_from(escaped).err().unwrap_or(error)
+}
+
+/// The error of a value that Rust's own parsers of numbers refuse, whose reasons ("invalid digit found in string") do not
+/// state the rule.
+fn not_a_number(error: &clap::Error) -> Option<CliError> {
+    let source = error.source()?;
+    let rule = match source.downcast_ref::<ParseIntError>() {
+        Some(error) => match error.kind() {
+            IntErrorKind::PosOverflow => "the number is too large",
+            _ => "it must be a whole number, 0 or more",
+        },
+        None if source.is::<ParseFloatError>() => "it must be a number",
+        None => return None,
+    };
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    let (arg, value) = (
+        said(ContextKind::InvalidArg)?,
+        said(ContextKind::InvalidValue)?,
+    );
+    Some(CliError::usage(format!(
+        "invalid value '{value}' for '{arg}': {rule}"
+    )))
 }
 
 /// The commands.

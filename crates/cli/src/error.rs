@@ -1,5 +1,6 @@
 //! The one place that prints errors: what failed and where, then what to do about it.
 
+mod data;
 mod hints;
 mod model;
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::error::CliError;
+use crate::output::shell_word;
 
 /// A folder being filled beside its place; dropping it without [`NewFolder::finish`] removes it.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl NewFolder {
             let mut names = ["config.json", "model.json"].iter();
             names.any(|name| folder.join(name).exists())
         };
-        Self::begin(out, force, "model", is_model)
+        Self::begin(out, force, "a model", is_model)
     }
 
     /// Begins the folder `out`, which is not there yet or is empty. With `force` it may hold a `what`, as `is_one` tells,
@@ -32,6 +33,7 @@ impl NewFolder {
         what: &str,
         is_one: impl Fn(&Path) -> bool,
     ) -> Result<Self, CliError> {
+        refuse_file_name(out, what)?;
         check(out, force, what, is_one)?;
         let parent = match out.parent() {
             Some(parent) if parent != Path::new("") => parent,
@@ -79,6 +81,47 @@ fn allow_reading(_folder: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Extensions of files that hold a model, a dataset or an archive.
+const FILE_EXTENSIONS: [&str; 18] = [
+    "gguf",
+    "ggml",
+    "safetensors",
+    "bin",
+    "pt",
+    "pth",
+    "ckpt",
+    "onnx",
+    "h5",
+    "npz",
+    "npy",
+    "json",
+    "jsonl",
+    "csv",
+    "parquet",
+    "txt",
+    "zip",
+    "tar",
+];
+
+/// Refuses a folder that is named like a file of a format that is not written.
+pub fn refuse_file_name(out: &Path, what: &str) -> Result<(), CliError> {
+    let extension = out.extension().and_then(|extension| extension.to_str());
+    let known = extension
+        .and_then(|extension| {
+            let mut known = FILE_EXTENSIONS.iter();
+            known.find(|known| extension.eq_ignore_ascii_case(known))
+        })
+        .filter(|_| !out.is_dir());
+    let Some(extension) = known else {
+        return Ok(());
+    };
+    let shown = out.display();
+    let message =
+        format!("--out {shown}: {what} is written as a folder, not as a .{extension} file");
+    let folder = shell_word(&out.with_extension("").to_string_lossy());
+    Err(CliError::usage(message).hint(format!("name the folder: --out {folder}")))
+}
+
 fn check(
     out: &Path,
     force: bool,
@@ -100,7 +143,7 @@ fn check(
         (true, false) => Err(CliError::new(format!("{shown} is there already"))
             .hint("choose another --out, or replace it with --force")),
         (false, _) => Err(
-            CliError::new(format!("{shown} holds something that is no {what}"))
+            CliError::new(format!("{shown} holds something that is not {what}"))
                 .hint("choose another --out"),
         ),
     }

@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::nearest::nearest;
 use emberlm_trainer::events::EVENTS_FILE;
 use emberlm_trainer::folder::CONFIG_FILE;
 
 use crate::error::CliError;
+
+/// The folder of runs where none is named.
+const DEFAULT_FOLDER: &str = "runs";
 
 /// Returns true if a folder is a run's.
 pub fn is_run(folder: &Path) -> bool {
@@ -21,6 +25,40 @@ pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut runs = subfolders(folder)?;
     runs.retain(|path| is_run(path));
     Ok(runs)
+}
+
+/// The error of a run, or a folder of runs, that is not there. The hint names the run that its name most resembles.
+pub fn missing(path: &Path) -> CliError {
+    let beside = path.parent().filter(|parent| *parent != Path::new(""));
+    let folders = [beside.unwrap_or(Path::new(".")), Path::new(DEFAULT_FOLDER)];
+    let runs = folders
+        .iter()
+        .flat_map(|folder| runs_below(folder).unwrap_or_default());
+    let runs: Vec<(String, PathBuf)> = runs
+        .filter_map(|run| Some((run.file_name()?.to_string_lossy().into_owned(), run)))
+        .collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let close = nearest(&name, runs.iter().map(|(name, _)| name.as_str()));
+    let close = runs
+        .iter()
+        .find(|(name, _)| Some(name.as_str()) == close)
+        .map(|(_, run)| run.strip_prefix(".").unwrap_or(run));
+    let error = CliError::new(format!("no run or folder {}", path.display()));
+    match close {
+        Some(run) => error.hint(format!("did you mean {}?", run.display())),
+        None => error.hint(
+            "`emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them",
+        ),
+    }
+}
+
+/// The error of a path that is a file where a folder of runs is expected.
+pub fn not_a_folder(path: &Path) -> CliError {
+    CliError::new(format!(
+        "{} is a file, not a folder of runs",
+        path.display()
+    ))
+    .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
 }
 
 /// The runs within a folder, and within the folders in it, as a sweep's are.

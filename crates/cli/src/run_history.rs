@@ -10,6 +10,7 @@ use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::run_folders;
 
 /// What a run's `events.jsonl` says, in the order of its steps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,12 +128,15 @@ impl History {
         let shown = run.display();
         let list = "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them";
         if !run.exists() {
-            return Err(CliError::new(format!("there is no {shown}")).hint(list));
+            return Err(run_folders::missing(run));
+        }
+        if run.is_file() {
+            return Err(run_folders::not_a_folder(run));
         }
         if !run.join(EVENTS_FILE).exists() {
             let message = match run.join(CONFIG_FILE).exists() {
                 true => format!("the run {shown} has written no event yet"),
-                false => format!("{shown} is no run: it has no {EVENTS_FILE}"),
+                false => format!("{shown} is not a run: it has no {EVENTS_FILE}"),
             };
             return Err(CliError::new(message).hint(list));
         }

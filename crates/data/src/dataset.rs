@@ -1,6 +1,7 @@
 //! A dataset as it is read: memory-mapped tokens behind two splits.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
 use crate::block_hashes::DatasetBlocks;
 use crate::shard::WholeFile;
-use crate::{DataError, MANIFEST_FILE, Manifest, Mask, Packing, Shard, Split, Windows};
+use crate::{
+    DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Packing, Shard, Split, Windows,
+};
 
 /// A dataset directory whose manifest has been read and whose tokenizer has been found.
 pub struct Dataset {
@@ -21,10 +24,16 @@ impl Dataset {
     /// Opens the dataset in `folder`. Its shards are opened by [`Dataset::split`].
     ///
     /// # Errors
-    /// Where the manifest cannot be read or used, or where its tokenizer is not one of this program's and not in the
+    /// [`DataError::NotADataset`] where `folder` has no manifest; where the manifest cannot be read or used, or where its tokenizer is not one of this program's and not in the
     /// directory either.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
-        let manifest = Manifest::read(folder)?;
+        let manifest = Manifest::read(folder).map_err(|error| match error {
+            DataError::Io { source, .. } if is_absent(&source) => DataError::NotADataset {
+                path: folder.to_owned(),
+                found: NotADataset::at(folder),
+            },
+            error => error,
+        })?;
         let tokenizer = Tokenizer::open(&manifest.tokenizer, folder);
         let tokenizer = tokenizer.map_err(|source| match source {
             // It names the tokenizer's own file.
@@ -152,6 +161,14 @@ impl Dataset {
             }),
         }
     }
+}
+
+/// Returns true if a file is missing, or what should be its folder is one itself.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// The tokens of one split: memory-mapped shards read as one sequence. Cheap to clone and to share between threads.

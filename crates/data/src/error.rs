@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
-use crate::Split;
 use crate::lists::{listed, quoted};
+use crate::{NotADataset, RecordFault, Split};
 
 /// An error of this crate; each carries the path, the value at fault and the rule it breaks.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +86,11 @@ pub enum DataError {
         found: Vec<String>,
     },
     /// A record is broken.
-    #[error("{}: {unit} {record}: {reason}", path.display())]
+    #[error(
+        "{}: {unit} {record}{}: {fault}",
+        path.display(),
+        fault.column().map(|column| format!(", column {column}")).unwrap_or_default()
+    )]
     Record {
         /// The file.
         path: PathBuf,
@@ -95,7 +99,7 @@ pub enum DataError {
         /// Where the record begins, from 1.
         record: u64,
         /// What is wrong with it.
-        reason: String,
+        fault: RecordFault,
     },
     /// A text file holds nothing.
     #[error("{} is empty", path.display())]
@@ -189,7 +193,15 @@ pub enum DataError {
         /// What gives it away.
         reason: String,
     },
-    /// A folder is no dataset, or its manifest cannot be used.
+    /// A path is not a dataset's folder.
+    #[error("{} {found}", path.display())]
+    NotADataset {
+        /// The path.
+        path: PathBuf,
+        /// What it is instead.
+        found: NotADataset,
+    },
+    /// The manifest of a dataset cannot be used.
     #[error("{}: {reason}", path.display())]
     Manifest {
         /// The manifest.

@@ -85,6 +85,7 @@ mod lists;
 mod loader;
 mod manifest;
 mod mix;
+mod not_a_dataset;
 mod order;
 mod packing;
 mod prefetch;
@@ -108,7 +109,8 @@ pub use error::DataError;
 pub use evaluation::EvalBatches;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use inputs::{
-    Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, STANDARD_INPUT, expand,
+    Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, RecordFault, STANDARD_INPUT,
+    expand,
 };
 pub use inspect::{
     Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
@@ -116,6 +118,7 @@ pub use inspect::{
 pub use loader::TrainBatches;
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use mix::Mix;
+pub use not_a_dataset::NotADataset;
 pub use order::WindowOrder;
 pub use packing::Packing;
 pub use prepare::{

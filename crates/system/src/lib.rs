@@ -6,6 +6,7 @@
 //! | [`mod@read`] | opens regular files only, and reads a bounded number of bytes |
 //! | [`lines`] | reads a file line by line, with a bound on a line's length |
 //! | [`mod@write`] | writes a file beside its place, syncs it and renames it |
+//! | [`mod@nearest`] | finds the name that a mistyped one most resembles |
 //! | [`text`] | makes control characters of a text harmless |
 //!
 //! ```
@@ -20,6 +21,7 @@
 //! ```
 
 pub mod lines;
+pub mod nearest;
 pub mod read;
 pub mod text;
 pub mod write;

@@ -35,14 +35,35 @@ impl FromStr for TokenizerChoice {
             true => vec![path.join(TOKENIZER_FILE), path.join(SENTENCE_PIECE_FILE)],
             false => vec![path.to_owned()],
         };
-        match files.into_iter().find(|file| file.is_file()) {
-            Some(file) => Ok(Self::File(file)),
-            None => Err(TokenizerError::UnknownChoice {
-                name: text.to_owned(),
-                folder: path.is_dir(),
-            }),
+        if has_extension(path, &["gguf"]) {
+            return Err(TokenizerError::Gguf);
         }
+        if let Some(file) = files.into_iter().find(|file| file.is_file()) {
+            return Ok(Self::File(file));
+        }
+        Err(match path.is_dir() {
+            true => TokenizerError::NoTokenizerInFolder,
+            false if looks_like_a_path(path) => TokenizerError::NoSuchFile,
+            false => TokenizerError::UnknownChoice {
+                name: text.to_owned(),
+            },
+        })
     }
+}
+
+/// Returns true for a text of several components, and for a name with the extension of a tokenizer's file.
+fn looks_like_a_path(path: &Path) -> bool {
+    let absolute_or_nested = path.components().nth(1).is_some() || path.starts_with(".");
+    absolute_or_nested || has_extension(path, &["json", "model", "tiktoken", "bpe", "txt"])
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| {
+        extensions
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    })
 }
 
 impl fmt::Display for TokenizerChoice {
@@ -70,9 +91,9 @@ mod tests {
             Ok(TokenizerChoice::Named(TokenizerKind::Gpt2))
         );
         let message = parse(folder.path()).unwrap_err().to_string();
-        assert!(
-            message.ends_with("this folder holds no tokenizer.json"),
-            "{message}"
+        assert_eq!(
+            message,
+            "this folder has no tokenizer.json and no tokenizer.model"
         );
         fs::write(&file, "{}").unwrap();
         assert_eq!(
@@ -80,6 +101,31 @@ mod tests {
             Ok(TokenizerChoice::File(file.clone()))
         );
         assert_eq!(parse(&file), Ok(TokenizerChoice::File(file)));
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_not_called_a_name() {
+        for path in [
+            "./nope.json",
+            "./nope",
+            "a/b",
+            "/nowhere",
+            "nope.json",
+            "spm.model",
+            ".",
+        ] {
+            let message = path.parse::<TokenizerChoice>().unwrap_err().to_string();
+            let expected = match path {
+                "." => "this folder has no tokenizer.json and no tokenizer.model",
+                _ => "no such file or folder",
+            };
+            assert_eq!(message, expected, "{path}");
+        }
+        let message = "m.gguf".parse::<TokenizerChoice>().unwrap_err().to_string();
+        assert!(
+            message.starts_with("GGUF files are not supported yet"),
+            "{message}"
+        );
     }
 
     #[test]

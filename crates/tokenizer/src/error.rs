@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerKind};
 
 /// An error of this crate; each carries the value at fault and the rule it breaks.
@@ -13,22 +14,26 @@ pub enum TokenizerError {
         /// The name as given.
         name: String,
     },
-    /// A tokenizer was asked for by what is neither such a name nor the path of a `tokenizer.json`.
+    /// A tokenizer was asked for by what is neither such a name nor looks like a path.
     #[error(
-        "unknown tokenizer `{name}`: {}",
-        match folder {
-            true => format!("this folder holds no {TOKENIZER_FILE}"),
-            false => format!(
-                "choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one", names()
-            ),
-        }
+        "unknown tokenizer `{name}`: choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one",
+        names()
     )]
     UnknownChoice {
         /// What was asked for.
         name: String,
-        /// Whether it is a folder.
-        folder: bool,
     },
+    /// A tokenizer's path does not exist.
+    #[error("no such file or folder")]
+    NoSuchFile,
+    /// A tokenizer was asked for by a folder that has none.
+    #[error("this folder has no {TOKENIZER_FILE} and no {SENTENCE_PIECE_FILE}")]
+    NoTokenizerInFolder,
+    /// A tokenizer was asked for by a GGUF file.
+    #[error(
+        "GGUF files are not supported yet: give the {TOKENIZER_FILE} of the model that it was made from"
+    )]
+    Gguf,
     /// A pattern was asked for by a name that is none's.
     #[error(
         "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"

@@ -60,7 +60,11 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     match (args.json, &args.out) {
         (true, _) => print_json(&summary(tokens, &choice, &weights)),
         (false, None) => print(&table(&summary(tokens, &choice, &weights))),
-        (false, Some(_)) => Ok(()),
+        (false, Some(path)) => {
+            let (layers, heads) = (choice.layers.len(), choice.heads.len());
+            let panels = format!("{layers} x {heads} panels (layers x heads)");
+            print(&format!("{}: {panels}\n", path.display()))
+        }
     }
 }
 

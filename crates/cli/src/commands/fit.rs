@@ -278,7 +278,7 @@ impl Fitter<'_> {
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
         let message = format!(
-            "no way to make this step fits in {}: the smallest takes about {}",
+            "no micro-batch size makes this step fit in {}: the smallest, with recomputation, takes about {}",
             size(self.memory),
             size(least)
         );

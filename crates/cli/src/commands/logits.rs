@@ -11,6 +11,7 @@ use crate::args::LogitsArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model;
+use crate::output::print;
 
 /// Computes them and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
@@ -21,8 +22,10 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
         model: &model,
         tokens: &args.tokens,
     })??;
+    let (path, tokens) = (args.out.display().to_string(), args.tokens.len());
+    let vocab_size = model.config().vocab_size;
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
-    Ok(())
+    print(&format!("{path}: logits [{tokens}, {vocab_size}]\n"))
 }
 
 struct Logits<'a> {

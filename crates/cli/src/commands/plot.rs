@@ -8,6 +8,7 @@ use emberlm_system::write::write_whole;
 use indicatif::HumanDuration;
 
 use crate::error::{CliError, warn};
+use crate::output::print;
 use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
 use crate::run_folders::{is_run, names, runs_in};
 use crate::run_history::History;
@@ -59,6 +60,7 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
             false => Vec::new(),
         };
         match inner.is_empty() {
+            true if run.is_dir() && !is_run(run) => return Err(no_runs(run)),
             true => runs.push(run.clone()),
             false => runs.extend(inner),
         }
@@ -74,7 +76,18 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         Some("svg") => svg(&figure)?.into_bytes(),
         _ => page(&figure, &runs)?.into_bytes(),
     };
-    write_whole(&args.out, &file).map_err(CliError::io("write", &args.out))
+    write_whole(&args.out, &file).map_err(CliError::io("write", &args.out))?;
+    let count = match runs.len() {
+        1 => "1 run".to_owned(),
+        count => format!("{count} runs"),
+    };
+    print(&format!("{}: {count}\n", args.out.display()))
+}
+
+fn no_runs(folder: &Path) -> CliError {
+    let message = format!("{} is not a run, and holds none", folder.display());
+    CliError::new(message)
+        .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
 }
 
 fn read(run: &Path, name: String) -> Result<Named, CliError> {

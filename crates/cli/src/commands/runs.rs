@@ -14,7 +14,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
-use crate::run_folders::runs_below;
+use crate::run_folders::{self, runs_below};
 use crate::run_history::{History, Status};
 
 /// Arguments of `runs`.
@@ -54,8 +54,10 @@ struct Listed {
 pub fn run(args: RunsArgs) -> Result<(), CliError> {
     let dir = &args.dir;
     if !dir.exists() {
-        return Err(CliError::new(format!("there is no {}", dir.display()))
-            .hint("runs are made by `emberlm train`, in the folder runs where nothing is said"));
+        return Err(run_folders::missing(dir));
+    }
+    if dir.is_file() {
+        return Err(run_folders::not_a_folder(dir));
     }
     let mut runs: Vec<Listed> = runs_below(dir)?
         .into_iter()

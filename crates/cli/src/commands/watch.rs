@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::console;
 use crate::error::CliError;
 use crate::output::print;
-use crate::run_folders::{is_run, names, runs_below};
+use crate::run_folders::{self, is_run, names, runs_below};
 use crate::run_history::Status;
 use crate::signals;
 
@@ -48,12 +48,11 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Shows the page until the program is told to stop.
 pub fn run(args: WatchArgs) -> Result<(), CliError> {
     for path in &args.runs {
-        if !path.is_dir() {
-            return Err(
-                CliError::new(format!("there is no folder {}", path.display())).hint(
-                    "runs are made by `emberlm train`, in the folder runs where nothing is said",
-                ),
-            );
+        if !path.exists() {
+            return Err(run_folders::missing(path));
+        }
+        if path.is_file() {
+            return Err(run_folders::not_a_folder(path));
         }
     }
     let hosts = Hosts::new(args.host, &args.allowed.names);
@@ -64,6 +63,16 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
     print(&format!("http://{}\n", server.address()))?;
     console::note("Ctrl-C ends it");
     let folders = args.runs;
+    if watched(&folders).is_empty() {
+        let shown: Vec<String> = folders
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let shown = shown.join(", ");
+        console::note(format_args!(
+            "There is no run in {shown} yet: runs appear on the page when they begin"
+        ));
+    }
     let router = router(Runs {
         find: Box::new(move || watched(&folders)),
         status: |run| Status::of(run).name().to_owned(),

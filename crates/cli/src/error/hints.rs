@@ -2,7 +2,6 @@
 
 use std::io;
 
-use emberlm_data::{DataError, MANIFEST_FILE, Split};
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
 use emberlm_tokenizer::chat::ChatError;
@@ -12,21 +11,7 @@ use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
-
-impl From<DataError> for CliError {
-    fn from(error: DataError) -> Self {
-        match error {
-            DataError::Contradiction { reason } => Self::usage(reason),
-            DataError::Kept { source } => {
-                Self::from(*source).hint("what is done is kept: go on with --continue")
-            }
-            error => {
-                let hints = data(&error);
-                with(&error, hints)
-            }
-        }
-    }
-}
+use super::data::data;
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -57,7 +42,7 @@ impl From<VetError> for CliError {
 }
 
 /// The hint for a template that cannot be used.
-fn chat(error: &ChatError) -> Option<String> {
+pub(super) fn chat(error: &ChatError) -> Option<String> {
     let hint = "usual templates stay far below the limits: read this one before you trust it, or choose another with --chat-template";
     matches!(error, ChatError::Limit { .. }).then(|| hint.to_owned())
 }
@@ -267,112 +252,7 @@ pub(super) fn io(error: &io::Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-fn data(error: &DataError) -> Option<String> {
-    let hint = match error {
-        DataError::Io { path, source, .. } => {
-            let no_dataset =
-                path.ends_with(MANIFEST_FILE) && source.kind() == io::ErrorKind::NotFound;
-            return match no_dataset {
-                true => Some(PREPARE.to_owned()),
-                false => io(source),
-            };
-        }
-        DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
-            return tokenizer(source);
-        }
-        DataError::Chat(source) => return chat(source),
-        DataError::NoInputs
-        | DataError::MissingInput { .. }
-        | DataError::NotAFile { .. }
-        | DataError::EmptyFolder { .. }
-        | DataError::Value { .. }
-        | DataError::OutOfBounds { .. }
-        | DataError::UnknownFormat { .. }
-        | DataError::UnknownSplit { .. }
-        | DataError::UnknownSplitRule { .. }
-        | DataError::Contradiction { .. }
-        | DataError::UnknownPacking { .. }
-        | DataError::NotATale { .. } => return None,
-        DataError::NoMatch { .. } => {
-            "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
-        }
-        DataError::DamagedInput { .. } => {
-            "get the file again, or say what it is: --format text|jsonl|csv|tsv|parquet"
-        }
-        DataError::NoColumn { .. } => "name one of them: --column NAME",
-        DataError::Record { .. } => {
-            "say which field holds the text with --field NAME, or leave broken records out with --on-error skip"
-        }
-        DataError::EmptyFile { .. } => "leave it out: a document needs some text",
-        DataError::InvalidUtf8 { .. } => {
-            "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
-        }
-        DataError::FileChanged { .. } => "run the command again when nothing writes to it",
-        DataError::EmptySplit {
-            split: Split::Val, ..
-        } => "give more text, or none for validation: --val-fraction 0",
-        DataError::EmptySplit {
-            split: Split::Train,
-            ..
-        } => "give more text, or a lower --val-fraction",
-        DataError::NoTrainDocuments { .. } => "give more documents, or a lower --val-fraction",
-        DataError::OutputBusy { .. } => "wait until it ends, or choose another --out",
-        DataError::UnfinishedExists { .. } => {
-            "go on with the same command and --continue, or begin anew with --force"
-        }
-        DataError::CannotContinue { .. } => {
-            "give what it was begun with, or begin anew with --force"
-        }
-        DataError::Kept { source } => return data(source),
-        DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
-        DataError::OutputNotADataset { .. } => {
-            "choose another --out, or move the folder away yourself"
-        }
-        DataError::Manifest { .. } | DataError::ManifestTokenizer { .. } => {
-            "it was made by another version or changed since: make it again with `emberlm prepare`"
-        }
-        DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
-            "it is damaged: take it again from where it came from, or make the dataset again"
-        }
-        DataError::DamagedBlock { .. } => {
-            "`emberlm data verify` lists all that is damaged; take the file again from where it came from, or make the dataset again with `emberlm prepare`"
-        }
-        DataError::BlockHashes { .. } | DataError::OtherBlockHashes { .. } => {
-            "where `emberlm data verify` finds nothing else wrong, remove dataset.blocks.json: files are then verified as a whole"
-        }
-        DataError::Damaged { .. } => {
-            "take the files again from where they came from, or make the dataset again"
-        }
-        DataError::UnclearSplit { .. } | DataError::BothSplits { .. } => {
-            "say which files are which, as --train '*_train_*.bin' --val '*_val_*.bin'"
-        }
-        DataError::NothingToAdopt { .. } => {
-            "name the files with --train and --val, as --train '*_train_*.bin'"
-        }
-        DataError::OtherVocabulary { .. } => {
-            "another tokenizer made the file, or it is damaged, or no file of tokens"
-        }
-        DataError::OtherTokenizerFile { .. } => {
-            "name that one, or make a folder of its own with --out"
-        }
-        DataError::NotExportable { .. } => "--format npy holds any dataset",
-        DataError::NoEndOfText { .. } => {
-            "prepare the text with a tokenizer that has one, such as gpt2 or byte, or leave it at --documents stream"
-        }
-        DataError::EndOfTextWithin { .. } => {
-            "leave it at --documents stream, or prepare it with a chat template that ends turns with another token"
-        }
-        DataError::TooShort { .. } => {
-            "prepare more text, or train a model with a smaller `model.seq_len`"
-        }
-    };
-    Some(hint.to_owned())
-}
-
-/// How one gets a dataset.
-const PREPARE: &str = "make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2";
-
-fn tokenizer(error: &TokenizerError) -> Option<String> {
+pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
     let hint = match error {
         TokenizerError::UnknownCharacter { .. } => {
             "a char tokenizer knows the characters of its corpus alone"

@@ -9,6 +9,7 @@ use emberlm_tokenizer::TokenizerKind;
 
 use super::CliError;
 use super::hints::{io, with};
+use crate::output::shell_word;
 
 impl From<CheckpointError> for CliError {
     fn from(error: CheckpointError) -> Self {
@@ -53,6 +54,9 @@ fn model(error: &ModelError) -> Vec<String> {
         ModelError::NotFound { path } => return not_found(path),
         ModelError::Read { source, .. } => return io(source).into_iter().collect(),
         ModelError::NotADirectory { path } => return not_a_directory(path),
+        ModelError::Gguf { .. } => "give the Hugging Face directory that it was converted from \
+            (config.json, model.safetensors, tokenizer.json)"
+            .to_owned(),
         ModelError::NoCheckpoint { .. } => {
             "a run writes them as it goes and when it ends, Ctrl-C included".to_owned()
         }
@@ -110,5 +114,19 @@ fn not_a_directory(path: &Path) -> Vec<String> {
             "save it as safetensors where you trust it: in Python, AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)".to_owned(),
         ];
     }
-    vec![EXPECTED.to_owned()]
+    let holds =
+        |folder: &Path| ["model.json", "config.json"].map(|name| folder.join(name).exists());
+    match path.parent() {
+        Some(folder) if holds(folder).contains(&true) => {
+            let folder = match folder == Path::new("") {
+                true => Path::new("."),
+                false => folder,
+            };
+            vec![format!(
+                "give its folder: {}",
+                shell_word(&folder.to_string_lossy())
+            )]
+        }
+        _ => vec![EXPECTED.to_owned()],
+    }
 }

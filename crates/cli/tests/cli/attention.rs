@@ -58,12 +58,15 @@ fn a_picture_replaces_what_was_there() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("all.png", "no picture");
     let line = "attention run --prompt hello --out";
-    assert_eq!(sandbox.words(&format!("{line} all.png")).ok(), "");
+    assert_eq!(
+        sandbox.words(&format!("{line} all.png")).ok(),
+        "all.png: 2 x 2 panels (layers x heads)\n"
+    );
     assert_eq!(
         sandbox
             .words(&format!("{line} one.PNG --layer 1 --head 0"))
             .ok(),
-        ""
+        "one.PNG: 1 x 1 panels (layers x heads)\n"
     );
     let (all, one) = (size(&sandbox, "all.png"), size(&sandbox, "one.PNG"));
     assert!(

@@ -290,7 +290,7 @@ fn exports_are_replaced_by_force_alone_and_nothing_else_is() {
     insta::assert_snapshot!(export("npy", "--force"), @r"
     exit 1
     --- stderr
-    error: x holds something that is no export of this format
+    error: x holds something that is not an export of this format
     hint: choose another --out
     ");
     sandbox

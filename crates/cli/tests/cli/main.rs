@@ -37,6 +37,7 @@ mod hugging_face;
 mod info;
 mod int8;
 mod memory;
+mod mistakes;
 mod model;
 mod model_errors;
 #[cfg(target_os = "linux")]

@@ -157,7 +157,8 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
         let ran = sandbox.words(&format!("fit --json {line} --memory {memory}B"));
         if ran.code != Some(0) {
             assert!(
-                ran.stderr.contains("no way to make this step fits in"),
+                ran.stderr
+                    .contains("no micro-batch size makes this step fit in"),
                 "{ran}"
             );
             assert!(
@@ -217,7 +218,7 @@ fn what_cannot_be_fitted_is_refused() {
     refused(
         "--preset palm-540b --memory 8GiB",
         1,
-        "no way to make this step fits in 8.0 GiB: the smallest takes about",
+        "no micro-batch size makes this step fit in 8.0 GiB: the smallest, with recomputation, takes about",
     );
 }
 

@@ -158,7 +158,7 @@ fn no_such_dataset() {
     insta::assert_snapshot!(Sandbox::with_char_model().words("eval run --data nowhere"), @r"
     exit 1
     --- stderr
-    error: cannot read the dataset's nowhere/dataset.json: No such file or directory (os error 2)
+    error: nowhere does not exist
     hint: make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2
     ");
 }

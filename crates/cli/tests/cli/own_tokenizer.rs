@@ -66,7 +66,7 @@ fn what_is_no_tokenizer_is_refused_with_the_choices() {
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer empty"), @r"
     exit 2
     --- stderr
-    error: invalid value 'empty' for '--tokenizer <NAME|PATH>': unknown tokenizer `empty`: this folder holds no tokenizer.json
+    error: invalid value 'empty' for '--tokenizer <NAME|PATH>': this folder has no tokenizer.json and no tokenizer.model
 
     For more information, try '--help'.
     ");

@@ -66,7 +66,10 @@ fn runs_are_compared_in_a_picture() {
     let sandbox = Sandbox::new();
     sandbox.write_history("a", 40, Some(0.5), None);
     sandbox.write_history("b", 20, None, None);
-    assert_eq!(sandbox.words("plot a b --out p.svg").ok(), "");
+    assert_eq!(
+        sandbox.words("plot a b --out p.svg").ok(),
+        "p.svg: 2 runs\n"
+    );
     let svg = sandbox.text("p.svg");
     let words = [
         "Loss, nats per token",
@@ -170,13 +173,13 @@ fn what_cannot_be_drawn_is_said() {
     insta::assert_snapshot!(sandbox.words("plot nowhere --out p.svg"), @r"
     exit 1
     --- stderr
-    error: there is no nowhere
-    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    error: no run or folder nowhere
+    hint: `emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them
     ");
     insta::assert_snapshot!(sandbox.words("plot folder --out p.svg"), @r"
     exit 1
     --- stderr
-    error: folder is no run: it has no events.jsonl
+    error: folder is not a run, and holds none
     hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
     ");
     insta::assert_snapshot!(sandbox.words("plot begun --out p.svg"), @r"
@@ -278,7 +281,7 @@ fn no_run_and_no_folder() {
     insta::assert_snapshot!(sandbox.words("runs"), @r"
     exit 1
     --- stderr
-    error: there is no runs
-    hint: runs are made by `emberlm train`, in the folder runs where nothing is said
+    error: no run or folder runs
+    hint: `emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them
     ");
 }

@@ -140,8 +140,8 @@ fn what_cannot_be_watched_is_said() {
     insta::assert_snapshot!(sandbox.words("watch"), @r"
     exit 1
     --- stderr
-    error: there is no folder runs
-    hint: runs are made by `emberlm train`, in the folder runs where nothing is said
+    error: no run or folder runs
+    hint: `emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them
     ");
     sandbox.write("runs/a/config.toml", "");
     let first = sandbox.serve("watch runs");

@@ -6,7 +6,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::records::{ReadRecords, Record, utf8};
 use super::source::Source;
-use super::{Format, Input, InputOptions, MAX_RECORD_BYTES};
+use super::{Format, Input, InputOptions, MAX_RECORD_BYTES, RecordFault};
 use crate::DataError;
 
 /// The most fields of a record.
@@ -146,15 +146,14 @@ impl<'a> Csv<'a> {
         }
     }
 
-    fn text(&self, count: usize) -> Result<String, String> {
+    fn text(&self, count: usize) -> Result<String, RecordFault> {
         if count != self.columns {
             let plural = if count == 1 { "" } else { "s" };
             let columns = self.columns;
-            return Err(format!(
-                "{count} field{plural}, but the header names {columns}"
-            ));
+            let reason = format!("{count} field{plural}, but the header names {columns}");
+            return Err(reason.into());
         }
-        utf8(self.field(self.column), "the field").map(str::to_owned)
+        Ok(utf8(self.field(self.column), "the field")?.to_owned())
     }
 }
 
@@ -171,7 +170,7 @@ impl ReadRecords for Csv<'_> {
             }),
             Row::Unclosed(number) => Some(Record {
                 number,
-                text: Err(UNCLOSED.to_owned()),
+                text: Err(UNCLOSED.into()),
             }),
         })
     }

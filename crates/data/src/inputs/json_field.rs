@@ -6,35 +6,23 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::RecordFault;
 use crate::lists::quoted;
 
 /// The string at `path` of the object that `json` is, or the reason why there is none. Dots lead into nested objects,
 /// unless a name itself has them; of equal names the last counts, as in Python's `json`.
-pub(super) fn text(json: &str, path: &str) -> Result<String, String> {
+pub(super) fn text(json: &str, path: &str) -> Result<String, RecordFault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let found = At { path: Some(path) }.deserialize(&mut deserializer);
     let found = found.and_then(|found| deserializer.end().map(|()| found));
-    match found.map_err(|error| invalid(&error))? {
-        Found::Text(text) => Ok(text),
-        Found::NotText("null") => Err(format!("`{path}` is null")),
-        Found::NotText(kind) => Err(format!("`{path}` is {kind}, not a string")),
-        Found::NotObject(kind) => Err(format!("it is {kind}, not an object")),
-        Found::Nothing => Err(format!("no field `{path}`: it has {}", names(json))),
-    }
-}
-
-/// What is wrong with JSON. A record is one line, so that only the column says something.
-fn invalid(error: &serde_json::Error) -> String {
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let message = error.to_string();
-    let what = message.strip_suffix(&place).unwrap_or(&message);
-    // As in a file of one array, or of objects over many lines.
-    let goes_on = if error.is_eof() {
-        "; a record is one line"
-    } else {
-        ""
+    let reason = match found.map_err(|error| RecordFault::json(&error))? {
+        Found::Text(text) => return Ok(text),
+        Found::NotText("null") => format!("`{path}` is null"),
+        Found::NotText(kind) => format!("`{path}` is {kind}, not a string"),
+        Found::NotObject(kind) => format!("it is {kind}, not an object"),
+        Found::Nothing => format!("no field `{path}`: it has {}", names(json)),
     };
-    format!("invalid JSON at byte {}: {what}{goes_on}", error.column())
+    Err(RecordFault::Field(reason))
 }
 
 /// The names that an object has, for a message.
@@ -179,6 +167,15 @@ impl<'p> Visitor<'_> for Name<'p> {
 mod tests {
     use super::*;
 
+    /// The fault of a record, after its column where it has one.
+    fn refusal(json: &str, path: &str) -> String {
+        let fault = text(json, path).unwrap_err();
+        match fault.column() {
+            Some(column) => format!("{column}: {fault}"),
+            None => fault.to_string(),
+        }
+    }
+
     #[test]
     fn a_string_is_found_at_its_path() {
         for (json, path) in [
@@ -227,33 +224,26 @@ mod tests {
             (r#""x""#, "it is a string, not an object"),
             (
                 r#"{"m": 1"#,
-                "invalid JSON at byte 7: EOF while parsing an object; a record is one line",
+                "7: invalid JSON: EOF while parsing an object; a record is one line",
             ),
-            (r#"{"m": NaN}"#, "invalid JSON at byte 7: expected value"),
+            (r#"{"m": NaN}"#, "7: invalid JSON: expected value"),
             (
                 r#"{"m": 1} {"m": 1}"#,
-                "invalid JSON at byte 10: trailing characters",
+                "10: invalid JSON: trailing characters",
             ),
         ] {
-            assert_eq!(text(json, "m.text"), Err(reason.to_owned()), "{json}");
+            assert_eq!(refusal(json, "m.text"), reason, "{json}");
         }
         // Half a character is no text; in a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
-        let reason = "invalid JSON at byte 14: unexpected end of hex escape";
-        assert_eq!(text(half, "a"), Err(reason.to_owned()));
+        let reason = "14: invalid JSON: unexpected end of hex escape";
+        assert_eq!(refusal(half, "a"), reason);
         assert_eq!(text(half, "b").as_deref(), Ok("x"));
         // Nesting of any depth fills no stack.
         let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(
-            text(&deep, "x"),
-            Err("`x` is an array, not a string".to_owned())
-        );
+        assert_eq!(refusal(&deep, "x"), "`x` is an array, not a string");
         let deep = format!("{}1{}", "{\"x\": ".repeat(100_000), "}".repeat(100_000));
         let path = ["x"; 1000].join(".");
-        assert!(
-            text(&deep, &path)
-                .unwrap_err()
-                .contains("recursion limit exceeded")
-        );
+        assert!(refusal(&deep, &path).contains("recursion limit exceeded"));
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use super::records::{ReadRecords, Record, utf8};
 use super::source::Source;
-use super::{Input, InputOptions, MAX_RECORD_BYTES, json_field};
+use super::{Input, InputOptions, MAX_RECORD_BYTES, RecordFault, json_field};
 use crate::DataError;
 
 /// The lines of a file. Blank ones are none; they end in LF or CR LF.
@@ -46,10 +46,10 @@ impl Jsonl {
         Ok(read > 0)
     }
 
-    fn text(&self) -> Result<String, String> {
+    fn text(&self) -> Result<String, RecordFault> {
         if self.line.len() > MAX_RECORD_BYTES {
             let most = MAX_RECORD_BYTES >> 20;
-            return Err(format!("the line is longer than {most} MiB"));
+            return Err(format!("the line is longer than {most} MiB").into());
         }
         let line = utf8(&self.line, "the line")?;
         match &self.field {

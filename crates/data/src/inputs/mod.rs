@@ -11,6 +11,7 @@
 //! | `csv` | records of a table with a header |
 //! | `parquet` | one column of a Parquet file |
 //! | `panics` | another crate's panics as errors |
+//! | `fault` | [`RecordFault`]: what keeps a record from being a document |
 //! | `left_out` | [`LeftOut`]: the records that are no documents |
 //!
 //! No reader holds more than a record and its buffers, however long the file is. A damaged container (a gzip checksum
@@ -19,6 +20,7 @@
 
 mod csv;
 mod expand;
+mod fault;
 mod format;
 mod json_field;
 mod jsonl;
@@ -38,6 +40,7 @@ use emberlm_tokenizer::Tokenizer;
 use crate::DataError;
 
 pub use expand::{STANDARD_INPUT, expand};
+pub use fault::RecordFault;
 pub use format::Format;
 pub use left_out::LeftOut;
 use records::{ReadRecords, Records};
@@ -186,13 +189,13 @@ impl Input {
         &self.path
     }
 
-    /// The error that the record which begins at `record` is broken for `reason`.
-    pub fn broken_record(&self, record: u64, reason: impl Into<String>) -> DataError {
+    /// The error of a broken record, which begins at `record`.
+    pub fn broken_record(&self, record: u64, fault: impl Into<RecordFault>) -> DataError {
         DataError::Record {
             path: self.name.clone(),
             unit: self.format.record_unit(),
             record,
-            reason: reason.into(),
+            fault: fault.into(),
         }
     }
 

@@ -12,7 +12,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::panics::caught;
 use super::records::{ReadRecords, Record, utf8};
 use super::source::{Source, is_compressed};
-use super::{Input, InputOptions, MAX_RECORD_BYTES};
+use super::{Input, InputOptions, MAX_RECORD_BYTES, RecordFault};
 use crate::DataError;
 
 const KIND: &str = "Parquet";
@@ -99,14 +99,14 @@ impl<'a> Parquet<'a> {
         Ok(Some(Group { values, rows_left }))
     }
 
-    fn text(&self) -> Result<String, String> {
+    fn text(&self) -> Result<String, RecordFault> {
         match self.value.first() {
             Some(value) if value.len() > MAX_RECORD_BYTES => {
                 let most = MAX_RECORD_BYTES >> 20;
-                Err(format!("the value is longer than {most} MiB"))
+                Err(format!("the value is longer than {most} MiB").into())
             }
-            Some(value) => utf8(value.as_bytes(), "the value").map(str::to_owned),
-            None => Err(format!("`{}` is null", self.field)),
+            Some(value) => Ok(utf8(value.as_bytes(), "the value")?.to_owned()),
+            None => Err(RecordFault::Field(format!("`{}` is null", self.field))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the formats of records share: which of them are documents.
 
-use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece};
+use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece, RecordFault};
 use crate::DataError;
 
 /// A record, which is a document if it has a text.
@@ -8,7 +8,7 @@ pub(super) struct Record {
     /// Where it stands, see [`Piece::record`].
     pub(super) number: u64,
     /// Its text, or why there is none.
-    pub(super) text: Result<String, String>,
+    pub(super) text: Result<String, RecordFault>,
 }
 
 /// Reads a file's records in their order.
@@ -52,8 +52,8 @@ impl<R: ReadRecords> Documents for Records<'_, R> {
                         record: number,
                     }));
                 }
-                Err(reason) => {
-                    let error = self.input.broken_record(number, reason);
+                Err(fault) => {
+                    let error = self.input.broken_record(number, fault);
                     self.left_out.broken_record(error, self.on_error)?;
                 }
             }

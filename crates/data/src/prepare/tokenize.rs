@@ -161,7 +161,7 @@ impl Pass<'_> {
                 }
                 Err(error) if error.is_of_renderer() => return Err(error.into()),
                 Err(error) => {
-                    let error = input.broken_record(located.piece.record, error.to_string());
+                    let error = input.broken_record(located.piece.record, error);
                     refused.broken_record(error, self.on_error)?;
                 }
             }

@@ -32,7 +32,7 @@ fn the_first_broken_line_ends_it_and_is_named() {
     let path = place.file("a.jsonl", LINES);
     assert_eq!(
         refusal(&path, &stop()),
-        "FILE: line 2: invalid JSON at byte 17: EOF while parsing a string; a record is one line"
+        "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line"
     );
 }
 
@@ -51,7 +51,7 @@ fn broken_lines_are_counted_and_the_first_ones_kept() {
     assert_eq!(
         first,
         [
-            "FILE: line 2: invalid JSON at byte 17: EOF while parsing a string; a record is one line",
+            "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line",
             "FILE: line 5: not UTF-8: byte 11 of the line is the first wrong one",
             "FILE: line 6: it is an array, not an object",
         ]

@@ -59,8 +59,10 @@ pub enum ChatError {
         reason: String,
     },
     /// A record is not JSON.
-    #[error("it is not JSON: {reason}")]
+    #[error("it is not JSON: {reason} at column {column}")]
     Json {
+        /// The place in the record's last line that was read, in bytes from 1.
+        column: usize,
         /// What the reader said.
         reason: String,
     },

@@ -146,8 +146,13 @@ impl Message {
 
 /// A record, which must be an object.
 fn read_object(json: &str) -> Result<Value, ChatError> {
-    let record: Value = serde_json::from_str(json).map_err(|error| ChatError::Json {
-        reason: error.to_string(),
+    let record: Value = serde_json::from_str(json).map_err(|error| {
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let message = error.to_string();
+        ChatError::Json {
+            column: error.column(),
+            reason: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+        }
     })?;
     match record.kind() {
         ValueKind::Map => Ok(record),

@@ -23,7 +23,7 @@ pub(super) fn run(args: ExportArgs) -> Result<(), CliError> {
         options.name = name;
     }
     let ours = |folder: &Path| holds_only(folder, |name| args.format.writes(name));
-    let new = NewFolder::begin(&args.out, args.force, "export of this format", ours)?;
+    let new = NewFolder::begin(&args.out, args.force, "an export of this format", ours)?;
     let bar = progress::bytes("writing", dataset.bytes());
     let written = export(&dataset, &options, new.path(), &|bytes| bar.inc(bytes));
     bar.finish_and_clear();

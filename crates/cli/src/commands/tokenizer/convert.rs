@@ -11,7 +11,7 @@ use crate::output::print;
 
 /// Writes the tokenizer and says what it is.
 pub(super) fn run(args: ConvertArgs) -> Result<(), CliError> {
-    let folder = NewFolder::begin(&args.out, false, "tokenizer", |_| false)?;
+    let folder = NewFolder::begin(&args.out, false, "a tokenizer", |_| false)?;
     let tokenizer = Tokenizer::from_file_with(&args.file, args.pattern, &args.special)?;
     write(folder, &tokenizer)?;
     let end = match tokenizer.end_of_text() {

@@ -24,7 +24,7 @@ pub(super) fn run(args: TrainArgs) -> Result<(), CliError> {
         pattern: args.pattern,
         special: args.special.clone(),
     })?;
-    let folder = NewFolder::begin(&args.out, false, "tokenizer", |_| false)?;
+    let folder = NewFolder::begin(&args.out, false, "a tokenizer", |_| false)?;
     let mut counts = PieceCounts::default();
     let mut sample = String::new();
     let mut bytes = 0;

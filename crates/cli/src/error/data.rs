@@ -1,0 +1,154 @@
+//! Hints for datasets that cannot be made or read.
+
+use std::path::Path;
+
+use emberlm_data::{DataError, NotADataset, RecordFault, Split};
+
+use super::CliError;
+use super::hints::{chat, io, tokenizer, with};
+use crate::output::shell_word;
+
+impl From<DataError> for CliError {
+    fn from(error: DataError) -> Self {
+        match error {
+            DataError::Contradiction { reason } => Self::usage(reason),
+            DataError::Kept { source } => {
+                Self::from(*source).hint("what is done is kept: go on with --continue")
+            }
+            error => {
+                let hints = data(&error);
+                with(&error, hints)
+            }
+        }
+    }
+}
+
+/// The hint for an error of the data crate.
+pub(super) fn data(error: &DataError) -> Option<String> {
+    let hint = match error {
+        DataError::Io { source, .. } => return io(source),
+        DataError::NotADataset { path, found } => return Some(not_a_dataset(path, *found)),
+        DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
+            return tokenizer(source);
+        }
+        DataError::Chat(source) => return chat(source),
+        DataError::NoInputs
+        | DataError::MissingInput { .. }
+        | DataError::NotAFile { .. }
+        | DataError::EmptyFolder { .. }
+        | DataError::Value { .. }
+        | DataError::OutOfBounds { .. }
+        | DataError::UnknownFormat { .. }
+        | DataError::UnknownSplit { .. }
+        | DataError::UnknownSplitRule { .. }
+        | DataError::Contradiction { .. }
+        | DataError::UnknownPacking { .. }
+        | DataError::NotATale { .. } => return None,
+        DataError::NoMatch { .. } => {
+            "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
+        }
+        DataError::DamagedInput { .. } => {
+            "get the file again, or say what it is: --format text|jsonl|csv|tsv|parquet"
+        }
+        DataError::NoColumn { .. } => "name one of them: --column NAME",
+        DataError::Record { fault, .. } => match fault {
+            RecordFault::Json { .. } => {
+                "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); --on-error skip leaves broken lines out"
+            }
+            RecordFault::Field(_) => {
+                "say which field holds the text with --field NAME, or leave broken records out with --on-error skip"
+            }
+            RecordFault::Conversation(_) => {
+                "a record has `messages`, or `prompt` and `completion` (docs/chat.md); --on-error skip leaves broken records out"
+            }
+            RecordFault::Malformed(_) => "--on-error skip leaves broken records out",
+        },
+        DataError::EmptyFile { .. } => "leave it out: a document needs some text",
+        DataError::InvalidUtf8 { .. } => {
+            "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
+        }
+        DataError::FileChanged { .. } => "run the command again when nothing writes to it",
+        DataError::EmptySplit {
+            split: Split::Val, ..
+        } => "give more text, or none for validation: --val-fraction 0",
+        DataError::EmptySplit {
+            split: Split::Train,
+            ..
+        } => "give more text, or a lower --val-fraction",
+        DataError::NoTrainDocuments { .. } => "give more documents, or a lower --val-fraction",
+        DataError::OutputBusy { .. } => "wait until it ends, or choose another --out",
+        DataError::UnfinishedExists { .. } => {
+            "go on with the same command and --continue, or begin anew with --force"
+        }
+        DataError::CannotContinue { .. } => {
+            "give what it was begun with, or begin anew with --force"
+        }
+        DataError::Kept { source } => return data(source),
+        DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
+        DataError::OutputNotADataset { .. } => {
+            "choose another --out, or move the folder away yourself"
+        }
+        DataError::Manifest { .. } | DataError::ManifestTokenizer { .. } => {
+            "it was made by another version or changed since: make it again with `emberlm prepare`"
+        }
+        DataError::Shard { .. } | DataError::TokenOutOfRange { .. } => {
+            "it is damaged: take it again from where it came from, or make the dataset again"
+        }
+        DataError::DamagedBlock { .. } => {
+            "`emberlm data verify` lists all that is damaged; take the file again from where it came from, or make the dataset again with `emberlm prepare`"
+        }
+        DataError::BlockHashes { .. } | DataError::OtherBlockHashes { .. } => {
+            "where `emberlm data verify` finds nothing else wrong, remove dataset.blocks.json: files are then verified as a whole"
+        }
+        DataError::Damaged { .. } => {
+            "take the files again from where they came from, or make the dataset again"
+        }
+        DataError::UnclearSplit { .. } | DataError::BothSplits { .. } => {
+            "say which files are which, as --train '*_train_*.bin' --val '*_val_*.bin'"
+        }
+        DataError::NothingToAdopt { .. } => {
+            "name the files with --train and --val, as --train '*_train_*.bin'"
+        }
+        DataError::OtherVocabulary { .. } => {
+            "another tokenizer made the file, or it is damaged, or no file of tokens"
+        }
+        DataError::OtherTokenizerFile { .. } => {
+            "name that one, or make a folder of its own with --out"
+        }
+        DataError::NotExportable { .. } => "--format npy holds any dataset",
+        DataError::NoEndOfText { .. } => {
+            "prepare the text with a tokenizer that has one, such as gpt2 or byte, or leave it at --documents stream"
+        }
+        DataError::EndOfTextWithin { .. } => {
+            "leave it at --documents stream, or prepare it with a chat template that ends turns with another token"
+        }
+        DataError::TooShort { .. } => {
+            "prepare more text, or train a model with a smaller `model.seq_len`"
+        }
+    };
+    Some(hint.to_owned())
+}
+
+/// The hint for a path that is not a dataset's folder.
+fn not_a_dataset(path: &Path, found: NotADataset) -> String {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let parent = shell_word(&parent.unwrap_or(Path::new(".")).to_string_lossy());
+    let given = shell_word(&path.to_string_lossy());
+    match found {
+        NotADataset::Manifest => format!("give the folder: {parent}"),
+        NotADataset::TokenFile => format!(
+            "make a dataset of the token files in its folder: emberlm data adopt {parent} --tokenizer NAME"
+        ),
+        NotADataset::TextFile => {
+            format!(
+                "make a dataset of it first: emberlm prepare {given} --out DATASET --tokenizer gpt2"
+            )
+        }
+        NotADataset::Missing | NotADataset::OtherFile | NotADataset::Model => {
+            "make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2".to_owned()
+        }
+        NotADataset::Folder => format!(
+            "make a dataset of the texts in it: emberlm prepare {given} --out DATASET --tokenizer gpt2"
+        ),
+    }
+}

@@ -1,0 +1,257 @@
+//! Mistaken paths, names and numbers: each message says what the value is, and what to do.
+
+use super::support::Sandbox;
+
+/// Asserts that a command fails with a message and a hint.
+#[track_caller]
+fn refused(sandbox: &Sandbox, line: &str, code: i32, error: &str, hint: &str) {
+    let ran = sandbox.words(line);
+    let expected = format!("error: {error}\nhint: {hint}\n");
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(code), expected.as_str()),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_path_that_is_not_a_dataset() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox.write("tokens/train.bin", [0; 8]);
+    sandbox.write("weights.safetensors", [0; 8]);
+    sandbox.write("a folder/notes.txt", "x");
+    let prepare = "make a dataset first: emberlm prepare FILE… --out DATASET --tokenizer gpt2";
+    for command in ["train --out new", "eval run", "fit --preset pocket-tales"] {
+        let refused = |path: &str, error: &str, hint: &str| {
+            let line = format!("{command} --data {path}");
+            refused(&sandbox, &line, 1, &format!("{path} {error}"), hint);
+        };
+        refused(
+            "text.txt",
+            "is a text file, not a dataset's folder",
+            "make a dataset of it first: emberlm prepare text.txt --out DATASET --tokenizer gpt2",
+        );
+        refused(
+            "data/dataset.json",
+            "is a file of a dataset, not the dataset's folder",
+            "give the folder: data",
+        );
+        refused(
+            "tokens/train.bin",
+            "is a file of token ids, not a dataset's folder",
+            "make a dataset of the token files in its folder: emberlm data adopt tokens --tokenizer NAME",
+        );
+        refused(
+            "weights.safetensors",
+            "is a file, not a dataset's folder",
+            prepare,
+        );
+        refused("nowhere", "does not exist", prepare);
+        refused(
+            "run/checkpoints/step-00000001",
+            "is the directory of a model, not a dataset",
+            prepare,
+        );
+        refused(
+            "tokens",
+            "is not a dataset: it has no dataset.json",
+            "make a dataset of the texts in it: emberlm prepare tokens --out DATASET --tokenizer gpt2",
+        );
+        assert!(!sandbox.path("new").exists());
+    }
+}
+
+#[test]
+fn a_path_that_is_not_a_model() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox.write("m.gguf", "GGUF");
+    sandbox.write("quantized/m-Q4_K.gguf", "GGUF");
+    for path in ["m.gguf", "quantized"] {
+        refused(
+            &sandbox,
+            &format!("generate {path}"),
+            1,
+            &format!("{path}: GGUF files are not supported yet"),
+            "give the Hugging Face directory that it was converted from (config.json, model.safetensors, tokenizer.json)",
+        );
+    }
+    refused(
+        &sandbox,
+        "generate run/checkpoints/step-00000001/model.safetensors",
+        1,
+        "run/checkpoints/step-00000001/model.safetensors is a file, not a model's directory",
+        "give its folder: run/checkpoints/step-00000001",
+    );
+}
+
+#[test]
+fn a_path_that_is_not_a_tokenizer() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "text");
+    sandbox.write("m.gguf", "GGUF");
+    let refused = |path: &str, reason: &str| {
+        let line = format!("prepare text.txt --out d --tokenizer {path}");
+        let ran = sandbox.words(&line);
+        let expected =
+            format!("error: invalid value '{path}' for '--tokenizer <NAME|PATH>': {reason}\n");
+        assert!(
+            ran.code == Some(2) && ran.stderr.starts_with(&expected),
+            "{ran}"
+        );
+    };
+    refused("./nope.json", "no such file or folder");
+    refused("hub/nope", "no such file or folder");
+    refused("tokenizer.json", "no such file or folder");
+    refused(
+        "m.gguf",
+        "GGUF files are not supported yet: give the tokenizer.json of the model that it was made from",
+    );
+}
+
+#[test]
+fn a_broken_line_of_json_has_its_line_and_column() {
+    let sandbox = Sandbox::new();
+    let hint = "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); \
+        --on-error skip leaves broken lines out";
+    sandbox.write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"\n");
+    refused(
+        &sandbox,
+        "prepare a.jsonl --out d --tokenizer byte",
+        1,
+        "a.jsonl: line 2, column 12: invalid JSON: EOF while parsing an object; a record is one line",
+        hint,
+    );
+    let said = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
+    sandbox.write("chat.jsonl", format!("{said}\n{{\"messages\": [}}\n"));
+    refused(
+        &sandbox,
+        "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
+        1,
+        "chat.jsonl: line 2, column 15: invalid JSON: expected value",
+        hint,
+    );
+    sandbox.write("array.json", "[\n{\"text\": \"a\"}\n]\n");
+    refused(
+        &sandbox,
+        "prepare array.json --out d --tokenizer byte",
+        1,
+        "array.json: line 1, column 1: invalid JSON: EOF while parsing a list; a record is one line",
+        hint,
+    );
+    refused(
+        &sandbox,
+        "prepare a.jsonl --field body --out d --tokenizer byte",
+        1,
+        "a.jsonl: line 1: no field `body`: it has `text`",
+        "say which field holds the text with --field NAME, or leave broken records out with --on-error skip",
+    );
+    sandbox.write("chat.jsonl", "{\"messages\": []}\n");
+    refused(
+        &sandbox,
+        "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
+        1,
+        "chat.jsonl: line 1: `messages` must hold at least one message",
+        "a record has `messages`, or `prompt` and `completion` (docs/chat.md); --on-error skip leaves broken records out",
+    );
+    assert!(!sandbox.path("d").exists());
+}
+
+#[test]
+fn a_run_that_is_not_there() {
+    let sandbox = Sandbox::new();
+    let made = "`emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them";
+    refused(
+        &sandbox,
+        "plot nope --out p.svg",
+        1,
+        "no run or folder nope",
+        made,
+    );
+    refused(&sandbox, "watch", 1, "no run or folder runs", made);
+    sandbox.write("runs/talks/config.toml", "");
+    sandbox.write("runs/sweep/lr-0.1/config.toml", "");
+    sandbox.write("text.txt", "");
+    for command in ["plot --out p.svg", "watch", "runs"] {
+        for (given, meant) in [
+            ("talk", "runs/talks"),
+            ("runs/talsk", "runs/talks"),
+            ("runs/lr-0.2", "runs/sweep/lr-0.1"),
+        ] {
+            let hint = format!("did you mean {meant}?");
+            let error = format!("no run or folder {given}");
+            refused(&sandbox, &format!("{command} {given}"), 1, &error, &hint);
+        }
+        refused(
+            &sandbox,
+            &format!("{command} text.txt"),
+            1,
+            "text.txt is a file, not a folder of runs",
+            "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them",
+        );
+    }
+    sandbox.write("empty/text.txt", "");
+    refused(
+        &sandbox,
+        "plot empty --out p.svg",
+        1,
+        "empty is not a run, and holds none",
+        "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them",
+    );
+}
+
+#[test]
+fn a_value_that_is_not_a_number() {
+    let sandbox = Sandbox::new();
+    for (line, error) in [
+        (
+            "train --data d --steps many",
+            "invalid value 'many' for '--steps <N>': it must be a whole number, 0 or more",
+        ),
+        (
+            "generate m --max-new-tokens 1.5",
+            "invalid value '1.5' for '--max-new-tokens <N>': it must be a whole number, 0 or more",
+        ),
+        (
+            "new --preset pocket-tales --out m --seed 99999999999999999999",
+            "invalid value '99999999999999999999' for '--seed <N>': the number is too large",
+        ),
+        (
+            "serve m --port http",
+            "invalid value 'http' for '--port <PORT>': it must be a whole number, 0 or more",
+        ),
+    ] {
+        let ran = sandbox.words(line);
+        assert_eq!(
+            (ran.code, ran.stderr.as_str()),
+            (Some(2), format!("error: {error}\n").as_str()),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_that_is_named_like_a_file() {
+    let sandbox = Sandbox::with_char_model();
+    for (line, what) in [
+        ("export run", "a model"),
+        ("new --preset pocket-tales --vocab-size 9", "a model"),
+        ("prepare text.txt --tokenizer byte", "a dataset"),
+        ("data export data --format npy", "an export of this format"),
+        ("tokenizer train text.txt --vocab-size 300", "a tokenizer"),
+    ] {
+        for extension in ["gguf", "safetensors", "BIN"] {
+            let shown = extension.to_lowercase();
+            refused(
+                &sandbox,
+                &format!("{line} --out h2.{extension}"),
+                2,
+                &format!(
+                    "--out h2.{extension}: {what} is written as a folder, not as a .{shown} file"
+                ),
+                "name the folder: --out h2",
+            );
+        }
+    }
+    // A version is no extension.
+    sandbox.words("export run --out model-v1.2").ok();
+}

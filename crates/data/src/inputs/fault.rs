@@ -1,0 +1,80 @@
+//! The faults of records.
+
+use std::fmt;
+
+use emberlm_tokenizer::chat::ChatError;
+
+/// A fault that keeps a record from being a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordFault {
+    /// The line is not valid JSON.
+    Json {
+        /// The place in the line, in bytes from 1.
+        column: usize,
+        /// The JSON reader's reason.
+        reason: String,
+    },
+    /// The field that should hold the text is missing or is not a string.
+    Field(String),
+    /// The record is valid JSON, but not a conversation that the chat template can render.
+    Conversation(String),
+    /// The record's bytes are not UTF-8, too many, or do not form the header's fields.
+    Malformed(String),
+}
+
+impl RecordFault {
+    /// The fault that a JSON reader found in a line.
+    pub(super) fn json(error: &serde_json::Error) -> Self {
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let message = error.to_string();
+        let reason = message.strip_suffix(&place).unwrap_or(&message);
+        Self::Json {
+            column: error.column(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// The place in the record, in bytes from 1, where it is known.
+    pub fn column(&self) -> Option<usize> {
+        match self {
+            Self::Json { column, .. } => Some(*column),
+            Self::Field(_) | Self::Conversation(_) | Self::Malformed(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for RecordFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // As in a file of one array, or of objects over many lines.
+            Self::Json { reason, .. } if reason.starts_with("EOF") => {
+                write!(f, "invalid JSON: {reason}; a record is one line")
+            }
+            Self::Json { reason, .. } => write!(f, "invalid JSON: {reason}"),
+            Self::Field(reason) | Self::Conversation(reason) | Self::Malformed(reason) => {
+                f.write_str(reason)
+            }
+        }
+    }
+}
+
+impl From<&str> for RecordFault {
+    fn from(reason: &str) -> Self {
+        Self::Malformed(reason.to_owned())
+    }
+}
+
+impl From<String> for RecordFault {
+    fn from(reason: String) -> Self {
+        Self::Malformed(reason)
+    }
+}
+
+impl From<ChatError> for RecordFault {
+    fn from(error: ChatError) -> Self {
+        match error {
+            ChatError::Json { column, reason } => Self::Json { column, reason },
+            error => Self::Conversation(error.to_string()),
+        }
+    }
+}
