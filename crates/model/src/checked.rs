@@ -99,7 +99,7 @@ impl DecoderConfig {
             d_model,
             n_layers,
             heads,
-            kv_heads,
+            kv_heads: Some(kv_heads),
             head_dim: Some(head_dim),
             qk_norm,
             dropout,
@@ -239,7 +239,7 @@ impl DecoderConfig {
 
     /// Hidden elements of the feed-forward layer.
     pub fn feed_forward_width(&self) -> usize {
-        self.feed_forward.width.unwrap_or(4 * self.d_model)
+        self.feed_forward.width_for(self.d_model)
     }
 
     /// The feed-forward layer's activation.

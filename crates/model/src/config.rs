@@ -1,9 +1,11 @@
 //! Model configuration as written by the user: sizes and one variant per component. [`crate::checked`] holds the rules.
 
 mod attention;
+mod derived;
 mod legacy;
 
 pub use attention::{AttentionKind, FullLayers, Window};
+pub use derived::DerivedSize;
 
 use documented::DocumentedFields;
 use serde::de::Error as _;
@@ -29,8 +31,9 @@ pub struct ModelConfig {
     pub n_layers: usize,
     /// Query heads per block.
     pub heads: usize,
-    /// Key-value heads per block; each serves heads / kv_heads query heads.
-    pub kv_heads: usize,
+    /// Key-value heads per block, each for heads / kv_heads query heads; by default heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<usize>,
     /// Width of a head; by default d_model / heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
@@ -54,7 +57,7 @@ pub struct ModelConfig {
     pub norm: Norm,
     /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
     pub position: Position,
-    /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default 4 · d_model).
+    /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
     /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
     pub wiring: Wiring,
@@ -202,16 +205,19 @@ pub enum RotaryScaling {
 }
 
 /// The feed-forward layer of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedForward {
     /// Gated or not.
     pub kind: FeedForwardKind,
     /// `f`.
     pub activation: Activation,
-    /// Hidden elements; by default `4 · d_model`.
+    /// Hidden elements; by default `expansion · d_model`, rounded to a whole number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
+    /// Hidden elements per element of `d_model`, where `width` is not set; by default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expansion: Option<f64>,
 }
 
 impl FeedForward {
@@ -221,6 +227,7 @@ impl FeedForward {
             kind: FeedForwardKind::Dense,
             activation,
             width: None,
+            expansion: None,
         }
     }
 
@@ -230,6 +237,7 @@ impl FeedForward {
             kind: FeedForwardKind::Gated,
             activation,
             width: None,
+            expansion: None,
         }
     }
 
@@ -237,6 +245,14 @@ impl FeedForward {
     pub const fn with_width(self, width: usize) -> Self {
         Self {
             width: Some(width),
+            ..self
+        }
+    }
+
+    /// The same with a hidden width that follows `d_model`.
+    pub const fn with_expansion(self, expansion: f64) -> Self {
+        Self {
+            expansion: Some(expansion),
             ..self
         }
     }

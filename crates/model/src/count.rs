@@ -257,7 +257,7 @@ mod tests {
         raw.d_model = MOST;
         raw.n_layers = MOST;
         raw.heads = MOST;
-        raw.kv_heads = MOST;
+        raw.kv_heads = Some(MOST);
         raw.head_dim = Some(MOST);
         raw.feed_forward =
             crate::config::FeedForward::gated(crate::Activation::Silu).with_width(MOST);

@@ -149,7 +149,7 @@ fn common(family: Family) -> ModelConfig {
         d_model: 768,
         n_layers: 12,
         heads: 12,
-        kv_heads: 12,
+        kv_heads: None,
         head_dim: None,
         attention: AttentionKind::SOFTMAX,
         qk_norm: false,

@@ -4,7 +4,7 @@
 
 mod export;
 
-pub use export::{ExportOptions, Exported, export};
+pub use export::{ExportOptions, Exported, check_exportable, export};
 
 use std::path::{Path, PathBuf};
 

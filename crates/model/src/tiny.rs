@@ -17,11 +17,11 @@ impl ModelConfig {
         self.seq_len = Self::TINY_SEQ_LEN;
         self.d_model = 16;
         self.n_layers = 2;
-        self.kv_heads = match self.kv_heads {
+        self.kv_heads = self.kv_heads.map(|kv_heads| match kv_heads {
             1 => 1,
             all if all == self.heads => 4,
             _ => 2,
-        };
+        });
         self.heads = 4;
         // 4 where it follows from the width, else another.
         self.head_dim = self.head_dim.map(|_| 6);

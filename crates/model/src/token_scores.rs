@@ -87,7 +87,7 @@ mod tests {
         let preset = families::preset("char-nano").unwrap();
         let mut raw = preset.config.clone();
         (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
-        (raw.n_layers, raw.heads, raw.kv_heads) = (1, 2, 2);
+        (raw.n_layers, raw.heads) = (1, 2);
         let device = Default::default();
         let decoder = DecoderConfig::try_from(raw)
             .unwrap()

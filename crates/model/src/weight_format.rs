@@ -84,7 +84,7 @@ mod tests {
         for tied in [true, false] {
             let mut raw = families::preset("char-nano").unwrap().config;
             (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
-            (raw.n_layers, raw.heads, raw.kv_heads) = (2, 2, 2);
+            (raw.n_layers, raw.heads) = (2, 2);
             raw.head.tied = tied;
             let config = DecoderConfig::try_from(raw).unwrap();
             let decoder = config.init::<Flex>(3, &Default::default());

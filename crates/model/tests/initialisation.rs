@@ -29,7 +29,7 @@ fn config(family: Family) -> DecoderConfig {
     raw.seq_len = SEQ_LEN as usize;
     raw.d_model = D as usize;
     raw.n_layers = LAYERS as usize;
-    raw.kv_heads = if raw.kv_heads < raw.heads { 2 } else { 6 };
+    raw.kv_heads = raw.kv_heads.map(|_| 2);
     raw.heads = 6;
     raw.head_dim = Some(MIXED as usize / 6);
     if let Position::Rotary { dims, .. } = &mut raw.position {

@@ -128,7 +128,7 @@ mod tests {
         config.d_model = 4;
         config.n_layers = 1;
         config.heads = 2;
-        config.kv_heads = 2;
+        config.kv_heads = Some(2);
         config.head_dim = Some(2);
         let decoder = DecoderConfig::try_from(config)
             .unwrap()

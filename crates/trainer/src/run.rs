@@ -6,7 +6,8 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{Decoder, count};
+use emberlm_model::hugging_face::check_exportable;
+use emberlm_model::{Decoder, HuggingFaceError, count};
 
 use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::RunConfig;
@@ -219,7 +220,7 @@ fn rank_zero<B: TrainingBackend>(
     let tokenizer = inputs.data.first().tokenizer();
     let about = About {
         description: Description {
-            model: config.model.clone(),
+            model: inputs.model.raw(),
             tokenizer: Some(tokenizer.spec()),
             chat_template: inputs.data.chat_template().cloned(),
             documents: config.train.documents,
@@ -254,6 +255,11 @@ fn first_notes<B: TrainingBackend>(
     if let Some(before) = &initial.moved_from {
         notes.push(format!(
             "warning: the run was computed on {before} and goes on on {backend}, where results differ by rounding"
+        ));
+    }
+    if let Err(error @ HuggingFaceError::NotExpressible { .. }) = check_exportable(&inputs.model) {
+        notes.push(format!(
+            "warning: this model cannot be exported as a Hugging Face directory: {error}"
         ));
     }
     let precision = config.train.precision.products;

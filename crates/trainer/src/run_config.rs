@@ -8,6 +8,10 @@ use toml::{Table, Value};
 use crate::RunConfig;
 use crate::config::{field_docs, legacy};
 
+mod commented;
+
+pub use commented::to_toml;
+
 /// A run's configuration that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunConfigError {
@@ -66,6 +70,9 @@ pub enum RunConfigError {
 /// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. Only names and types are
 /// checked; [`crate::TrainConfig::check`] and the model's configuration have the rules.
 ///
+/// A file that sets `model.family` describes a whole model: sizes that it leaves out are derived from those that it has,
+/// and not taken from `base`.
+///
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.
 pub fn layered(
@@ -85,6 +92,10 @@ pub fn layered(
             path: path(),
             reason: error.to_string(),
         })?;
+        let names_family = |model: &Value| model.get("family").is_some();
+        if over.get("model").is_some_and(names_family) {
+            unset_optional_sizes(&mut table);
+        }
         put_over(&mut table, over);
         config = typed(&table).map_err(|reason| RunConfigError::File {
             path: path(),
@@ -101,6 +112,29 @@ pub fn layered(
         table = written(&config)?;
     }
     Ok(config)
+}
+
+/// Keys of the model that are absent where they are derived from others or not used, by the table that they are in.
+const OPTIONAL_KEYS: [(&[&str], &[&str]); 5] = [
+    (&["model"], &["vocab_size", "kv_heads", "head_dim"]),
+    (&["model", "feed_forward"], &["width", "expansion"]),
+    (&["model", "position"], &["dims"]),
+    (
+        &["model", "attention"],
+        &["window", "scale", "soft_cap", "features"],
+    ),
+    (&["model", "head"], &["soft_cap"]),
+];
+
+fn unset_optional_sizes(table: &mut Table) {
+    for (path, keys) in OPTIONAL_KEYS {
+        let inner = path.iter().try_fold(&mut *table, |table, &name| {
+            table.get_mut(name).and_then(Value::as_table_mut)
+        });
+        if let Some(inner) = inner {
+            inner.retain(|key, _| !keys.contains(&key));
+        }
+    }
 }
 
 /// A configuration under today's keys, so that a layer's keys of earlier versions do not override those of the next.
@@ -185,40 +219,6 @@ pub fn from_toml(text: &str) -> Result<RunConfig, toml::de::Error> {
     let mut table: Table = toml::from_str(text)?;
     legacy::upgrade(&mut table);
     table.try_into()
-}
-
-/// The configuration as TOML, each key with its field's documentation as a comment.
-///
-/// # Errors
-/// The configuration cannot be written as TOML.
-pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
-    let text = toml::to_string(config).map_err(unwritable)?;
-    let mut commented = String::new();
-    let (mut table, mut kind) = (String::new(), None);
-    for line in text.lines() {
-        let docs = match line.strip_prefix('[') {
-            Some(header) => {
-                table = header.trim_matches(['[', ']']).to_owned();
-                kind = None;
-                let above = table.rsplit_once('.');
-                above.and_then(|(above, key)| field_docs(above, None, key))
-            }
-            None => line.split_once(" = ").and_then(|(key, value)| {
-                if key == "kind" {
-                    kind = Some(value.trim_matches('"').to_owned());
-                }
-                field_docs(&table, kind.as_deref(), key)
-            }),
-        };
-        if let Some(docs) = docs {
-            commented.push_str("# ");
-            commented.push_str(docs);
-            commented.push('\n');
-        }
-        commented.push_str(line);
-        commented.push('\n');
-    }
-    Ok(commented)
 }
 
 #[cfg(test)]
@@ -349,6 +349,17 @@ mod tests {
         assert!(error.contains("train.steps"), "{error}");
         assert!(set(&["train.steps"]).is_err());
         assert!(set(&["train.steps=-1"]).is_err());
+    }
+
+    #[test]
+    fn a_file_of_a_whole_model_takes_no_sizes_from_the_preset_below_it() {
+        // `pocket` groups its queries, `char-nano` does not, and neither does the file that is printed of it.
+        let text = to_toml(&set(&[]).expect("a preset")).expect("TOML");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        let base = presets::run("pocket").expect("a preset");
+        let read = layered(base, Some(file.path()), &[]).expect("legal");
+        assert_eq!(read, set(&[]).expect("a preset"));
     }
 
     #[test]

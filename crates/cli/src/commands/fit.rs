@@ -147,9 +147,7 @@ fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliE
         return Ok(run::resolve_model(config, &dataset)?);
     }
     config.model.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
-    let model = DecoderConfig::try_from(config.model.clone())?;
-    config.model = model.raw();
-    Ok(model)
+    Ok(DecoderConfig::try_from(config.model.clone())?)
 }
 
 struct Fitter<'a> {

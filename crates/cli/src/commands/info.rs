@@ -173,7 +173,7 @@ impl Info {
             ("d_model", config.d_model),
             ("n_layers", config.n_layers),
             ("heads", config.heads),
-            ("kv_heads", config.kv_heads),
+            ("kv_heads", config.kv_heads_or_derived()),
             ("head_dim", config.head_dim.unwrap_or_default()),
         ] {
             table.row([name, &size.to_string(), ""]);

@@ -172,7 +172,7 @@ fn a_prompt_without_text_is_refused() {
 fn more_panels_than_a_picture_holds_are_refused() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
-    (model.d_model, model.heads, model.kv_heads) = (128, 128, 128);
+    (model.d_model, model.heads) = (128, 128);
     write_run(&sandbox.path("run"), &model, None, &[1]);
     insta::assert_snapshot!(sandbox.words("attention run --tokens 1,2 --out a.png"), @r"
     exit 1

@@ -21,7 +21,6 @@ fn a_full_disk_is_what_an_export_reports() {
         d_model: 16,
         n_layers: 2,
         heads: 2,
-        kv_heads: 2,
         head_dim: Some(8),
         vocab_size: Some(100),
         ..families::preset("gpt2").unwrap().config

@@ -239,6 +239,27 @@ fn families_and_parts_without_a_type_are_refused_by_name() {
 }
 
 #[test]
+fn training_warns_of_a_model_that_cannot_be_exported() {
+    let sandbox = Sandbox::with_data();
+    let run = |settings: &str, out: &str| {
+        let ran = sandbox.words(&format!(
+            "train --preset char-nano --data data --steps 1 --set model.n_layers=1 {settings} \
+             --renderer plain --out {out}"
+        ));
+        assert_eq!(ran.code, Some(0), "{ran}");
+        ran.stderr
+    };
+    let warning = "warning: this model cannot be exported as a Hugging Face directory: `transformers`' type `gpt2` \
+        cannot express model.kv_heads = 2";
+    let grouped = run("--set model.kv_heads=2", "grouped");
+    assert!(grouped.contains(warning), "{grouped}");
+    // One key-value head per query head, however many there are.
+    let whole = run("--set model.heads=8", "whole");
+    assert!(!whole.contains("warning"), "{whole}");
+    sandbox.words("export whole --out hf").ok();
+}
+
+#[test]
 fn a_new_model_is_its_seeds() {
     let sandbox = Sandbox::new();
     let small = "--preset gpt2-small --vocab-size 64 --set model.d_model=8 --set model.n_layers=1 --set model.heads=2 \

@@ -17,7 +17,7 @@ type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
 fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     let mut raw = raw(name);
     // Wide enough for the products of one, of some and of many rows to be made in different ways.
-    (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, 4, 64);
+    (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, None, 64);
     let config = DecoderConfig::try_from(raw).unwrap();
     let weights = match name {
         "8 bits" => WeightFormat::INT8,

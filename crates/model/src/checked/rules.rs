@@ -39,20 +39,17 @@ fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
         ("d_model", raw.d_model),
         ("n_layers", raw.n_layers),
         ("heads", raw.heads),
-        ("kv_heads", raw.kv_heads),
+        ("kv_heads", raw.kv_heads_or_derived()),
     ] {
         within(field, value, LARGEST_SIZE)?;
     }
-    let head_dim = match raw.head_dim {
-        Some(head_dim) => head_dim,
-        None if raw.d_model.is_multiple_of(raw.heads) => raw.d_model / raw.heads,
-        None => {
-            let rule = format!("must divide d_model = {}", raw.d_model);
-            return Err(ConfigError::new("heads", raw.heads, rule));
-        }
-    };
+    let head_dim = raw.head_dim_or_derived()?;
     within("head_dim", head_dim, LARGEST_SIZE)?;
-    raw.feed_forward.width.get_or_insert(4 * raw.d_model);
+    if let Some(expansion) = raw.feed_forward.expansion {
+        positive("feed_forward.expansion", expansion)?;
+    }
+    raw.feed_forward.width = Some(raw.feed_forward.width_for(raw.d_model));
+    raw.feed_forward.expansion = None;
     match &mut raw.attention {
         AttentionKind::Softmax { window, scale, .. } => {
             if let Some(window) = window {
@@ -74,7 +71,7 @@ fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
         d_model: raw.d_model,
         n_layers: raw.n_layers,
         heads: raw.heads,
-        kv_heads: raw.kv_heads,
+        kv_heads: raw.kv_heads_or_derived(),
         head_dim,
         qk_norm: raw.qk_norm,
         dropout: raw.dropout,
@@ -260,7 +257,7 @@ mod tests {
         let expected = "model.heads = 3: must divide d_model = 128";
         assert_eq!(error_of(|c| c.heads = 3), expected);
         let expected = "model.kv_heads = 3: must divide heads = 4";
-        assert_eq!(error_of(|c| c.kv_heads = 3), expected);
+        assert_eq!(error_of(|c| c.kv_heads = Some(3)), expected);
         let expected = "model.dropout = 1: must be at least 0 and below 1";
         assert_eq!(error_of(|c| c.dropout = 1.0), expected);
         let expected = "model.dropout = NaN: must be at least 0 and below 1";

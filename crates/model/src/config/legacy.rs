@@ -9,7 +9,7 @@
 //! | `window = 0` | no `attention.window` |
 //! | `full_attention_layers = [1]` | `attention.window.full_layers = [1]` |
 //! | `global_tokens = 2` | `attention.window.global_tokens = 2` |
-//! | 0 for `vocab_size`, `head_dim`, `feed_forward.width`, `position.dims`, `attention.features`, `head.soft_cap` | the key is absent |
+//! | 0 for `vocab_size`, `kv_heads`, `head_dim`, `feed_forward.width`, `feed_forward.expansion`, `position.dims`, `attention.features`, `head.soft_cap` | the key is absent |
 //!
 //! `attention.window = 8` is short for `attention.window.tokens = 8`, and `attention.window = 0` removes a window.
 
@@ -17,10 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// Keys of the model and of its tables whose zero means "not set".
-const UNSET_BY_ZERO: [(Option<&str>, &str); 6] = [
+const UNSET_BY_ZERO: [(Option<&str>, &str); 8] = [
     (None, "vocab_size"),
+    (None, "kv_heads"),
     (None, "head_dim"),
     (Some("feed_forward"), "width"),
+    (Some("feed_forward"), "expansion"),
     (Some("position"), "dims"),
     (Some("attention"), "features"),
     (Some("head"), "soft_cap"),

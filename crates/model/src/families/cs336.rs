@@ -30,9 +30,8 @@ fn presets() -> Vec<Preset> {
             d_model: 512,
             n_layers: 4,
             heads: 16,
-            kv_heads: 16,
             position: rotary(None, 10_000.0, RotaryLayout::Interleaved),
-            feed_forward: FeedForward::gated(Activation::Silu).with_width(512 * 8 / 3),
+            feed_forward: FeedForward::gated(Activation::Silu).with_expansion(8.0 / 3.0),
             init: Init::TruncatedXavier,
             ..common(Family::Cs336)
         },

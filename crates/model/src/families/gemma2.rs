@@ -97,7 +97,7 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
             scale: Some(scalar.sqrt().recip()),
             soft_cap: Some(ATTENTION_CAP),
         },
-        feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(sizes.width),
+        feed_forward: FeedForward::gated(Activation::GeluTanh).with_expansion(sizes.expansion()),
         head: head(true, Some(LOGIT_CAP)),
         ..of_type(sizes.config(Family::Gemma2), 1e-6)
     }

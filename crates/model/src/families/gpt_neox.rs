@@ -100,7 +100,6 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
         d_model,
         n_layers,
         heads,
-        kv_heads: heads,
         bias: Biases::all(true),
         norm: Norm::Layer {
             bias: true,

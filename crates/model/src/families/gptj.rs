@@ -46,7 +46,6 @@ fn sized(
         d_model,
         n_layers,
         heads,
-        kv_heads: heads,
         bias: Biases {
             feed_forward: true,
             ..Biases::all(false)

@@ -132,10 +132,20 @@ impl Sizes {
             d_model: self.d_model,
             n_layers: self.n_layers,
             heads: self.heads,
-            kv_heads: self.kv_heads,
-            feed_forward: FeedForward::gated(Activation::Silu).with_width(self.width),
+            kv_heads: self.own_kv_heads(),
+            feed_forward: FeedForward::gated(Activation::Silu).with_expansion(self.expansion()),
             ..common(family)
         }
+    }
+
+    /// The key-value heads where queries are grouped; else they follow the query heads.
+    pub(super) fn own_kv_heads(self) -> Option<usize> {
+        (self.kv_heads != self.heads).then_some(self.kv_heads)
+    }
+
+    /// The feed-forward width as a multiple of `d_model`.
+    pub(super) fn expansion(self) -> f64 {
+        self.width as f64 / self.d_model as f64
     }
 }
 
@@ -189,7 +199,7 @@ pub(super) fn read_common(
         d_model,
         n_layers: fields.size("num_hidden_layers", defaults.n_layers)?,
         heads,
-        kv_heads,
+        kv_heads: Some(kv_heads),
         head_dim: Some(head_dim),
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-6)?,

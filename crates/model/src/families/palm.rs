@@ -37,13 +37,13 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
         d_model,
         n_layers,
         heads,
-        kv_heads: 1,
+        kv_heads: Some(1),
         head_dim: Some(256),
         norm: Norm::Layer {
             bias: false,
             epsilon: 1e-5,
         },
-        feed_forward: FeedForward::gated(Activation::Silu).with_width(4 * d_model),
+        feed_forward: FeedForward::gated(Activation::Silu),
         wiring: Wiring::Parallel { shared_norm: true },
         head: Head {
             tied: true,

@@ -38,14 +38,14 @@ fn presets() -> Vec<Preset> {
     ]
 }
 
-/// The published parts at other sizes; the hidden width is 4 · d_model rounded up to a multiple of 64.
+/// The published parts at other sizes.
 fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
     ModelConfig {
         seq_len: 256,
         d_model,
         n_layers,
         heads: 6,
-        kv_heads: 2,
+        kv_heads: Some(2),
         dropout_sites: vec![
             DropoutSite::Attention,
             DropoutSite::Hidden,
@@ -53,8 +53,7 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
         ],
         norm_embedding: true,
         norm: Norm::UnitRms { epsilon: 1e-8 },
-        feed_forward: FeedForward::dense(Activation::ReluSquared)
-            .with_width((4 * d_model).next_multiple_of(64)),
+        feed_forward: FeedForward::dense(Activation::ReluSquared),
         init: Init::FanIn,
         ..common(Family::Pocket)
     }

@@ -33,7 +33,7 @@ fn presets() -> Vec<Preset> {
                 epsilon: 1e-5,
             },
             position: Position::Learned,
-            feed_forward: FeedForward::dense(Activation::Gelu).with_width(2048),
+            feed_forward: FeedForward::dense(Activation::Gelu).with_expansion(2048.0 / 768.0),
             init: Init::FanIn,
             ..common(Family::Prenorm)
         },

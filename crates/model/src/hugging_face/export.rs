@@ -39,6 +39,20 @@ pub struct Exported {
     pub bytes: u64,
 }
 
+/// Checks that the family's type in `transformers` can express a model, as [`export`] does.
+///
+/// # Errors
+/// `transformers` has no type for the family, or the type cannot express the model.
+pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
+    let exchange = exchange_of(config.family)?;
+    let options = ExportOptions {
+        element: Element::F32,
+        shard_bytes: 0,
+        fields: Map::new(),
+    };
+    described(&completed(config, &exchange)?, &exchange, &options).map(drop)
+}
+
 /// Writes `config.json` and the weights of a model into an existing directory. What names the weights of an earlier one
 /// there is replaced.
 ///

@@ -38,7 +38,7 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
     let mut raw = base();
     raw.n_layers = 1;
     raw.heads = heads;
-    raw.kv_heads = 1;
+    raw.kv_heads = Some(1);
     raw.position = Position::None;
     raw.wiring = Wiring::PostNorm;
     raw.attention = attention;

@@ -46,7 +46,7 @@ pub fn base() -> ModelConfig {
         d_model: 16,
         n_layers: 2,
         heads: 4,
-        kv_heads: 4,
+        kv_heads: Some(4),
         // Wide enough to be far from uniform attention and from linear activations.
         init: Init::Normal {
             std: 0.3,
@@ -60,7 +60,7 @@ pub fn base() -> ModelConfig {
 fn vary(raw: &mut ModelConfig, n: usize) {
     // One product of the number's digits in base 4, so that the axes do not move together.
     let pick = |count: usize, pace: usize| (n * pace + n / 4 + n / 16 * (pace + 1)) % count;
-    raw.kv_heads = [4, 2, 1][pick(3, 1)];
+    raw.kv_heads = Some([4, 2, 1][pick(3, 1)]);
     raw.head_dim = [None, Some(6)][pick(2, 3)];
     let window = [None, Some(3), Some(5), Some(40)][pick(4, 3)];
     raw.scale_embedding = pick(4, 1) == 1;

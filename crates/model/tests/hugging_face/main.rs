@@ -76,7 +76,7 @@ impl Copied {
         raw.d_model = 4;
         raw.n_layers = 1;
         raw.heads = 1;
-        raw.kv_heads = 1;
+        raw.kv_heads = None;
         raw.feed_forward =
             emberlm_model::config::FeedForward::gated(emberlm_model::Activation::Silu)
                 .with_width(3);

@@ -183,7 +183,7 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
     raw.seq_len = 8;
     raw.d_model = 24;
     raw.n_layers = 2;
-    raw.kv_heads = if raw.kv_heads < raw.heads { 1 } else { 2 };
+    raw.kv_heads = raw.kv_heads.map(|_| 1);
     raw.heads = 2;
     raw.head_dim = Some(12);
     if let Position::Rotary { dims, .. } = &mut raw.position {
@@ -269,7 +269,7 @@ fn a_model_that_its_type_cannot_express_is_refused() {
         });
     }
     for preset in ["gpt2", "gptj", "gpt_neox"] {
-        cannot(preset, "model.kv_heads = 1", |raw| raw.kv_heads = 1);
+        cannot(preset, "model.kv_heads = 1", |raw| raw.kv_heads = Some(1));
         cannot(preset, "model.head_dim = 10", |raw| raw.head_dim = Some(10));
         cannot(preset, "model.feed_forward = ", |raw| {
             raw.feed_forward = FeedForward::gated(Activation::Silu).with_width(20);

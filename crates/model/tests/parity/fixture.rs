@@ -95,7 +95,7 @@ impl Fixture {
         raw.d_model = size("d_model");
         raw.n_layers = size("n_layers");
         raw.heads = size("heads");
-        raw.kv_heads = size("kv_heads");
+        raw.kv_heads = Some(size("kv_heads"));
         raw.head_dim = Some(size("head_dim"));
         raw.feed_forward.width = Some(size("ffn_hidden"));
         if config["bias"] == Value::Bool(false) {

@@ -43,7 +43,7 @@ fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
         d_model: 24,
         n_layers: 2,
         heads: 2,
-        kv_heads: 1,
+        kv_heads: Some(1),
         attention: AttentionKind::Linear {
             features: Some(48),
             seed: 1,

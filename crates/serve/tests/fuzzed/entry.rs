@@ -66,7 +66,6 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         d_model: 8,
         n_layers: 1,
         heads: 1,
-        kv_heads: 1,
         ..families::preset("char-nano").unwrap().config
     };
     let config = DecoderConfig::try_from(config).unwrap();

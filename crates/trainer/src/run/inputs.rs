@@ -23,7 +23,8 @@ pub(super) type Loaders<B> = (
     Arc<EvalLoader<<B as AutodiffBackend>::InnerBackend>>,
 );
 
-/// The configuration's model, with the vocabulary taken from the dataset where it was left open.
+/// The configuration's model, with the vocabulary taken from the dataset where it was left open. Other sizes that are not
+/// set stay so in `config`.
 ///
 /// # Errors
 /// The vocabulary is smaller than the dataset's, or the configuration is no model.
@@ -37,9 +38,7 @@ pub fn resolve_model(
         let rule = format!("must be at least the dataset's {tokens}");
         return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
     }
-    let checked = DecoderConfig::try_from(config.model.clone())?;
-    config.model = checked.raw();
-    Ok(checked)
+    Ok(DecoderConfig::try_from(config.model.clone())?)
 }
 
 /// The inputs of a run.

@@ -67,7 +67,7 @@ impl TestFolder {
         model.d_model = 16;
         model.n_layers = 1;
         model.heads = 2;
-        model.kv_heads = 2;
+        model.kv_heads = None;
         model.head_dim = Some(8);
         model.head.tied = false;
         model.feed_forward.width = Some(24);

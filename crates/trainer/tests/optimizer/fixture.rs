@@ -101,7 +101,7 @@ pub fn decoder_config() -> DecoderConfig {
     config.d_model = 8;
     config.n_layers = 1;
     config.heads = 4;
-    config.kv_heads = 2;
+    config.kv_heads = Some(2);
     config.head_dim = Some(2);
     config.head.tied = false;
     config.feed_forward.width = Some(12);

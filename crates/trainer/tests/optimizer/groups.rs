@@ -15,9 +15,8 @@ fn small(name: &str) -> DecoderConfig {
     config.seq_len = 8;
     config.d_model = 8;
     config.n_layers = 2;
-    let grouped = config.kv_heads != config.heads;
     config.heads = 4;
-    config.kv_heads = if grouped { 2 } else { 4 };
+    config.kv_heads = config.kv_heads.map(|_| 2);
     config.head_dim = Some(2);
     config.attention = AttentionKind::SOFTMAX;
     config.feed_forward.width = Some(12);

@@ -25,7 +25,6 @@ pub fn tiny(vocab_size: usize) -> ModelConfig {
         d_model: 16,
         n_layers: 2,
         heads: 2,
-        kv_heads: 2,
         ..families::preset("char-nano").unwrap().config
     }
 }
