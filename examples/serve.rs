@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         models: vec![loaded.served],
         limits: Limits::default(),
         key: None,
+        log: None,
     };
     // Dropping the sender stops the server.
     let (stop, stopped) = tokio::sync::oneshot::channel();

@@ -18,7 +18,7 @@ class Server:
     """`emberlm serve` on a free port, for as long as the `with` lasts."""
 
     def __init__(self, binary, model, *options):
-        self.command = [binary, "serve", str(model), "--port", "0", *map(str, options)]
+        self.command = [binary, "serve", str(model), "--port", "0", "--log", "none", *map(str, options)]
 
     def __enter__(self):
         self.process = subprocess.Popen(

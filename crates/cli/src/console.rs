@@ -121,6 +121,14 @@ pub fn note(line: impl Display) {
     write_line(&escaped(&line));
 }
 
+/// Writes `value` to stderr as a line of JSON, whatever a text in it holds.
+pub fn note_json(value: &impl Serialize) {
+    // No value of this program is beyond JSON.
+    if let Ok(text) = serde_json::to_string(value) {
+        write_line(&escaped_json(&text));
+    }
+}
+
 /// Reports on stderr something that did not keep the command from continuing.
 pub fn warn(message: &str) {
     labelled("warning", AnsiColor::Yellow, message);

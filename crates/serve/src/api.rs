@@ -8,7 +8,7 @@
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`: for the page, which is `playground` |
 //! | `/openapi.json` | `description` |
-//! | `/health`, `/metrics` | here, and `crate::metrics` |
+//! | `/health`, `/metrics` | here, and `crate::metrics`; the log is `crate::request_log` |
 //!
 //! A request's fields are read by `body`, `settings`, `delivery` and `prompt`; `answers` has its answers as they are
 //! generated, `memory` what they may keep, `deadline` the time that they may take; `error` is every other answer. No field names a file, a program or an address: what a client sends is text, numbers,
@@ -40,10 +40,12 @@ use axum::{Json, Router};
 use blake3::Hash;
 use serde_json::{Value, json};
 
+use crate::held_body::holding;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::playground;
+use crate::request_log::{RequestLog, Trace};
 use error::ApiError;
 use memory::Memory;
 
@@ -55,6 +57,8 @@ pub struct Service {
     pub limits: Limits,
     /// What a client must show; none where anybody may ask.
     pub key: Option<String>,
+    /// Receives a record of each request, but for those to hosts that are not the server's own.
+    pub log: Option<RequestLog>,
 }
 
 /// What handlers share; cheap to clone.
@@ -69,6 +73,7 @@ struct Inner {
     metrics: Metrics,
     memory: Memory,
     schemas: Schemas,
+    log: Option<Arc<RequestLog>>,
 }
 
 /// Which fields requests may have.
@@ -87,6 +92,7 @@ impl App {
             models,
             memory: Memory::new(service.limits.request_memory, service.limits.memory),
             limits: service.limits,
+            log: service.log.map(Arc::new),
             key: service.key.map(|key| blake3::hash(key.as_bytes())),
             schemas: Schemas {
                 completions: completions::schemas(),
@@ -175,14 +181,17 @@ fn bearer(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Counts answers.
-async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Counts and logs answers.
+async fn counted(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let trace = Arc::new(Trace::new(&request, app.0.log.clone()));
+    request.extensions_mut().insert(Arc::clone(&trace));
     let path = request.extensions().get::<MatchedPath>();
     // What a client calls that does not exist is not remembered.
     let path = path.map_or("other".to_owned(), |path| path.as_str().to_owned());
     let response = next.run(request).await;
     app.metrics().answered(&path, response.status().as_u16());
-    response
+    trace.set_status(response.status());
+    holding(response, trace)
 }
 
 async fn described() -> Response {

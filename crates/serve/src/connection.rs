@@ -5,24 +5,26 @@
 //! do not keep others out.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
-use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::held_body::holding;
+
 /// The current use of a connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
+    client: SocketAddr,
     /// Requests that were received and whose answers are not yet handed over to be written.
     answering: AtomicUsize,
     /// True if the body of the request is still to come.
@@ -52,6 +54,11 @@ impl Activity {
     pub fn receive(&self, receiving: bool) {
         self.receiving.store(receiving, Ordering::Relaxed);
         self.changed();
+    }
+
+    /// The address at the other end of the connection.
+    pub fn client(&self) -> SocketAddr {
+        self.client
     }
 
     /// Since when the connection has been of no use; none if it is in use.
@@ -86,8 +93,9 @@ impl Connections {
     }
 
     /// A new connection.
-    pub fn open(&self) -> Arc<Activity> {
+    pub fn open(&self, client: SocketAddr) -> Arc<Activity> {
         let activity = Arc::new(Activity {
+            client,
             answering: AtomicUsize::new(0),
             receiving: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
@@ -148,38 +156,7 @@ pub(crate) async fn answered<E>(
     let answering = Answering::new(&activity);
     request.extensions_mut().insert(activity);
     let response = answer(request).await?;
-    Ok(response.map(|body| {
-        Body::new(AnsweredBody {
-            body,
-            _answering: answering,
-        })
-    }))
-}
-
-/// An answer's body, which marks its connection as used until it is handed over.
-struct AnsweredBody {
-    body: Body,
-    _answering: Answering,
-}
-
-impl HttpBody for AnsweredBody {
-    type Data = <Body as HttpBody>::Data;
-    type Error = <Body as HttpBody>::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    Ok(holding(response, answering))
 }
 
 /// A stream on which writing may stand still for a limited time.

@@ -6,6 +6,7 @@
 //! | [`ServedModel`], [`Worker`] | a model with its engine's thread |
 //! | [`api::Service`], [`api::router`] | models as an HTTP service |
 //! | [`Limits`] | what a client may ask for |
+//! | [`RequestLog`], [`RequestRecord`] | a record of each request |
 //! | [`Server`], [`Hosts`] | listens on an address, for the hosts that are its own |
 //! | [`watch`] | the live page of runs |
 //!
@@ -37,7 +38,7 @@
 //! let decoder = model.decoder::<Flex>(&device)?;
 //! let options = ServeOptions { name: "tiny".to_owned(), ..ServeOptions::default() };
 //! let loaded = load(&model, decoder, &options, None, &device)?;
-//! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None };
+//! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None, log: None };
 //! let router = api::router(service);
 //! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
 //! let hosts = Hosts::new(server.address().ip(), &[]);
@@ -56,6 +57,7 @@
 //! | `server` | [`Server`]: an address that is listened on, until the program is told to stop |
 //! | [`hosts`] | the hosts that a server answers for, and the pages that may ask it |
 //! | `connection` | how long a client may read nothing, and which connection gives way to a new one |
+//! | `held_body` | an answer's body that keeps something until it is sent |
 //! | [`api`] | what a served model answers: OpenAI's API and the page's questions |
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
 //! | [`mod@load`] | a model directory as a model that is served |
@@ -63,6 +65,7 @@
 //! | [`sampling`] | default sampling settings of a model |
 //! | [`limits`] | what a client may ask for |
 //! | `metrics` | what is counted |
+//! | [`request_log`] | the records of requests for a log |
 //! | `playground` | the page at `/` |
 //! | `asset` | the pages' files, inside of the program, and what a browser may do with them |
 //! | [`watch`] | a live page of runs |
@@ -73,6 +76,7 @@ pub mod api;
 mod asset;
 mod connection;
 pub mod grammars;
+mod held_body;
 pub mod hosts;
 pub mod limits;
 pub mod load;
@@ -80,6 +84,7 @@ mod machine;
 mod metrics;
 pub mod model;
 mod playground;
+pub mod request_log;
 pub mod sampling;
 mod server;
 pub mod tail;
@@ -90,6 +95,7 @@ pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{LoadError, LoadPlan, Loaded, ServeOptions, load};
 pub use model::{Card, ServedModel};
+pub use request_log::{RequestLog, RequestRecord};
 pub use sampling::SamplingDefaults;
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};

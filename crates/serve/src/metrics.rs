@@ -21,6 +21,7 @@ use crate::model::ServedModel;
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
+    queue: Times,
     first_token: Times,
     token: Times,
     request: Times,
@@ -44,6 +45,8 @@ struct Of {
 #[derive(Debug)]
 pub(crate) struct Watch {
     begun: Instant,
+    /// None once the request has left the queue.
+    queue: Option<Histogram>,
     first_token: Histogram,
     token: Histogram,
     request: Histogram,
@@ -60,6 +63,10 @@ impl Metrics {
             registry.register(name, help, times.clone());
             times
         };
+        let queue = times(
+            "queue_seconds",
+            "From a request's arrival to its first slot",
+        );
         let first_token = times(
             "first_token_seconds",
             "From a request's arrival to its first token",
@@ -70,6 +77,7 @@ impl Metrics {
         Self {
             registry,
             requests,
+            queue,
             first_token,
             token,
             request,
@@ -91,6 +99,7 @@ impl Metrics {
         let histogram = |times: &Times| times.get_or_create(&of).clone();
         Watch {
             begun: Instant::now(),
+            queue: Some(histogram(&self.queue)),
             first_token: histogram(&self.first_token),
             token: histogram(&self.token),
             request: histogram(&self.request),
@@ -113,6 +122,13 @@ const SECONDS: [f64; 15] = [
 ];
 
 impl Watch {
+    /// A sample was given a slot.
+    pub fn started(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.observe(self.begun.elapsed().as_secs_f64());
+        }
+    }
+
     /// A token came; `last` is when the sample's last one did.
     pub fn token(&mut self, last: &mut Option<Instant>) {
         let now = Instant::now();

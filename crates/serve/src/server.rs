@@ -135,7 +135,7 @@ async fn serve(
             // Sent to or dropped: either is the end.
             _ = &mut stop => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, client)) = accepted else {
             // Too many open files, say.
             connections.close_idlest();
             sleep(Duration::from_millis(10)).await;
@@ -143,7 +143,7 @@ async fn serve(
         };
         // Tokens go out as they are made.
         let _ = stream.set_nodelay(true);
-        let activity = connections.open();
+        let activity = connections.open(client);
         let stream = TimedStream::new(stream, Arc::clone(&activity), write_time);
         let (router, used) = (router.clone(), Arc::clone(&activity));
         let service = service_fn(move |request: hyper::Request<Incoming>| {

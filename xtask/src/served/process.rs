@@ -64,7 +64,10 @@ impl Server {
         model: &Path,
         options: impl IntoIterator<Item = S>,
     ) -> Result<Self, Error> {
-        command.arg("serve").arg(model).args(["--port", "0"]);
+        command
+            .arg("serve")
+            .arg(model)
+            .args(["--port", "0", "--log", "none"]);
         command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let shown = workspace::shown(&command);

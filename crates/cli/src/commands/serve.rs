@@ -3,6 +3,7 @@
 mod file;
 mod follow;
 mod load;
+mod log;
 mod models;
 
 use std::fs;
@@ -26,6 +27,7 @@ use crate::ending;
 use crate::error::{CliError, warn};
 use crate::output::print;
 use crate::{signals, values};
+use log::{LogContent, LogFormat};
 use models::ModelSpec;
 
 /// Arguments of `serve`.
@@ -88,6 +90,12 @@ pub struct ServeArgs {
     /// Time a client may read nothing while there is something to send; then its connection is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one)]
     pub write_timeout: usize,
+    /// What is logged on stderr of each request
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = LogContent::Requests)]
+    pub log: LogContent,
+    /// How a request is logged
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
     /// What the weights are held in: f32, or int8 for a quarter of the memory
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
@@ -138,8 +146,10 @@ impl Job for Serve {
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
+        let (log, log_thread) = log::start(args.log, args.log_format)?.unzip();
         let service = Service {
             models,
+            log,
             limits: Limits {
                 body: bytes(args.max_body),
                 tokens: args.max_tokens,
@@ -153,10 +163,13 @@ impl Job for Serve {
         let stop = stopped()?;
         print(&format!("http://{}\n", server.address()))?;
         console::note("Ctrl-C ends it");
-        server
+        let ended = server
             .with_write_time(Duration::from_secs(args.write_timeout as u64))
-            .run(api::router(service), hosts, stop, drain)
-            .map_err(|error| CliError::new(error.to_string()))
+            .run(api::router(service), hosts, stop, drain);
+        if let Some(thread) = log_thread {
+            thread.finish();
+        }
+        ended.map_err(|error| CliError::new(error.to_string()))
     }
 }
 

@@ -61,7 +61,7 @@ impl<B: Backend> Engine<B> {
         if self.next_decoder.is_some() {
             // Texts of a request that has begun are embedded by one decoder.
             while self.embedding_has_begun() && self.embedding_fits() {
-                self.place_embedding();
+                self.place_embedding(on);
             }
             if !self.runs_nothing() || self.embedding_has_begun() {
                 return;
@@ -71,7 +71,7 @@ impl<B: Backend> Engine<B> {
         loop {
             let embedding = !self.waiting_embeddings.is_empty() && self.embedding_fits();
             if embedding && (self.generation_was_last || self.waiting.is_empty()) {
-                self.place_embedding();
+                self.place_embedding(on);
                 self.generation_was_last = false;
                 continue;
             }
@@ -86,7 +86,7 @@ impl<B: Backend> Engine<B> {
                 return;
             };
             if first.max_new_tokens > 0 {
-                self.place(first);
+                self.place(first, on);
                 self.generation_was_last = true;
                 continue;
             }
@@ -120,7 +120,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Gives the next text to embed a slot. Nothing of a cache is reused: every token's hidden state is needed.
-    fn place_embedding(&mut self) {
+    fn place_embedding(&mut self, on: &mut impl FnMut(Event)) {
         let Some(waiting) = self.waiting_embeddings.front_mut() else {
             return;
         };
@@ -129,6 +129,11 @@ impl<B: Backend> Engine<B> {
         };
         if let Some((text, tokens)) = waiting.texts.pop_front() {
             waiting.begun = true;
+            on(Event {
+                request: waiting.id,
+                sample: text,
+                kind: EventKind::Started,
+            });
             self.placed += 1;
             let slot = &mut self.slots[at];
             slot.forget();
@@ -146,7 +151,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Gives a request its slots, of which enough are free: the prompt is read in the first.
-    fn place(&mut self, waiting: Waiting) {
+    fn place(&mut self, waiting: Waiting, on: &mut impl FnMut(Event)) {
         let mut voices = waiting.voices.into_iter();
         let Some(voice) = voices.next() else {
             return;
@@ -165,6 +170,14 @@ impl<B: Backend> Engine<B> {
                 self.slots[other].state = State::Reserved;
                 siblings.push((other, voice));
             }
+        }
+        let placed = siblings.iter().map(|(_, sibling)| sibling);
+        for voice in std::iter::once(&voice).chain(placed) {
+            on(Event {
+                request: waiting.id,
+                sample: voice.sample,
+                kind: EventKind::Started,
+            });
         }
         self.placed += 1;
         self.done.reused_tokens += reused_prompt as u64;

@@ -19,6 +19,8 @@ pub struct Event {
 /// What happened to a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
+    /// It was given a slot, and its prompt is read next. A sample of no tokens has no such event.
+    Started,
     /// A token was made.
     Token(Chosen),
     /// A text's mean-pooled final hidden states, `[d_model]`; nothing follows for this text.

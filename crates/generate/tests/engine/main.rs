@@ -135,11 +135,14 @@ pub struct Ears(pub BTreeMap<(RequestId, usize), Heard>);
 
 impl Ears {
     pub fn hear(&mut self, event: Event) {
+        if event.kind == EventKind::Started {
+            return;
+        }
         let heard = self.0.entry((event.request, event.sample)).or_default();
         assert!(heard.end.is_none(), "an event after the end: {event:?}");
         match event.kind.clone() {
             EventKind::Token(chosen) => heard.tokens.push(chosen.id),
-            EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
+            EventKind::Started | EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
             EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
             EventKind::Failed(error) => heard.end = Some(Err(error)),
         }

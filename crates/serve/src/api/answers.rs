@@ -16,6 +16,7 @@ use super::error::ApiError;
 use super::memory::{Kept, Reservation};
 use crate::metrics::Watch;
 use crate::model::ServedModel;
+use crate::request_log::Trace;
 use crate::worker::Ticket;
 
 /// A prompt that is to be continued.
@@ -66,6 +67,7 @@ struct PromptAnswers {
     /// Samples that have not ended.
     left: usize,
     watch: Watch,
+    trace: Arc<Trace>,
     prompt_tokens: usize,
     /// Of all samples so far.
     made_tokens: usize,
@@ -84,10 +86,12 @@ impl PromptAnswers {
     async fn begin(
         app: &App,
         model: &Arc<ServedModel>,
+        trace: &Arc<Trace>,
         ask: Ask,
         max_new_tokens: usize,
     ) -> Result<Self, ApiError> {
         let prompt_tokens = ask.prompt.len();
+        trace.add_prompt(prompt_tokens);
         let stream = TextStream::after(&model.tokenizer, &ask.prompt, ask.stops);
         let text = || SampleText {
             stream: Some(stream.clone()),
@@ -110,6 +114,7 @@ impl PromptAnswers {
             samples,
             left: ask.samples,
             watch,
+            trace: Arc::clone(trace),
             prompt_tokens,
             made_tokens: 0,
             reused_tokens: 0,
@@ -137,6 +142,11 @@ impl PromptAnswers {
                     self.left = 0;
                     return Poll::Ready(Some(Err(error.into())));
                 }
+                EventKind::Started => {
+                    self.watch.started();
+                    self.trace.started();
+                    None
+                }
                 EventKind::Embedded(_) => None,
             };
             if let Some(event) = event {
@@ -151,6 +161,7 @@ impl PromptAnswers {
         // Tokens of a sample that has ended may come before the engine knows of the end.
         let delta = text.stream.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
+        self.trace.add_completion(1);
         self.watch.token(&mut text.last);
         if delta.stopped {
             self.ticket.cancel_sample(sample);
@@ -201,6 +212,7 @@ impl Answers {
     pub async fn begin(
         app: &App,
         model: &Arc<ServedModel>,
+        trace: &Arc<Trace>,
         asks: Vec<Ask>,
         kept: Kept,
     ) -> Result<Self, ApiError> {
@@ -214,7 +226,7 @@ impl Answers {
         let reservation = app.memory().reserve(bytes)?;
         let mut prompts = Vec::with_capacity(asks.len());
         for (ask, tokens) in asks.into_iter().zip(max_new_tokens) {
-            prompts.push(PromptAnswers::begin(app, model, ask, tokens).await?);
+            prompts.push(PromptAnswers::begin(app, model, trace, ask, tokens).await?);
         }
         Ok(Self {
             prompts,

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::App;
 use super::error::ApiError;
 use crate::connection::Activity;
+use crate::request_log::Trace;
 
 /// A body that was read whole, within the limits of size and time.
 pub(crate) struct Body(pub Bytes);
@@ -45,11 +46,17 @@ impl FromRequest<App> for Body {
                 activity.receive(receiving);
             }
         };
+        let trace = request.extensions().get::<Arc<Trace>>().cloned();
         receive(true);
         let read = timeout(limits.body_time, Bytes::from_request(request, app)).await;
         receive(false);
         match read {
-            Ok(Ok(bytes)) => Ok(Self(bytes)),
+            Ok(Ok(bytes)) => {
+                if let Some(trace) = trace {
+                    trace.set_body(&bytes);
+                }
+                Ok(Self(bytes))
+            }
             Ok(Err(rejection)) if rejection.status().as_u16() == 413 => {
                 Err(ApiError::too_large(limits.body))
             }

@@ -28,6 +28,7 @@ use super::memory::{self, Kept};
 use super::settings::{Settings, constrained, json_grammar};
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::ServedModel;
+use crate::request_log::Trace;
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, Likely, LogProb, LogProbs};
 
@@ -185,10 +186,12 @@ pub(crate) async fn open(
 pub(crate) async fn answer(
     State(app): State<App>,
     Extension(deadline): Extension<Deadline>,
+    Extension(trace): Extension<Arc<Trace>>,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
     let (delivery, asked, settings) = read(&app, body)?;
     let model = app.model(&delivery.model)?;
+    trace.set_model(&model);
     let samples = delivery.samples(&model)?;
     let logprobs = asked.logprobs == Some(true);
     let alternatives = asked.top_logprobs.unwrap_or(0);
@@ -225,7 +228,7 @@ pub(crate) async fn answer(
         streams: delivery.streams(),
         echoes: false,
     };
-    let mut answers = Answers::begin(&app, &model, vec![ask], kept).await?;
+    let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
     drop((asked, settings));
     let writer = Writer {
         id: name("chatcmpl"),

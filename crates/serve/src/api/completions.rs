@@ -22,6 +22,7 @@ use super::memory::{Kept, json};
 use super::prompt::Prompt;
 use super::settings::{Settings, constrained};
 use crate::model::ServedModel;
+use crate::request_log::Trace;
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -86,10 +87,12 @@ pub(crate) fn schemas() -> [Value; 3] {
 pub(crate) async fn answer(
     State(app): State<App>,
     Extension(deadline): Extension<Deadline>,
+    Extension(trace): Extension<Arc<Trace>>,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
     let (delivery, mut asked, settings) = read(&app, body)?;
     let model = app.model(&delivery.model)?;
+    trace.set_model(&model);
     let samples = delivery.samples(&model)?;
     if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
         return Err(ApiError::field(
@@ -132,7 +135,7 @@ pub(crate) async fn answer(
         streams: delivery.streams(),
         echoes: echo,
     };
-    let mut answers = Answers::begin(&app, &model, asks.collect(), kept).await?;
+    let mut answers = Answers::begin(&app, &model, &trace, asks.collect(), kept).await?;
     drop((settings, chooser, stops));
     let mut writer = Writer {
         id: name("cmpl"),

@@ -1,7 +1,9 @@
 //! `POST /v1/embeddings`: texts as vectors.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +17,7 @@ use super::body::{Body, Fields, schema};
 use super::error::ApiError;
 use super::memory::{PROMPT_TOKEN, json};
 use super::prompt::Prompt;
+use crate::request_log::Trace;
 
 /// Bytes kept for each number of a vector: its sum, the number and its text.
 const NUMBER: usize = 64;
@@ -78,9 +81,14 @@ pub(crate) fn schemas() -> [Value; 1] {
 }
 
 /// Answers.
-pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<Response, ApiError> {
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Extension(trace): Extension<Arc<Trace>>,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
     let asked = read(&app, body)?;
     let model = app.model(&asked.model)?;
+    trace.set_model(&model);
     let width = model.worker.model().d_model;
     if asked
         .dimensions
@@ -91,6 +99,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
     }
     let texts = asked.input.tokens("input", &model, app.limits()).await?;
     let prompt_tokens = texts.iter().map(Vec::len).sum();
+    trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
     let reservation = app.memory().reserve(bytes)?;
     let mut vectors: Vec<Option<Vector>> = texts.iter().map(|_| None).collect();
@@ -106,6 +115,7 @@ pub(crate) async fn answer(State(app): State<App>, Body(body): Body) -> Result<R
                 }
                 left -= 1;
             }
+            Some((_, EventKind::Started)) => trace.started(),
             Some((_, EventKind::Failed(error))) => return Err(invalid(error.into())),
             Some((_, EventKind::Token(_) | EventKind::Finished(_))) => {}
             None => return Err(ApiError::internal("the model's thread has ended")),

@@ -24,6 +24,7 @@ use super::prompt::Prompt;
 use super::settings::{Settings, constrained};
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::ServedModel;
+use crate::request_log::Trace;
 
 /// The fields beside [`Settings`]: a prompt or messages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -79,10 +80,12 @@ pub(crate) fn schemas() -> [Value; 2] {
 pub(crate) async fn answer(
     State(app): State<App>,
     Extension(deadline): Extension<Deadline>,
+    Extension(trace): Extension<Arc<Trace>>,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
     let (asked, settings) = read(&app, body)?;
     let model = app.model(&asked.model)?;
+    trace.set_model(&model);
     let alternatives = asked.top_logprobs.unwrap_or(5);
     if alternatives > MOST_ALTERNATIVES {
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
@@ -122,7 +125,7 @@ pub(crate) async fn answer(
         streams: true,
         echoes: false,
     };
-    let answers = Answers::begin(&app, &model, vec![ask], kept).await?;
+    let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
     let late = piece(&Sent::Error(deadline.error().body()));
     Ok(streamed(deadline, late, move |pieces| async move {
         // It ends when the client has left.

@@ -104,6 +104,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         models: vec![model],
         limits,
         key: None,
+        log: None,
     };
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     (runtime, router(service))

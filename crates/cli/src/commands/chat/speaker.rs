@@ -97,7 +97,7 @@ impl<B: Backend> Speaker<'_, B> {
                     }
                     EventKind::Failed(error) => return Err(error.into()),
                     // Nothing is embedded here.
-                    EventKind::Embedded(_) => {}
+                    EventKind::Started | EventKind::Embedded(_) => {}
                 }
             }
         };

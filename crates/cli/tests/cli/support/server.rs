@@ -68,9 +68,15 @@ fn unchunked(mut body: &str) -> String {
 impl Sandbox {
     /// Starts a command that serves, on a free port, once it has said where.
     pub fn serve(&self, line: &str) -> Server {
+        self.serve_with(line, Stdio::inherit())
+    }
+
+    /// [`Sandbox::serve`] with a destination of its own for stderr.
+    pub fn serve_with(&self, line: &str, stderr: impl Into<Stdio>) -> Server {
         let words = line.split_whitespace().chain(["--port", "0"]);
         let mut command = self.command(words);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        command.stdout(Stdio::piped()).stderr(stderr);
+        let mut child = command.spawn().unwrap();
         let mut said = String::new();
         let stdout = child.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut said).unwrap();

@@ -1,0 +1,213 @@
+//! The request log of `serve`: one line on stderr for each request.
+//!
+//! Lines are written by a thread of their own. While stderr takes no more, as a full pipe does, requests are answered and
+//! their lines are counted and left out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use emberlm_serve::{RequestLog, RequestRecord};
+use serde::Serialize;
+
+use crate::console;
+use crate::error::{CliError, warn};
+
+/// What is logged of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogContent {
+    /// Nothing
+    None,
+    /// A line for each request, without its text
+    Requests,
+    /// And the request's body, in which the prompt is
+    Bodies,
+}
+
+/// How a request's line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Words for people
+    Text,
+    /// A JSON object
+    Json,
+}
+
+/// Lines that wait to be written.
+const WAITING: usize = 1024;
+/// How long the end of the program waits for stderr to take the last lines.
+const LAST: Duration = Duration::from_secs(1);
+
+/// The thread that writes the lines.
+#[derive(Debug)]
+pub struct LogThread {
+    ended: Receiver<()>,
+}
+
+impl LogThread {
+    /// Waits until all lines are written, once the log has been dropped; for a second at most.
+    pub fn finish(self) {
+        // An error means that the thread has ended.
+        let _ = self.ended.recv_timeout(LAST);
+    }
+}
+
+/// Starts the thread that writes the lines; `None` if nothing is to be logged.
+///
+/// # Errors
+/// The operating system gives no thread.
+pub fn start(
+    content: LogContent,
+    format: LogFormat,
+) -> Result<Option<(RequestLog, LogThread)>, CliError> {
+    if content == LogContent::None {
+        return Ok(None);
+    }
+    let (records, waiting): (SyncSender<RequestRecord>, _) = mpsc::sync_channel(WAITING);
+    let (ending, ended) = mpsc::channel::<()>();
+    let lost = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&lost);
+    thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || {
+            for record in waiting {
+                write(&record, format);
+                match counted.swap(0, Ordering::Relaxed) {
+                    0 => {}
+                    lost => warn(&format!(
+                        "{lost} requests were not logged: stderr takes lines too slowly"
+                    )),
+                }
+            }
+            drop(ending);
+        })
+        .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
+    let log = RequestLog {
+        bodies: content == LogContent::Bodies,
+        write: Box::new(move |record| {
+            if records.try_send(record).is_err() {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }),
+    };
+    Ok(Some((log, LogThread { ended })))
+}
+
+fn write(record: &RequestRecord, format: LogFormat) {
+    match format {
+        LogFormat::Text => console::note(text(record)),
+        LogFormat::Json => console::note_json(&Line::from(record)),
+    }
+}
+
+/// A request as words: `TIME CLIENT "METHOD PATH" STATUS model=… prompt=… completion=… queue=… total=…`.
+fn text(record: &RequestRecord) -> String {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let mut line = format!(
+        "{} {} \"{} {}\" {}",
+        timestamp(record.time),
+        or_dash(record.client.map(|client| client.to_string())),
+        record.method,
+        record.path,
+        or_dash(record.status.map(|status| status.to_string())),
+    );
+    if let Some(model) = &record.model {
+        line += &format!(
+            " model={model} prompt={} completion={}",
+            record.prompt_tokens, record.completion_tokens
+        );
+    }
+    if let Some(queue) = record.queue {
+        line += &format!(" queue={:.3}s", queue.as_secs_f64());
+    }
+    line += &format!(" total={:.3}s", record.total.as_secs_f64());
+    if let Some(body) = &record.body {
+        line += &format!(" body={body}");
+    }
+    line
+}
+
+/// A request as a JSON object.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    client: Option<String>,
+    method: &'a str,
+    path: &'a str,
+    status: Option<u16>,
+    model: Option<&'a str>,
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    queue_seconds: Option<f64>,
+    total_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+}
+
+impl<'a> From<&'a RequestRecord> for Line<'a> {
+    fn from(record: &'a RequestRecord) -> Self {
+        Self {
+            time: timestamp(record.time),
+            client: record.client.map(|client| client.to_string()),
+            method: &record.method,
+            path: &record.path,
+            status: record.status,
+            model: record.model.as_deref(),
+            prompt_tokens: record.prompt_tokens,
+            completion_tokens: record.completion_tokens,
+            queue_seconds: record.queue.map(|queue| queue.as_secs_f64()),
+            total_seconds: record.total.as_secs_f64(),
+            body: record.body.as_deref(),
+        }
+    }
+}
+
+/// A time as RFC 3339 in UTC, with milliseconds.
+fn timestamp(time: SystemTime) -> String {
+    let time = DateTime::<Utc>::from(time);
+    time.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_who_asked_what_and_how_long_it_took() {
+        let record = RequestRecord {
+            time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
+            client: "127.0.0.1:4000".parse().ok(),
+            method: "POST".to_owned(),
+            path: "/v1/completions".to_owned(),
+            status: Some(200),
+            model: Some("chat".to_owned()),
+            prompt_tokens: 31,
+            completion_tokens: 20,
+            queue: Some(Duration::from_millis(2)),
+            total: Duration::from_millis(1234),
+            body: None,
+        };
+        assert_eq!(
+            text(&record),
+            "2023-11-14T22:13:20.250Z 127.0.0.1:4000 \"POST /v1/completions\" 200 \
+             model=chat prompt=31 completion=20 queue=0.002s total=1.234s"
+        );
+        let left = RequestRecord {
+            status: None,
+            model: None,
+            queue: None,
+            client: None,
+            ..record
+        };
+        assert_eq!(
+            text(&left),
+            "2023-11-14T22:13:20.250Z - \"POST /v1/completions\" - total=1.234s"
+        );
+    }
+}

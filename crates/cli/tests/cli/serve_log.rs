@@ -1,0 +1,108 @@
+//! The request log of `emberlm serve`.
+
+use std::fs::{self, File};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::serve::with_model;
+use super::support::Sandbox;
+use super::support::server::Server;
+
+/// A server whose stderr goes into the file `log`.
+fn logged(sandbox: &Sandbox, line: &str) -> Server {
+    let log = File::create(sandbox.path("log")).unwrap();
+    sandbox.serve_with(line, log)
+}
+
+/// The line of the log with this text in it, and all lines so far.
+fn line_with(sandbox: &Sandbox, text: &str) -> (String, String) {
+    let start = Instant::now();
+    loop {
+        let log = fs::read_to_string(sandbox.path("log")).unwrap();
+        if let Some(line) = log.lines().find(|line| line.contains(text)) {
+            return (line.to_owned(), log);
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{text}:\n{log}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn prompt(stream: bool) -> Value {
+    json!({ "model": "other", "prompt": "sesame", "max_tokens": 5, "stream": stream, "logit_bias": { "256": -100 } })
+}
+
+#[test]
+fn a_request_is_one_line_without_its_prompt() {
+    let sandbox = with_model(64, &[1]);
+    let server = logged(&sandbox, "serve run --alias other");
+    for stream in [false, true] {
+        assert_eq!(server.post("/v1/completions", &prompt(stream)).status, 200);
+    }
+    server.post("/v1/completions", &json!({ "model": "run", "prompt": 5 }));
+    server.get("/nothing?key=sesame");
+    server.post("/v1/embeddings", &json!({ "model": "run", "input": "abc" }));
+    let (line, _) = line_with(&sandbox, "\"POST /v1/completions\" 200 ");
+    assert!(line.contains(" 127.0.0.1:"), "{line}");
+    assert!(
+        line.contains(" model=run prompt=6 completion=5 queue="),
+        "{line}"
+    );
+    line_with(&sandbox, "\"POST /v1/completions\" 400 ");
+    line_with(&sandbox, "\"GET /nothing\" 404 total=");
+    let (line, log) = line_with(&sandbox, "\"POST /v1/embeddings\" 200 ");
+    assert!(
+        line.contains(" model=run prompt=3 completion=0 queue="),
+        "{line}"
+    );
+    assert_eq!(log.matches("\"POST /v1/completions\" 200 ").count(), 2);
+    assert!(!log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn a_request_is_a_json_object_on_demand() {
+    let sandbox = with_model(64, &[1]);
+    let server = logged(
+        &sandbox,
+        "serve run --alias other --log bodies --log-format json",
+    );
+    let mut body = prompt(true);
+    body["prompt"] = "a\u{1b}]0;b\u{9b}\u{202e}c".into();
+    assert_eq!(server.post("/v1/completions", &body).status, 200);
+    let (line, log) = line_with(&sandbox, "/v1/completions");
+    let record: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&record["status"], &record["model"]),
+        (&json!(200), &json!("run"))
+    );
+    assert_eq!(record["completion_tokens"], 5);
+    assert!(record["queue_seconds"].as_f64() <= record["total_seconds"].as_f64());
+    let kept: Value = serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
+    assert_eq!(kept, body);
+    // A terminal that shows the log gets no orders from it.
+    let harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!log.contains(harmful), "{log:?}");
+}
+
+#[test]
+fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
+    let sandbox = with_model(1 << 14, &[1]);
+    let server = logged(
+        &sandbox,
+        "serve run --slots 1 --max-tokens 16000 --context 16384",
+    );
+    let long = json!({ "model": "run", "prompt": "a", "max_tokens": 16000, "logit_bias": { "256": -100 } });
+    let kind = "content-type: application/json\r\n";
+    let asked = server.begin("POST", "/v1/completions", kind, &long.to_string());
+    server.wait_for("emberlm_running_sequences", "1");
+    drop(asked);
+    let (line, _) = line_with(&sandbox, "\"POST /v1/completions\" - model=run prompt=1 ");
+    assert!(!line.contains("completion=16000"), "{line}");
+    drop(server);
+    let server = logged(&sandbox, "serve run --log none");
+    server.get("/nothing");
+    server.get("/health");
+    let log = fs::read_to_string(sandbox.path("log")).unwrap();
+    assert!(!log.contains("/nothing"), "{log}");
+}
