@@ -108,7 +108,8 @@ impl<B: Backend> Engine<B> {
         &self.decoder
     }
 
-    /// Takes a request, which waits for as many free slots as it has samples behind those that came before.
+    /// Takes a request, which waits behind those that came before for as many free slots as it has samples, or for all slots
+    /// if it has more. Samples beyond the slots wait behind the requests that came meanwhile.
     ///
     /// # Errors
     /// A setting out of its range, an empty prompt, an id outside of the vocabulary, more tokens than the context holds
@@ -199,6 +200,10 @@ impl<B: Backend> Engine<B> {
                 sequence.paused = paused;
             }
         }
+        let waiting = self.waiting.iter_mut();
+        waiting
+            .filter(|waiting| waiting.id == request)
+            .for_each(|waiting| waiting.paused = paused);
     }
 
     /// Ends a request at once: its slots are free, and no event of it follows. Whether there was anything to end.

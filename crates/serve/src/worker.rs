@@ -112,7 +112,8 @@ struct Backlog {
 }
 
 impl Worker {
-    /// Starts the thread. At most `limit` requests run and wait at the same time.
+    /// Starts the thread. At most `limit` requests run and wait at the same time; each sample of a request beyond the engine's
+    /// slots counts as one more.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -164,7 +165,13 @@ impl Worker {
     }
 
     async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
+        let beyond = match &work {
+            Work::Generate(request) => request.samples.saturating_sub(self.config.slots),
+            // They take turns in half of the slots.
+            Work::Embed(_) => 0,
+        };
+        let places = u32::try_from(beyond.saturating_add(1)).unwrap_or(u32::MAX);
+        let place = Arc::clone(&self.places).try_acquire_many_owned(places);
         let place = place.map_err(|_| Refusal::Full { limit: self.limit })?;
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = unbounded_channel();
@@ -200,6 +207,11 @@ impl Worker {
         self.commands.send(command).map_err(|_| Refusal::Gone)?;
         answered.await.map_err(|_| Refusal::Gone)??;
         Ok(ticket)
+    }
+
+    /// The number of requests that may run and wait at the same time.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// What the engine did and does, as of its last step.

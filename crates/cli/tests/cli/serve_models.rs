@@ -141,3 +141,46 @@ fn a_bad_setting_is_refused_before_weights_are_read() {
     hint: give one of them another name: NAME=PATH
     ");
 }
+
+#[test]
+fn more_answers_than_slots_are_those_of_a_server_with_enough() {
+    let sandbox = with_model(64, &[1]);
+    let few = sandbox.serve("serve run --slots 2 --max-queue 8 --chat-template chatml");
+    let enough = sandbox.serve("serve run --slots 9 --chat-template chatml");
+    let body = json!({ "model": "run", "prompt": [1, 2], "max_tokens": 12, "n": 9, "seed": 5, "logit_bias": { "256": -100 } });
+    let texts = |answer: Value| {
+        let choices = answer["choices"].as_array().unwrap().iter();
+        let texts = choices.map(|choice| choice["text"].as_str().unwrap().to_owned());
+        (texts.collect::<Vec<_>>(), answer["usage"].clone())
+    };
+    let (expected, usage) = texts(enough.post("/v1/completions", &body).json());
+    let (found, counted) = texts(few.post("/v1/completions", &body).json());
+    assert_eq!(found, expected);
+    assert_eq!(counted["completion_tokens"], usage["completion_tokens"]);
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+    let mut pieces = vec![String::new(); 9];
+    for event in few.post("/v1/completions", &streamed).events() {
+        for choice in event["choices"].as_array().unwrap() {
+            let index = choice["index"].as_u64().unwrap() as usize;
+            pieces[index] += choice["text"].as_str().unwrap();
+        }
+    }
+    assert_eq!(pieces, expected);
+    // Two run and eight wait.
+    let mut more = body.clone();
+    more["n"] = 11.into();
+    let refused = few.post("/v1/completions", &more);
+    assert_eq!(refused.status, 400);
+    assert_eq!(
+        refused.json()["error"]["message"],
+        "n: must be between 1 and 10, as many as may run and wait"
+    );
+    // Memory is the other bound.
+    let few = sandbox.serve("serve run --slots 2 --max-queue 100000 --max-request-memory 1MiB");
+    more["n"] = 90_000.into();
+    let refused = few.post("/v1/completions", &more);
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["error"]["code"], "request_too_large");
+    few.wait_for("emberlm_free_slots", "2");
+}

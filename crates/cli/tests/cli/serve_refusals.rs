@@ -41,7 +41,7 @@ fn what_cannot_be_answered_is_told() {
         (r#"{"model": "run", "prompt": [1e99]}"#, 400, "prompt"),
         (r#"{"model": "run", "prompt": {"a": 1}}"#, 400, "prompt"),
         (r#"{"model": "run", "prompt": "a", "n": 0}"#, 400, "n"),
-        (r#"{"model": "run", "prompt": "a", "n": 3}"#, 400, "n"),
+        (r#"{"model": "run", "prompt": "a", "n": 259}"#, 400, "n"),
         (
             r#"{"model": "run", "prompt": "a", "n": 18446744073709551615}"#,
             400,

@@ -1,6 +1,7 @@
 //! How requests come to their slots, and leave them before their end.
 
 use std::mem;
+use std::sync::Arc;
 
 use emberlm_kernels::Backend;
 
@@ -59,11 +60,20 @@ impl<B: Backend> Engine<B> {
     /// have at most half of the slots.
     pub(super) fn admit(&mut self, on: &mut impl FnMut(Event)) {
         if self.next_decoder.is_some() {
-            // Texts of a request that has begun are embedded by one decoder.
+            // A request that has begun ends with the decoder that it began with.
             while self.embedding_has_begun() && self.embedding_fits() {
                 self.place_embedding(on);
             }
-            if !self.runs_nothing() || self.embedding_has_begun() {
+            while let Some(at) = self.waiting.iter().position(|waiting| waiting.begun)
+                && self.slots.iter().any(Slot::is_free)
+                && let Some(waiting) = self.waiting.remove(at)
+            {
+                self.place(waiting, on);
+            }
+            if !self.runs_nothing()
+                || self.embedding_has_begun()
+                || self.waiting.iter().any(|waiting| waiting.begun)
+            {
                 return;
             }
             self.install(on);
@@ -79,7 +89,11 @@ impl<B: Backend> Engine<B> {
                 return;
             };
             let free = self.slots.iter().filter(|slot| slot.is_free()).count();
-            if first.max_new_tokens > 0 && first.voices.len() > free {
+            let needed = match first.begun {
+                true => 1,
+                false => first.voices.len().min(self.slots.len()),
+            };
+            if first.max_new_tokens > 0 && needed > free {
                 return;
             }
             let Some(first) = self.waiting.pop_front() else {
@@ -150,10 +164,11 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Gives a request its slots, of which enough are free: the prompt is read in the first.
+    /// Gives a request its slots, of which at least one is free: the prompt is read in the first. Samples for which no slot is
+    /// free wait at the end of the queue.
     fn place(&mut self, waiting: Waiting, on: &mut impl FnMut(Event)) {
-        let mut voices = waiting.voices.into_iter();
-        let Some(voice) = voices.next() else {
+        let mut waiting = waiting;
+        let Some(voice) = waiting.voices.pop_front() else {
             return;
         };
         let chunk = self
@@ -164,12 +179,12 @@ impl<B: Backend> Engine<B> {
             return;
         };
         self.slots[slot].state = State::Reserved;
-        let mut siblings = Vec::with_capacity(voices.len());
-        for voice in voices {
-            if let Some(other) = oldest_free(&self.slots) {
-                self.slots[other].state = State::Reserved;
-                siblings.push((other, voice));
-            }
+        let mut siblings = Vec::new();
+        while let Some(other) = oldest_free(&self.slots)
+            && let Some(voice) = waiting.voices.pop_front()
+        {
+            self.slots[other].state = State::Reserved;
+            siblings.push((other, voice));
         }
         let placed = siblings.iter().map(|(_, sibling)| sibling);
         for voice in std::iter::once(&voice).chain(placed) {
@@ -187,13 +202,17 @@ impl<B: Backend> Engine<B> {
             siblings,
             order: self.placed,
             left: waiting.max_new_tokens,
-            stop_tokens: waiting.stop_tokens,
+            stop_tokens: Arc::clone(&waiting.stop_tokens),
             reading: true,
             truncated_prompt: waiting.truncated_prompt,
             reused_prompt,
             slides: 0,
-            paused: false,
+            paused: waiting.paused,
         }));
+        if !waiting.voices.is_empty() {
+            waiting.begun = true;
+            self.waiting.push_back(waiting);
+        }
     }
 
     /// Ends those samples of a request; whether there were any.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn_flex::Flex;
+use emberlm_generate::Request;
 use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
 
 use super::{Ears, decoder, drain, engine, greedy, plain, raw, run, step};
@@ -85,4 +86,26 @@ fn an_idle_engine_takes_it_at_once_and_a_short_context_is_refused() {
         run(&mut engine, &request).tokens,
         plain(&second, &request, 0).tokens
     );
+}
+
+#[test]
+fn samples_that_wait_for_slots_run_on_the_decoder_of_their_request() {
+    let (first, second) = (decoder("char-nano", 9), decoder("char-nano", 10));
+    let mut engine = engine("char-nano", 2, 64);
+    let mut ears = Ears::default();
+    let many = Request {
+        samples: 5,
+        ..greedy(&[3, 14, 1], 12)
+    };
+    let running = engine.submit(many.clone()).unwrap();
+    step(&mut engine, &mut ears);
+    engine.replace_decoder(Arc::clone(&second)).unwrap();
+    let waiting = engine.submit(greedy(&[3, 14, 1], 12)).unwrap();
+    drain(&mut engine, &mut ears);
+    for sample in 0..5 {
+        let expected = plain(&first, &many, sample).tokens;
+        assert_eq!(ears.of(running, sample).tokens, expected);
+    }
+    let expected = plain(&second, &many, 0).tokens;
+    assert_eq!(ears.of(waiting, 0).tokens, expected);
 }

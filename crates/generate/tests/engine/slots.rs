@@ -179,3 +179,33 @@ fn each_sample_keeps_to_its_own_grammar() {
     }
     assert_eq!(ears.of(ids[2], 0).finish(), Finish::Length);
 }
+
+#[test]
+fn samples_beyond_the_slots_take_turns_with_other_requests() {
+    for name in MODELS {
+        let mut engine = engine(name, 2, 64);
+        let mut ears = Ears::default();
+        let many = Request {
+            samples: 7,
+            chooser: SamplerConfig {
+                seed: 3,
+                ..SamplerConfig::default()
+            }
+            .into(),
+            ..greedy(&[5, 2, 9], 4)
+        };
+        let first = engine.submit(many.clone()).unwrap();
+        let second = engine.submit(greedy(&[6], 2)).unwrap();
+        while ears.of(second, 0).end.is_none() {
+            step(&mut engine, &mut ears);
+        }
+        let ended = (0..7).filter(|&sample| ears.of(first, sample).end.is_some());
+        assert!(ended.count() < 7, "{name}: one request kept the others out");
+        drain(&mut engine, &mut ears);
+        let decoder = decoder(name, 9);
+        for sample in 0..7 {
+            let expected = plain(&decoder, &many, sample).tokens;
+            assert_eq!(ears.of(first, sample).tokens, expected, "{name}: {sample}");
+        }
+    }
+}

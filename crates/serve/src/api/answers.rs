@@ -97,8 +97,7 @@ impl PromptAnswers {
             stream: Some(stream.clone()),
             last: None,
         };
-        let samples = ask.samples.min(model.worker.config().slots);
-        let samples = (0..samples).map(|_| text()).collect();
+        let samples = (0..ask.samples).map(|_| text()).collect();
         let watch = app.metrics().watch(&model.name);
         let request = Request {
             prompt: ask.prompt,

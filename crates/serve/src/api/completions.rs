@@ -115,14 +115,10 @@ pub(crate) async fn answer(
     constrained(&model, &mut chooser, settings.grammar()?).await?;
     let stops = settings.stops(&[])?;
     let count = prompts.len() * samples;
-    let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
-    if echo {
-        for (tokens, choices) in prompts.iter().zip(choices.chunks_mut(samples)) {
-            let text = model.tokenizer.decode(tokens);
-            let text = text.map_err(|error| ApiError::field("prompt", error.to_string()))?;
-            choices.iter_mut().for_each(|c| c.text.clone_from(&text));
-        }
-    }
+    let echoed = prompts.iter().take(if echo { prompts.len() } else { 0 });
+    let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
+    let echoed: Result<Vec<String>, _> = echoed.collect();
+    let echoed = echoed.map_err(|error| ApiError::field("prompt", error.to_string()))?;
     let asks = prompts.into_iter().map(|prompt| Ask {
         prompt,
         samples,
@@ -137,6 +133,11 @@ pub(crate) async fn answer(
     };
     let mut answers = Answers::begin(&app, &model, &trace, asks.collect(), kept).await?;
     drop((settings, chooser, stops));
+    // There is memory for as many from here on.
+    let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
+    for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {
+        choices.iter_mut().for_each(|c| c.text.clone_from(text));
+    }
     let mut writer = Writer {
         id: name("cmpl"),
         created: now(),

@@ -66,14 +66,13 @@ impl Delivery {
     /// How many answers there are to each prompt.
     ///
     /// # Errors
-    /// None, or more than the model makes at once.
+    /// None, or more than may run and wait at the same time.
     pub fn samples(&self, model: &ServedModel) -> Result<usize, ApiError> {
-        let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.config().slots);
+        let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.limit());
         match (1..=most).contains(&samples) {
             true => Ok(samples),
             false => {
-                let rule =
-                    format!("must be between 1 and {most}, as many as are made at the same time");
+                let rule = format!("must be between 1 and {most}, as many as may run and wait");
                 Err(ApiError::field("n", rule))
             }
         }

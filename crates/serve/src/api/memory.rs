@@ -25,6 +25,8 @@ const LOGPROBS: usize = 400;
 const ALTERNATIVE: usize = 256;
 /// Tokens of a streamed answer that wait to be sent.
 const STREAMED: usize = 96;
+/// Bytes kept for each token that penalties count.
+const COUNTED: usize = 20;
 /// Bytes kept for each answer besides.
 const SAMPLE: usize = 4 << 10;
 /// Bytes kept for each byte of a stop string, which the answers share: with its table, and the text that is held back.
@@ -69,7 +71,12 @@ impl Kept {
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()
             || !chooser.penalties.are_none();
+        let counted = match chooser.penalties.are_none() {
+            true => 0,
+            false => vocab_size.min(ask.prompt.len().saturating_add(max_new_tokens)),
+        };
         let sample = SAMPLE
+            + counted * COUNTED
             + tokens.saturating_mul(token)
             + chooser.logit_bias.len() * 16
             + if changed { 4 * vocab_size } else { 0 }
