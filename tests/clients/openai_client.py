@@ -15,6 +15,7 @@ import openai
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from chat import chat
+from responses import responses
 from served import Binary, Checks, Server, arguments, close, equal
 
 PROMPT = "3 and 4 make"
@@ -378,6 +379,7 @@ def main():
     args = arguments(__doc__).parse_args()
     binary = Binary(args.binary, args.model)
     chat(check)
+    responses(check)
     with Server(args.binary, args.model, "--chat-template", "chatml") as server:
         client = connect(server, args.model.rstrip("/").rsplit("/", 1)[-1])
         check.run(client, binary)

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/v1/completions` | `completions` |
 //! | `/v1/chat/completions` | `chat` |
+//! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`: for the page, which is `playground` |
@@ -27,6 +28,7 @@ mod memory;
 mod models;
 mod play;
 mod prompt;
+mod responses;
 mod settings;
 
 use std::sync::Arc;
@@ -81,6 +83,7 @@ pub(crate) struct Schemas {
     pub completions: [Value; 3],
     pub chat: [Value; 3],
     pub embeddings: [Value; 1],
+    pub responses: [Value; 2],
     pub play: [Value; 2],
 }
 
@@ -98,6 +101,7 @@ impl App {
                 completions: completions::schemas(),
                 chat: chat::schemas(),
                 embeddings: embeddings::schemas(),
+                responses: responses::schemas(),
                 play: play::schemas(),
             },
         }))
@@ -144,6 +148,7 @@ pub fn router(service: Service) -> Router {
     let guarded = Router::new()
         .route("/v1/completions", post(completions::answer))
         .route("/v1/chat/completions", post(chat::answer))
+        .route("/v1/responses", post(responses::answer))
         .route("/v1/embeddings", post(embeddings::answer))
         .route("/v1/models", get(models::all))
         .route("/v1/models/{name}", get(models::one))

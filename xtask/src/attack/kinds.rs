@@ -9,6 +9,7 @@ use crate::{
 
 pub const COMPLETIONS: &str = "/v1/completions";
 pub const CHAT: &str = "/v1/chat/completions";
+pub const RESPONSES: &str = "/v1/responses";
 pub const EMBEDDINGS: &str = "/v1/embeddings";
 pub const PLAY: &str = "/api/play";
 
@@ -158,7 +159,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     bodies
 }
 
-fn of_schema(schema: &Value) -> [(&'static str, Value); 3] {
+fn of_schema(schema: &Value) -> [(&'static str, Value); 4] {
     let messages = json!([{"role": "user", "content": "a"}]);
     let structured = json!({"json": schema});
     [
@@ -171,6 +172,12 @@ fn of_schema(schema: &Value) -> [(&'static str, Value); 3] {
             json!({"messages": messages, "max_tokens": 4, "response_format": {
                 "type": "json_schema", "json_schema": {"name": "x", "schema": schema},
             }}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": "a", "max_output_tokens": 4, "text": {"format": {
+                "type": "json_schema", "name": "x", "schema": schema,
+            }}}),
         ),
         (
             PLAY,

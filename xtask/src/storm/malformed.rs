@@ -14,6 +14,7 @@ use crate::served::{
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
+const RESPONSES: &str = "/v1/responses";
 const EMBEDDINGS: &str = "/v1/embeddings";
 
 /// A kind of nonsense.
@@ -71,6 +72,7 @@ pub fn all() -> Vec<Malformed> {
         ),
         refused("no JSON", CHAT, "hello".to_owned()),
         refused("no body", EMBEDDINGS, String::new()),
+        refused("no input", RESPONSES, "{}".to_owned()),
         refused("a list for an object", COMPLETIONS, "[1, 2]".to_owned()),
         refused("deep JSON", COMPLETIONS, deep.clone()),
         prompt("a deep prompt", &deep),

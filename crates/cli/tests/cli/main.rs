@@ -59,6 +59,7 @@ mod serve_hosts;
 mod serve_log;
 mod serve_models;
 mod serve_refusals;
+mod serve_responses;
 #[cfg(unix)]
 mod signals;
 mod support;

@@ -12,7 +12,7 @@ use axum::response::sse::Event;
 use emberlm_generate::Grammar;
 use emberlm_tokenizer::chat::ChatError;
 use schemars::JsonSchema;
-use serde::de::{Deserializer, Error};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::SendError;
@@ -47,7 +47,7 @@ pub(crate) struct Chat {
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
     top_logprobs: Option<usize>,
     /// What the answer must be.
-    #[serde(default, deserialize_with = "response_format")]
+    #[serde(default, deserialize_with = "tagged")]
     response_format: Option<ResponseFormat>,
 }
 
@@ -105,10 +105,12 @@ enum ResponseFormat {
     },
 }
 
-/// A `type` that is a number would be taken for the place of one in the list: serde knows both.
-fn response_format<'de, D>(deserializer: D) -> Result<Option<ResponseFormat>, D::Error>
+/// A value that its `type` tells from others. A `type` that is a number would be taken for the place of one in the list:
+/// serde knows both.
+pub(crate) fn tagged<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
+    T: DeserializeOwned,
 {
     match Option::<Object<Value>>::deserialize(deserializer)? {
         None => Ok(None),
@@ -157,14 +159,29 @@ pub(crate) async fn open(
     model: &Arc<ServedModel>,
     messages: &[Object<Message>],
 ) -> Result<Opened, ApiError> {
-    if model.chat.is_none() {
-        let rule = format!(
-            "{} has no chat template: use /v1/completions, or serve it with --chat-template",
-            model.name
-        );
-        return Err(ApiError::field("model", rule));
-    }
+    has_template(model)?;
     let record = json!({ "messages": messages }).to_string();
+    render(model, record).await
+}
+
+/// Refuses a model without a chat template.
+fn has_template(model: &ServedModel) -> Result<(), ApiError> {
+    if model.chat.is_some() {
+        return Ok(());
+    }
+    let rule = format!(
+        "{} has no chat template: use /v1/completions, or serve it with --chat-template",
+        model.name
+    );
+    Err(ApiError::field("model", rule))
+}
+
+/// Writes a conversation, a JSON object with `messages`, by the model's template.
+///
+/// # Errors
+/// The model has none, or it refuses the conversation.
+pub(crate) async fn render(model: &Arc<ServedModel>, record: String) -> Result<Opened, ApiError> {
+    has_template(model)?;
     let model = Arc::clone(model);
     let written = spawn_blocking(move || {
         let chat = model.chat.as_ref()?;
@@ -226,7 +243,7 @@ pub(crate) async fn answer(
     };
     let kept = Kept {
         streams: delivery.streams(),
-        echoes: false,
+        ..Kept::default()
     };
     let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
     drop((asked, settings));
@@ -239,12 +256,16 @@ pub(crate) async fn answer(
     if delivery.streams() {
         let reports_usage = delivery.tells_usage();
         let late = piece(&deadline.error().answer());
-        return Ok(streamed(deadline, late, move |pieces| async move {
-            // It ends when the client has left.
-            let _ = writer
-                .stream(answers, samples, &pieces, reports_usage)
-                .await;
-        }));
+        return Ok(streamed(
+            deadline,
+            move || late,
+            move |pieces| async move {
+                // It ends when the client has left.
+                let _ = writer
+                    .stream(answers, samples, &pieces, reports_usage)
+                    .await;
+            },
+        ));
     }
     let mut choices: Vec<Choice> = (0..samples).map(|index| writer.empty(index)).collect();
     while let Some(event) = answers.next().await {

@@ -130,6 +130,7 @@ pub(crate) async fn answer(
     let kept = Kept {
         streams: delivery.streams(),
         echoes: echo,
+        ..Kept::default()
     };
     let mut answers = Answers::begin(&app, &model, &trace, asks.collect(), kept).await?;
     drop((settings, chooser, stops));
@@ -150,12 +151,16 @@ pub(crate) async fn answer(
     if delivery.streams() {
         let reports_usage = delivery.tells_usage();
         let late = piece(&deadline.error().answer());
-        return Ok(streamed(deadline, late, move |pieces| async move {
-            // It ends when the client has left.
-            let _ = writer
-                .stream(answers, choices, &pieces, reports_usage)
-                .await;
-        }));
+        return Ok(streamed(
+            deadline,
+            move || late,
+            move |pieces| async move {
+                // It ends when the client has left.
+                let _ = writer
+                    .stream(answers, choices, &pieces, reports_usage)
+                    .await;
+            },
+        ));
     }
     while let Some(event) = answers.next().await {
         let new = writer.choice(event?);

@@ -117,10 +117,10 @@ pub(crate) fn piece<T: Serialize>(piece: &T) -> Event {
 pub(crate) type Pieces = mpsc::Sender<Event>;
 
 /// A stream's answer: what `write` sends. It is dropped, and so is what it asked for, once the client has left, and at the
-/// deadline whether the client reads or not: `late` is then the last piece.
+/// deadline whether the client reads or not: `late` makes the last piece then.
 pub(crate) fn streamed<W>(
     deadline: Deadline,
-    late: Event,
+    late: impl FnOnce() -> Event + Send + 'static,
     write: impl FnOnce(Pieces) -> W,
 ) -> Response
 where
@@ -136,7 +136,7 @@ where
             () = deadline.passed() => {}
         }
         // What was written is dropped by now: this holds nothing but the connection, whose writes have a limit of their own.
-        let _ = pieces.send(late).await;
+        let _ = pieces.send(late()).await;
     });
     let events = stream::unfold(sent, async |mut sent| {
         let event = sent.recv().await?;

@@ -13,6 +13,7 @@ use super::delivery::Delivery;
 use super::embeddings::{Embedded, Embeddings};
 use super::error::ErrorAnswer;
 use super::models::{List, Listed};
+use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 
 /// The description as JSON, written once: whoever asks for it many times costs no more than its bytes.
@@ -35,10 +36,12 @@ fn make() -> Value {
         types.of::<Chat>(),
         types.of::<Settings>(),
     ]);
+    let responses = all_of([types.of::<Responses>(), types.of::<Settings>()]);
     let embeddings = all_of([types.of::<Embeddings>()]);
     let paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts", completions, true) },
         "/v1/chat/completions": { "post": types.post::<ChatCompletion>("Answer a conversation", chat, true) },
+        "/v1/responses": { "post": types.post::<ResponseBody>("Answer an input", responses, true) },
         "/v1/embeddings": { "post": types.post::<Embedded>("Turn texts into vectors", embeddings, false) },
         "/v1/models": { "get": types.get::<List>("List the models") },
         "/v1/models/{name}": {
@@ -91,7 +94,7 @@ impl Types {
         if streams {
             answered["content"]["text/event-stream"] = json!({ "schema": {
                 "type": "object",
-                "description": "An event: a piece of the answer, and at the end [DONE]",
+                "description": "An event: a piece of the answer; but for /v1/responses, [DONE] at the end",
                 "properties": { "data": { "type": "string" } },
                 "required": ["data"],
             } });

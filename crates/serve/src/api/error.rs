@@ -69,6 +69,17 @@ impl ApiError {
         self
     }
 
+    /// The error of the field `to`, where it is of `from`: for APIs that have another name for a field.
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        if self.body.param.as_deref() == Some(from) {
+            self.body.param = Some(to.to_owned());
+            if let Some(rest) = self.body.message.strip_prefix(from) {
+                self.body.message = format!("{to}{rest}");
+            }
+        }
+        self
+    }
+
     fn code(mut self, code: &'static str) -> Self {
         self.body.code = Some(code);
         self

@@ -25,6 +25,8 @@ const LOGPROBS: usize = 400;
 const ALTERNATIVE: usize = 256;
 /// Tokens of a streamed answer that wait to be sent.
 const STREAMED: usize = 96;
+/// Bytes of a token each time that a stream repeats the text.
+const REPEATED: usize = 32;
 /// Bytes kept for each token that penalties count.
 const COUNTED: usize = 20;
 /// Bytes kept for each answer besides.
@@ -47,23 +49,28 @@ pub(crate) struct Reservation {
 }
 
 /// The part of its answers that a request keeps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
     /// True if the answers are sent as they are made.
     pub streams: bool,
     /// True if each answer begins with the prompt's text.
     pub echoes: bool,
+    /// How often a stream repeats the whole text at its end.
+    pub repeats: usize,
+    /// Bytes of the request that are returned with the answer.
+    pub returned: usize,
 }
 
 impl Kept {
     /// The most bytes that the answers to a prompt keep.
     pub fn bytes(self, ask: &Ask, max_new_tokens: usize, vocab_size: usize) -> usize {
         let chooser = &ask.chooser;
-        let tokens = match self.streams {
+        let tokens = match self.streams && self.repeats == 0 {
             true => max_new_tokens.min(STREAMED),
             false => max_new_tokens,
         };
         let token = TOKEN
+            + self.repeats * REPEATED
             + chooser
                 .top_logprobs
                 .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE));
@@ -85,7 +92,8 @@ impl Kept {
             } else {
                 0
             };
-        let shared = ask.prompt.len() * PROMPT_TOKEN + ask.stops.pattern_bytes() * STOP_BYTE;
+        let shared =
+            self.returned + ask.prompt.len() * PROMPT_TOKEN + ask.stops.pattern_bytes() * STOP_BYTE;
         shared.saturating_add(ask.samples.saturating_mul(sample))
     }
 }

@@ -123,14 +123,18 @@ pub(crate) async fn answer(
     };
     let kept = Kept {
         streams: true,
-        echoes: false,
+        ..Kept::default()
     };
     let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
     let late = piece(&Sent::Error(deadline.error().body()));
-    Ok(streamed(deadline, late, move |pieces| async move {
-        // It ends when the client has left.
-        let _ = write(answers, &model, &pieces).await;
-    }))
+    Ok(streamed(
+        deadline,
+        move || late,
+        move |pieces| async move {
+            // It ends when the client has left.
+            let _ = write(answers, &model, &pieces).await;
+        },
+    ))
 }
 
 /// The fields of a request, which keep nothing of its body.

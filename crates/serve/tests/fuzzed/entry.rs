@@ -20,9 +20,10 @@ use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
 /// Where bodies are sent.
-pub const PATHS: [&str; 4] = [
+pub const PATHS: [&str; 5] = [
     "/v1/completions",
     "/v1/chat/completions",
+    "/v1/responses",
     "/v1/embeddings",
     "/api/play",
 ];

@@ -49,6 +49,11 @@ fn conversations() {
 }
 
 #[test]
+fn responses() {
+    mutations("/v1/responses", 800, "responses");
+}
+
+#[test]
 fn embeddings() {
     mutations("/v1/embeddings", 500, "embeddings");
 }
