@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tensorboard: false,
         say: |line| eprintln!("{line}"),
         interrupter: Interrupter::new(),
+        hooks: Vec::new(),
     };
     let result = train::<Autodiff<Backend>>(
         config,

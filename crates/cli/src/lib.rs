@@ -9,7 +9,7 @@
 //! process ends beside a GPU, `console` the one place that writes to stdout and stderr, `output` tables and numbers for
 //! it, `signals` what asks the program to stop, `sandbox` the child processes that run untrusted work, `progress` how
 //! far a long computation is, `heat_map` the pictures of attention and `head_habits` its numbers, `run_folders` where
-//! runs are and `run_history` what a run did, `plot` the pictures of it, `sweep` many runs.
+//! runs are, `run_history` what a run did, `run_settings` its configuration by keys, `run_labels` its tags and note, `plot` the pictures of it, `sweep` many runs.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -30,6 +30,8 @@ mod plot;
 mod progress;
 mod run_folders;
 mod run_history;
+mod run_labels;
+mod run_settings;
 mod sandbox;
 mod signals;
 mod sweep;

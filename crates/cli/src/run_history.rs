@@ -1,5 +1,6 @@
 //! A run's events as curves and figures, for whatever shows or compares runs.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use emberlm_system::read;
 use emberlm_trainer::RunFolder;
 use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event, Events};
 use emberlm_trainer::folder::CONFIG_FILE;
+use emberlm_trainer::metrics::{self, Metric, Phase};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -23,6 +25,12 @@ pub struct History {
     pub skipped: Vec<Skipped>,
     /// How fast it went.
     pub paces: Vec<Paced>,
+    /// The metrics that the run's hooks declare.
+    pub metrics: Vec<Metric>,
+    /// The readings of metrics after steps, by name.
+    pub trained: Series,
+    /// The readings of metrics after evaluations, by name.
+    pub validated: Series,
     /// Steps in all, where it is written.
     pub planned: Option<usize>,
     /// The lowest validation loss that any model can have, where it is known.
@@ -34,6 +42,9 @@ pub struct History {
     /// A sentence for each line of the file that is damaged or missing.
     pub damage: Vec<String>,
 }
+
+/// Readings of metrics by name: steps with values.
+pub type Series = BTreeMap<String, Vec<(usize, f64)>>;
 
 /// A logged step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,10 +166,18 @@ impl History {
         let mut clock: Option<f64> = None;
         let mut seconds = 0.0;
         for event in events {
+            this.read_metrics(&event);
             match event {
                 Event::Begun {
-                    time, steps, floor, ..
+                    time,
+                    steps,
+                    floor,
+                    metrics,
+                    ..
                 } => {
+                    if !metrics.is_empty() {
+                        this.metrics = metrics;
+                    }
                     this.planned = Some(steps);
                     this.floor = floor.or(this.floor);
                     this.ended = None;
@@ -219,6 +238,31 @@ impl History {
             }
         }
         this
+    }
+
+    fn read_metrics(&mut self, event: &Event) {
+        let Some((phase, readings)) = event.readings() else {
+            return;
+        };
+        let series = match phase {
+            Phase::Validation => &mut self.validated,
+            Phase::Training | Phase::Both => &mut self.trained,
+        };
+        for (name, value) in readings {
+            match series.get_mut(name) {
+                Some(points) => points.push((event.step(), value)),
+                None => {
+                    series.insert(name.to_owned(), vec![(event.step(), value)]);
+                }
+            }
+        }
+    }
+
+    /// The declaration of a metric that the run has readings of.
+    pub fn metric(&self, name: &str) -> Option<&Metric> {
+        let read = self.trained.contains_key(name) || self.validated.contains_key(name);
+        let own = self.metrics.iter().find(|metric| metric.name == name);
+        metrics::find(name).or(own).filter(|_| read)
     }
 
     /// The lowest validation loss; the first of equal ones.
@@ -301,6 +345,7 @@ mod tests {
             perplexity: loss.exp(),
             gradient_norm: 1.0,
             learning_rate: 1e-3,
+            metrics: Default::default(),
         }
     }
 
@@ -325,6 +370,7 @@ mod tests {
             backend: "flex".into(),
             version: "1".into(),
             floor: (step == 0).then_some(0.5),
+            metrics: Vec::new(),
         }
     }
 
@@ -335,6 +381,7 @@ mod tests {
             perplexity: loss.exp(),
             tokens: 10,
             datasets: Vec::new(),
+            metrics: Default::default(),
         }
     }
 

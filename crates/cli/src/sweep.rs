@@ -15,5 +15,5 @@ pub use children::{Ended, is_finished, run_all};
 pub use file::SweepFile;
 pub use plan::{Plan, Planned};
 pub use progress::Progress;
-pub use record::Record;
+pub use record::{FILE as SWEEP_FILE, Record};
 pub use summary::Summary;

@@ -20,7 +20,7 @@ macro_rules! script {
 }
 
 /// The page's files, each with its path and kind. The curves and the looks are those of the watch page.
-const FILES: [(&str, &str, &str); 17] = [
+const FILES: [(&str, &str, &str); 19] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -29,6 +29,8 @@ const FILES: [(&str, &str, &str); 17] = [
     ("/base.css", STYLE, include_str!("watch/page/base.css")),
     ("/play.css", STYLE, include_str!("playground/page/play.css")),
     ("/chart.js", SCRIPT, include_str!("watch/page/chart.js")),
+    ("/limits.js", SCRIPT, include_str!("watch/page/limits.js")),
+    ("/style.js", SCRIPT, include_str!("watch/page/style.js")),
     script!("actions.js"),
     script!("answer.js"),
     script!("card.js"),

@@ -3,7 +3,9 @@
 //! | path | what is answered |
 //! |---|---|
 //! | `/` | the page; its scripts and styles beside it |
-//! | `/api/runs` | `{"runs": [{"name", "status"}], "machine": {"processor", "memory_used", "memory"}}` |
+//! | `/api/runs` | `{"runs": [{"name", "sweep", "status", "tags", "note"}], "machine": {"processor", "memory_used", "memory"}}` |
+//! | `/api/metrics` | `[{"name", "title", "unit", "direction", "aggregation", "phase", "scale"}]`: the metrics of every run |
+//! | `/api/settings?run=NAME` | `{"settings": {"train.steps": 100, …}}` |
 //! | `/api/events?run=NAME&file=F&offset=N` | `{"file", "offset", "more", "events": […]}`: what came after |
 //!
 //! A run is asked for by a name that `/api/runs` gives: no path comes from a client.
@@ -27,18 +29,35 @@ use crate::tail::{self, Place};
 /// A run that can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedRun {
-    /// What it is called on the page and asked for by.
+    /// The name that the page shows and asks for it by.
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
+    /// The name of the sweep that it is part of.
+    pub sweep: Option<String>,
 }
 
-/// What knows the runs.
+/// The state of a run, and what its user has written about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RunDescription {
+    /// Running, finished, and so on.
+    pub status: String,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// A note; empty for none.
+    pub note: String,
+}
+
+/// The runs to watch, as their owner knows them.
 pub struct Runs {
-    /// Looks for them, anew for each question: a sweep makes more as it goes.
+    /// Finds them, anew for each request: a sweep adds some while it runs.
     pub find: Box<dyn Fn() -> Vec<WatchedRun> + Send + Sync>,
-    /// Where the run in a folder stands (running, finished, …).
-    pub status: fn(&Path) -> String,
+    /// Describes the run in a folder.
+    pub describe: fn(&Path) -> RunDescription,
+    /// The settings of the run in a folder by their keys, such as `train.steps`; empty while there are none.
+    pub settings: fn(&Path) -> serde_json::Map<String, Value>,
+    /// The declarations of the metrics that every run has, as JSON; a run's `begun` event has those of its own.
+    pub metrics: Value,
     /// The name of the file of its events, which may not be there yet.
     pub events: &'static str,
 }
@@ -48,51 +67,54 @@ struct Watch {
     machine: Machine,
 }
 
-/// The page and what it asks for.
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+/// A file of the page: its name, kind and content.
+macro_rules! file {
+    ($name:literal, $kind:expr) => {
+        (
+            concat!("/", $name),
+            $kind,
+            include_str!(concat!("watch/page/", $name)),
+        )
+    };
+}
+
+/// The page's files, each with its path and kind.
+const FILES: [(&str, &str, &str); 9] = [
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("watch/page/index.html"),
+    ),
+    file!("base.css", STYLE),
+    file!("watch.css", STYLE),
+    file!("watch.js", SCRIPT),
+    file!("chart.js", SCRIPT),
+    file!("limits.js", SCRIPT),
+    file!("runs.js", SCRIPT),
+    file!("style.js", SCRIPT),
+    file!("table.js", SCRIPT),
+];
+
+/// The page and its API.
 pub fn router(runs: Runs) -> Router {
     let machine = Machine::new();
-    let asset = |kind, content| get(move || async move { Asset { kind, content } });
-    const SCRIPT: &str = "text/javascript; charset=utf-8";
-    Router::new()
-        .route(
-            "/",
-            asset(
-                "text/html; charset=utf-8",
-                include_str!("watch/page/index.html"),
-            ),
-        )
-        .route(
-            "/base.css",
-            asset(
-                "text/css; charset=utf-8",
-                include_str!("watch/page/base.css"),
-            ),
-        )
-        .route(
-            "/watch.css",
-            asset(
-                "text/css; charset=utf-8",
-                include_str!("watch/page/watch.css"),
-            ),
-        )
-        .route(
-            "/watch.js",
-            asset(SCRIPT, include_str!("watch/page/watch.js")),
-        )
-        .route(
-            "/chart.js",
-            asset(SCRIPT, include_str!("watch/page/chart.js")),
-        )
-        .route(
-            "/runs.js",
-            asset(SCRIPT, include_str!("watch/page/runs.js")),
-        )
+    let files = FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, kind, content)| {
+            router.route(path, get(move || async move { Asset { kind, content } }))
+        });
+    files
         .route("/api/runs", get(listed))
+        .route("/api/metrics", get(metrics))
+        .route("/api/settings", get(settings))
         .route("/api/events", get(events))
         .with_state(Arc::new(Watch { runs, machine }))
 }
 
-/// What `/api/runs` answers.
+/// The answer of `/api/runs`.
 #[derive(Serialize)]
 struct Answer {
     runs: Vec<Listed>,
@@ -102,19 +124,49 @@ struct Answer {
 #[derive(Serialize)]
 struct Listed {
     name: String,
-    status: String,
+    sweep: Option<String>,
+    #[serde(flatten)]
+    description: RunDescription,
 }
 
 async fn listed(State(watch): State<Arc<Watch>>) -> Json<Answer> {
     let found = (watch.runs.find)().into_iter();
-    let listed = |WatchedRun { name, folder }| Listed {
-        name,
-        status: (watch.runs.status)(&folder),
+    let listed = |run: WatchedRun| Listed {
+        description: (watch.runs.describe)(&run.folder),
+        name: run.name,
+        sweep: run.sweep,
     };
     Json(Answer {
         runs: found.map(listed).collect(),
         machine: watch.machine.now(),
     })
+}
+
+impl Watch {
+    fn run(&self, name: &str) -> Option<WatchedRun> {
+        (self.runs.find)().into_iter().find(|run| run.name == name)
+    }
+}
+
+#[derive(Deserialize)]
+struct AskedRun {
+    run: String,
+}
+
+async fn settings(State(watch): State<Arc<Watch>>, Query(asked): Query<AskedRun>) -> Response {
+    match watch.run(&asked.run) {
+        Some(run) => {
+            let settings = (watch.runs.settings)(&run.folder);
+            Json(serde_json::json!({ "settings": settings })).into_response()
+        }
+        None => failed(StatusCode::NOT_FOUND, NO_RUN),
+    }
+}
+
+const NO_RUN: &str = "there is no such run";
+
+async fn metrics(State(watch): State<Arc<Watch>>) -> Json<Value> {
+    Json(watch.runs.metrics.clone())
 }
 
 #[derive(Deserialize)]
@@ -136,9 +188,8 @@ struct Events {
 }
 
 async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<Asked>) -> Response {
-    let mut found = (watch.runs.find)().into_iter();
-    let Some(run) = found.find(|run| run.name == asked.run) else {
-        return failed(StatusCode::NOT_FOUND, "there is no such run");
+    let Some(run) = watch.run(&asked.run) else {
+        return failed(StatusCode::NOT_FOUND, NO_RUN);
     };
     let from = Place {
         file: asked.file,

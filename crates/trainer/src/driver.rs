@@ -21,6 +21,7 @@ use crate::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::file_check::FileCheck;
 use crate::loader::Failure;
+use crate::metrics::Metric;
 use crate::strategy::Processor;
 use crate::trainee::{TokenBatch, Trainee};
 
@@ -94,6 +95,12 @@ impl<B: TrainingBackend> Driver<B> {
     /// The run's directory.
     pub(crate) fn path(&self) -> &Path {
         &self.run
+    }
+
+    /// The metrics that the run's hooks declare.
+    pub(crate) fn hook_metrics(&self) -> &[Metric] {
+        let rank_zero = self.rank_zero.as_ref();
+        rank_zero.map_or(&[], |rank_zero| rank_zero.recorder.hooks.metrics())
     }
 
     /// The steps of the whole run.
@@ -240,7 +247,7 @@ impl<B: TrainingBackend> Driver<B> {
     /// Too many in a row were.
     fn report(&mut self, report: &StepReport) -> Result<(), TrainError> {
         if let Some(rank_zero) = &mut self.rank_zero {
-            rank_zero.report_judged(report);
+            rank_zero.report_judged(report, self.engine.config().steps);
         }
         match (report.outcome, report.skipped.last()) {
             (StepOutcome::Diverged, Some(last)) => Err(TrainError::Diverged {

@@ -25,6 +25,17 @@ pub enum TrainError {
         /// What it must be.
         rule: String,
     },
+    /// A metric that cannot be recorded.
+    #[error("the metric `{name}`: {rule}")]
+    Metric {
+        /// Its name.
+        name: String,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
+    /// A hook failed.
+    #[error("a hook of the run failed: {0}")]
+    Hook(#[source] crate::hooks::HookError),
     /// Datasets of a mix have different tokenizers.
     #[error("{} and {} have different tokenizers: {first_tokenizer} and {other_tokenizer}{}", first.display(), other.display(), vocabularies(first_tokenizer, other_tokenizer))]
     Tokenizers {

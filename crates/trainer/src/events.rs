@@ -11,9 +11,11 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::TrainError;
+use crate::metrics::{Metric, MetricValues};
 
 mod log;
 mod reader;
+mod readings;
 
 pub use log::EventLog;
 pub use reader::{Damage, Entry, Finding, LINE_LIMIT, Reader};
@@ -43,8 +45,11 @@ pub enum Event {
         /// Norm of all gradients together, before clipping.
         #[serde(deserialize_with = "number")]
         gradient_norm: f64,
-        /// The update's rate.
+        /// The update's learning rate.
         learning_rate: f64,
+        /// Readings of other metrics.
+        #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
+        metrics: MetricValues,
     },
     /// A step that was computed, but whose update was not made.
     Skipped {
@@ -72,6 +77,9 @@ pub enum Event {
         /// Each dataset's own, where there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         datasets: Vec<DatasetLoss>,
+        /// Readings of other metrics.
+        #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
+        metrics: MetricValues,
     },
     /// What the model wrote.
     Sample {
@@ -94,6 +102,9 @@ pub enum Event {
         version: String,
         /// The lowest validation loss that any model can have, where it is known.
         floor: Option<f64>,
+        /// The metrics that the run's hooks declare.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        metrics: Vec<Metric>,
     },
     /// How fast it goes.
     Pace {

@@ -13,7 +13,8 @@
 //! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
 //! | `trainee`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
-//! | `metrics`, [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
+//! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
+//! | [`hooks`] | a program's own code at steps, evaluations and checkpoints |
 //! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
 //! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | memory and speed of a run before it begins |
 //!
@@ -67,13 +68,14 @@ pub mod folder;
 mod gradients;
 mod growing;
 mod guard;
+pub mod hooks;
 pub mod identity;
 mod initial_state;
 mod loader;
 pub mod loss_scale;
 pub mod memory;
 pub mod memory_report;
-mod metrics;
+pub mod metrics;
 mod notes;
 pub mod optimizer;
 mod pace;
@@ -101,9 +103,12 @@ pub use config::{
     ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
 pub use data::TrainingData;
+pub use engine::StepMetrics;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
 pub use file_check::FileCheck;
 pub use folder::RunFolder;
+pub use hooks::Hook;
+pub use metrics::Metric;
 pub use peers::{Peers, PeersError, Rank, SingleProcess};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, train, train_as_peer};

@@ -1,281 +1,270 @@
-//! The figures of a step, and the metrics that Burn's renderers show of them.
+//! Metrics: each is declared once, and then is in the log, the dashboard, the plain lines, TensorBoard's files, `emberlm
+//! watch` and `emberlm plot`.
+//!
+//! Map: `table` declares the metrics of every run, `values` are readings by name, `renderers` shows them by Burn's
+//! renderers. A [`Hook`](crate::hooks::Hook) declares and records metrics of its own.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use burn::train::ItemLazy;
-use burn::train::metric::{
-    Adaptor, Metric, MetricAttributes, MetricMetadata, MetricName, Numeric, NumericAttributes,
-    NumericEntry, SerializedEntry,
-};
+use serde::{Deserialize, Serialize};
 
-/// What there is to say about a logged step, or about an evaluation (the loss and a sample).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// Mean loss in nats per token.
-    pub loss: f64,
-    /// Norm of all gradients together, before clipping.
-    pub gradient_norm: f64,
-    /// The rate of the update.
-    pub learning_rate: f64,
-    /// Positions computed per second since the line before.
-    pub tokens_per_second: f64,
-    /// The model's operations per second over those that the machine's matrix product reaches.
-    pub utilization: Option<f64>,
-    /// Resident memory now.
-    pub memory_mib: Option<u64>,
-    /// To the last step.
-    pub seconds_left: f64,
-    /// The newest validation loss.
-    pub validation: Option<f64>,
-    /// Of an evaluation: each dataset's own loss, where there are several.
-    pub datasets: Arc<str>,
-    /// What was last said of the run.
-    pub note: Arc<str>,
-    /// What the model wrote.
-    pub sample: Arc<str>,
+mod figures;
+pub(crate) mod renderers;
+mod table;
+mod values;
+
+pub(crate) use figures::Figures;
+pub use table::built_in;
+pub(crate) use table::{StepReading, computed};
+pub use values::{Accumulator, MetricValues};
+
+/// The declaration of a metric.
+///
+/// ```
+/// use emberlm_trainer::metrics::{Aggregation, Direction, Metric};
+///
+/// let metric = Metric::new("bits_per_token", "Bits per token")
+///     .unit("bits")
+///     .direction(Direction::LowerIsBetter)
+///     .aggregation(Aggregation::Mean);
+/// assert_eq!(metric.label(), "Bits per token, bits");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// The key in `events.jsonl` and the value of `emberlm plot --y`: lower-case letters, digits and underscores.
+    pub name: Cow<'static, str>,
+    /// The title of its chart.
+    pub title: Cow<'static, str>,
+    /// The unit of a displayed value; empty for a plain number.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub unit: Cow<'static, str>,
+    /// Which values are better.
+    #[serde(default)]
+    pub direction: Direction,
+    /// The value of several steps.
+    #[serde(default)]
+    pub aggregation: Aggregation,
+    /// When it is read.
+    #[serde(default)]
+    pub phase: Phase,
+    /// A displayed value is the recorded value times this: 100 shows a ratio in percent.
+    #[serde(default = "one")]
+    pub scale: f64,
+    #[serde(skip)]
+    pub(crate) format: NumberFormat,
+    /// The name of its tab in the dashboard, if it has one.
+    #[serde(skip)]
+    pub(crate) tab: Option<Cow<'static, str>>,
+    /// Its tag in TensorBoard, if it is not `train/NAME` or `validation/NAME`.
+    #[serde(skip)]
+    pub(crate) tag: Option<&'static str>,
 }
 
-impl Figures {
-    pub fn of_loss(loss: f64) -> Self {
-        Self {
-            loss,
-            ..Self::default()
-        }
+/// Which values of a metric are better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// A loss or an error.
+    LowerIsBetter,
+    /// An accuracy or a throughput.
+    HigherIsBetter,
+    /// Neither.
+    #[default]
+    Neutral,
+}
+
+/// The value of several steps, such as those since the last line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aggregation {
+    /// `Σx / n`.
+    #[default]
+    Mean,
+    /// `exp(Σ ln x / n)`, as for perplexities.
+    GeometricMean,
+    /// The newest value.
+    Last,
+    /// `Σx`.
+    Sum,
+    /// The smallest value.
+    Min,
+    /// The greatest value.
+    Max,
+}
+
+/// When a metric is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// After training steps.
+    #[default]
+    Training,
+    /// After evaluations.
+    Validation,
+    /// After both.
+    Both,
+}
+
+impl Phase {
+    /// Returns true if a metric of this phase is read in `other`.
+    pub fn includes(self, other: Self) -> bool {
+        self == Self::Both || self == other
     }
 }
 
-impl ItemLazy for Figures {
-    type ItemSync = Self;
+/// The digits of a displayed value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NumberFormat {
+    /// Decimal places.
+    Fixed(usize),
+    /// Decimal places before a power of ten.
+    Scientific(usize),
+    /// Four significant digits, with a power of ten where the value is very small or large.
+    #[default]
+    Significant,
+}
 
-    fn sync(self) -> Self {
+impl Metric {
+    /// A metric of training steps with a name and a chart's title: a plain number, neither direction better, averaged.
+    pub fn new(name: impl Into<Cow<'static, str>>, title: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            unit: Cow::Borrowed(""),
+            direction: Direction::default(),
+            aggregation: Aggregation::default(),
+            phase: Phase::default(),
+            scale: 1.0,
+            format: NumberFormat::default(),
+            tab: None,
+            tag: None,
+        }
+    }
+
+    /// Sets the unit.
+    #[must_use]
+    pub fn unit(mut self, unit: impl Into<Cow<'static, str>>) -> Self {
+        self.unit = unit.into();
         self
     }
-}
 
-impl Adaptor<Figures> for Figures {
-    fn adapt(&self) -> Self {
-        self.clone()
+    /// Sets which values are better.
+    #[must_use]
+    pub fn direction(mut self, direction: Direction) -> Self {
+        self.direction = direction;
+        self
     }
-}
 
-/// One of the figures as a metric.
-#[derive(Clone)]
-pub struct FigureMetric {
-    name: MetricName,
-    unit: Option<&'static str>,
-    higher_is_better: bool,
-    pick: fn(&Figures) -> f64,
-    format: fn(f64) -> String,
-    value: f64,
-    sum: f64,
-    count: usize,
-}
+    /// Sets the aggregation over steps.
+    #[must_use]
+    pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
+        self.aggregation = aggregation;
+        self
+    }
 
-/// What each metric is called, in the dashboard and the plain lines. The dashboard's tabs are in one row, which must fit
-/// into 80 columns.
-pub const LOSS: &str = "Loss";
-pub const PERPLEXITY: &str = "Perplexity";
-pub const LEARNING_RATE: &str = "Rate";
-pub const GRADIENT_NORM: &str = "Gradient";
-pub const TOKENS_PER_SECOND: &str = "Tokens/s";
-pub const TIME_LEFT: &str = "Time left";
-pub const DATASETS: &str = "Datasets";
-const NOW: &str = "Now";
+    /// Sets when it is read.
+    #[must_use]
+    pub fn phase(mut self, phase: Phase) -> Self {
+        self.phase = phase;
+        self
+    }
 
-impl FigureMetric {
-    fn new(name: &str, pick: fn(&Figures) -> f64, format: fn(f64) -> String) -> Self {
-        Self {
-            name: Arc::new(name.to_owned()),
-            unit: None,
-            higher_is_better: false,
-            pick,
-            format,
-            value: 0.0,
-            sum: 0.0,
-            count: 0,
+    /// Sets the factor of displayed values.
+    #[must_use]
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    fn tab(mut self, tab: &'static str) -> Self {
+        self.tab = Some(Cow::Borrowed(tab));
+        self
+    }
+
+    fn tag(mut self, tag: &'static str) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
+    fn format(mut self, format: NumberFormat) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// The title with the unit.
+    pub fn label(&self) -> String {
+        match self.unit.as_ref() {
+            "" => self.title.clone().into_owned(),
+            unit => format!("{}, {unit}", self.title),
         }
     }
 
-    pub fn loss() -> Self {
-        Self::new(LOSS, |figures| figures.loss, |x| format!("{x:.4}"))
+    /// The value as it is displayed, without its unit.
+    pub fn display(&self, value: f64) -> String {
+        let value = self.scale * value;
+        match self.format {
+            NumberFormat::Fixed(places) => format!("{value:.places$}"),
+            NumberFormat::Scientific(places) => format!("{value:.places$e}"),
+            NumberFormat::Significant => significant(value),
+        }
     }
 
-    /// `exp(loss)`.
-    pub fn perplexity() -> Self {
-        Self::new(
-            PERPLEXITY,
-            |figures| figures.loss.exp(),
-            |x| format!("{x:.2}"),
-        )
-    }
-
-    pub fn learning_rate() -> Self {
-        Self::new(
-            LEARNING_RATE,
-            |figures| figures.learning_rate,
-            |x| format!("{x:.2e}"),
-        )
-    }
-
-    pub fn gradient_norm() -> Self {
-        Self::new(
-            GRADIENT_NORM,
-            |figures| figures.gradient_norm,
-            |x| format!("{x:.3}"),
-        )
-    }
-
-    pub fn tokens_per_second() -> Self {
-        Self {
-            higher_is_better: true,
-            unit: Some("tokens/s"),
-            ..Self::new(
-                TOKENS_PER_SECOND,
-                |figures| figures.tokens_per_second,
-                |x| format!("{x:.0}"),
-            )
+    /// Checks the declaration.
+    ///
+    /// # Errors
+    /// The rule that the name breaks.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if self.name.is_empty() || !self.name.chars().all(allowed) {
+            return Err("a name has lower-case letters, digits and underscores only");
+        }
+        match built_in().iter().any(|metric| metric.name == self.name) {
+            true => Err("every run has a metric of that name"),
+            false => Ok(()),
         }
     }
 }
 
-impl Metric for FigureMetric {
-    type Input = Figures;
-
-    fn name(&self) -> MetricName {
-        self.name.clone()
-    }
-
-    fn attributes(&self) -> MetricAttributes {
-        let unit = self.unit.map(str::to_owned);
-        let higher_is_better = self.higher_is_better;
-        NumericAttributes {
-            unit,
-            higher_is_better,
-        }
-        .into()
-    }
-
-    fn update(&mut self, figures: &Figures, _metadata: &MetricMetadata) -> SerializedEntry {
-        self.value = (self.pick)(figures);
-        self.sum += self.value;
-        self.count += 1;
-        SerializedEntry::new((self.format)(self.value), self.value.to_string())
-    }
-
-    fn clear(&mut self) {
-        self.sum = 0.0;
-        self.count = 0;
-    }
+/// The built-in metric of a name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    built_in().iter().find(|metric| metric.name == name)
 }
 
-impl Numeric for FigureMetric {
-    fn value(&self) -> NumericEntry {
-        NumericEntry::Value(self.value)
-    }
-
-    fn running_value(&self) -> NumericEntry {
-        NumericEntry::Aggregated {
-            aggregated_value: self.sum / self.count.max(1) as f64,
-            count: self.count,
-        }
-    }
+fn one() -> f64 {
+    1.0
 }
 
-/// Figures as words.
-#[derive(Clone)]
-pub struct TextMetric {
-    name: MetricName,
-    pick: fn(&Figures) -> String,
-}
-
-impl TextMetric {
-    /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 × 24
-    /// terminal has room for six lines of 28 columns.
-    pub fn now() -> Self {
-        Self::new(NOW, |figures| {
-            let mut items = vec![format!("loss {:.4}", figures.loss)];
-            items.extend(figures.validation.map(|loss| format!("valid {loss:.4}")));
-            items.extend([
-                format!("ppl {:.2}", figures.loss.exp()),
-                format!("|g| {:.3}", figures.gradient_norm),
-                format!("rate {:.1e}", figures.learning_rate),
-                format!("{:.0} tok/s", figures.tokens_per_second),
-            ]);
-            let percent = figures.utilization.map(|part| 100.0 * part);
-            items.extend(percent.map(|percent| format!("MFU {percent:.1}%")));
-            items.extend(figures.memory_mib.map(|mib| format!("{mib} MiB")));
-            items.push(format!("{} left", duration(figures.seconds_left)));
-            // The dashboard breaks lines at spaces: not within an item.
-            let items = items.iter().map(|item| item.replace(' ', "\u{a0}"));
-            let mut items: Vec<String> = items.collect();
-            items.extend((!figures.note.is_empty()).then(|| figures.note.to_string()));
-            // The newest sample comes last, as much of it as there is room for.
-            let words: Vec<&str> = figures.sample.split_whitespace().collect();
-            items.extend((!words.is_empty()).then(|| format!("“{}”", words.join(" "))));
-            items.join("  ")
-        })
-    }
-
-    /// Each dataset's own validation loss.
-    pub fn datasets() -> Self {
-        Self::new(DATASETS, |figures| figures.datasets.to_string())
-    }
-
-    /// To the last step.
-    pub fn time_left() -> Self {
-        Self::new(TIME_LEFT, |figures| duration(figures.seconds_left))
-    }
-
-    fn new(name: &str, pick: fn(&Figures) -> String) -> Self {
-        let name = Arc::new(name.to_owned());
-        Self { name, pick }
-    }
-}
-
-impl Metric for TextMetric {
-    type Input = Figures;
-
-    fn name(&self) -> MetricName {
-        self.name.clone()
-    }
-
-    fn update(&mut self, figures: &Figures, _metadata: &MetricMetadata) -> SerializedEntry {
-        let text = (self.pick)(figures);
-        SerializedEntry::new(text.clone(), text)
-    }
-
-    fn clear(&mut self) {}
-}
-
-/// A length of time in its two largest units.
-fn duration(seconds: f64) -> String {
-    let whole = seconds.max(0.0).round() as u64;
-    let (minutes, seconds) = (whole / 60, whole % 60);
-    let (hours, minutes) = (minutes / 60, minutes % 60);
-    let (days, hours) = (hours / 24, hours % 24);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {seconds:02} s"),
-        (0, _, _) => format!("{hours} h {minutes:02} min"),
-        _ => format!("{days} d {hours:02} h"),
+/// Four significant digits.
+fn significant(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 {
+        "0".to_owned()
+    } else if !(1e-3..1e6).contains(&size) {
+        format!("{value:.3e}")
+    } else {
+        let places = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
+        format!("{value:.places$}")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::*;
 
     #[test]
-    fn times_have_two_units() {
-        let texts = [0.4, 59.4, 61.0, 3_600.0, 86_399.0, 200_000.0].map(duration);
-        let expected = [
-            "0 s",
-            "59 s",
-            "1 min 01 s",
-            "1 h 00 min",
-            "23 h 59 min",
-            "2 d 07 h",
-        ];
-        assert_eq!(texts, expected);
+    fn displayed_values_have_four_digits() {
+        let metric = Metric::new("x", "X");
+        let shown = [0.0, 0.125, 2.0, 123_456.0, 1.5e-5, -3e8].map(|x| metric.display(x));
+        let expected = ["0", "0.1250", "2.000", "123456", "1.500e-5", "-3.000e8"];
+        assert_eq!(shown, expected);
+        assert_eq!(metric.scale(100.0).display(0.5), "50.00");
+    }
+
+    #[test]
+    fn names_are_keys_and_no_built_in_s() {
+        for name in ["", "Weight", "a b", "a-b", "loss", "tokens_per_second"] {
+            assert!(Metric::new(name, "X").check().is_err(), "{name}");
+        }
+        assert_eq!(Metric::new("weight_norm_2", "X").check(), Ok(()));
     }
 }

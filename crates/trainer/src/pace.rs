@@ -74,13 +74,14 @@ impl Pace {
         if self.peak.is_none() && self.trained > MEASURE_AFTER {
             self.peak = Some(peak::matrix_product::<B>(self.precision, device));
         }
+        // What the run reached is the machine's peak, if the measured one is lower.
+        let flops = tokens_per_second * self.flops_per_token;
+        self.peak = self.peak.map(|peak| peak.max(flops));
         // With evaluations and samples, which take their time as well.
         let per_step = self.begun.elapsed().as_secs_f64() / (step - self.from).max(1) as f64;
         Measured {
             tokens_per_second,
-            utilization: self
-                .peak
-                .map(|peak| tokens_per_second * self.flops_per_token / peak),
+            utilization: self.peak.map(|peak| flops / peak),
             memory_mib: memory::resident().map(|bytes| bytes >> 20),
             device: B::memory(device),
             seconds_left: (steps - step) as f64 * per_step,

@@ -8,13 +8,15 @@ use burn::train::renderer::{
     MetricsRendererTraining, ProgressType, TrainingProgress,
 };
 
-use crate::metrics;
+use crate::metrics::renderers as metrics;
 
 /// Burn's renderer for where there is no terminal.
 pub struct PlainRenderer {
     steps: usize,
     say: fn(&str),
     names: HashMap<MetricId, String>,
+    /// The names of metrics of hooks, in their order.
+    added: Vec<String>,
     /// The newest values, by the metric's name.
     train: HashMap<String, String>,
     valid: HashMap<String, String>,
@@ -27,9 +29,21 @@ impl PlainRenderer {
             steps,
             say,
             names: HashMap::new(),
+            added: Vec::new(),
             train: HashMap::new(),
             valid: HashMap::new(),
         }
+    }
+
+    /// The values of metrics that the line has no place of its own for.
+    fn added(&self, values: &HashMap<String, String>) -> String {
+        let known = self
+            .added
+            .iter()
+            .filter_map(|name| values.get_key_value(name));
+        known
+            .map(|(name, value)| format!("  {} {value}", name.to_lowercase()))
+            .collect()
     }
 
     fn line(&self, progress: &TrainingProgress, text: std::fmt::Arguments<'_>) {
@@ -64,12 +78,13 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s  {} left",
+                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s{}  {} left",
                 figure(metrics::LOSS),
                 figure(metrics::PERPLEXITY),
                 figure(metrics::LEARNING_RATE),
                 figure(metrics::GRADIENT_NORM),
                 figure(metrics::TOKENS_PER_SECOND),
+                self.added(&self.train),
                 figure(metrics::TIME_LEFT),
             ),
         );
@@ -80,9 +95,10 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "validation loss {}  perplexity {}{}",
+                "validation loss {}  perplexity {}{}{}",
                 figure(metrics::LOSS),
                 figure(metrics::PERPLEXITY),
+                self.added(&self.valid),
                 self.valid.get(metrics::DATASETS).map_or("", String::as_str),
             ),
         );
@@ -99,6 +115,10 @@ impl MetricsRenderer for PlainRenderer {
     fn manual_close(&mut self) {}
 
     fn register_metric(&mut self, definition: MetricDefinition) {
+        let name = &definition.name;
+        if !metrics::NAMED.contains(&name.as_str()) && !self.added.contains(name) {
+            self.added.push(name.clone());
+        }
         self.names.insert(definition.metric_id, definition.name);
     }
 }

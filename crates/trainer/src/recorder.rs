@@ -10,6 +10,7 @@ use crate::checkpoint::{Contents, Keep, Writer, Written};
 use crate::error::TrainError;
 use crate::events::{Event, EventLog, now};
 use crate::folder::RunFolder;
+use crate::hooks::{CheckpointEnd, HookList};
 use crate::notes::Notes;
 use crate::tensorboard::TensorBoard;
 
@@ -23,6 +24,7 @@ pub(crate) struct Recorder {
     tensorboard: Option<TensorBoard>,
     writer: Writer,
     pub(crate) notes: Notes,
+    pub(crate) hooks: HookList,
     /// Whether the log could not be written the last time.
     log_fails: bool,
     /// The newest checkpoint that is whole on disk.
@@ -39,6 +41,7 @@ impl Recorder {
         events: EventLog,
         tensorboard: Option<TensorBoard>,
         notes: Notes,
+        hooks: HookList,
         newest: Option<PathBuf>,
     ) -> Self {
         Self {
@@ -48,6 +51,7 @@ impl Recorder {
             folder,
             failure: None,
             notes,
+            hooks,
             log_fails: false,
             newest,
             owed: false,
@@ -113,8 +117,12 @@ impl Recorder {
         let time = now();
         match result {
             Ok(path) => {
-                self.newest = Some(path);
                 self.record(&Event::Checkpoint { time, step });
+                self.hooks.on_checkpoint(&CheckpointEnd {
+                    step,
+                    result: Ok(&path),
+                });
+                self.newest = Some(path);
             }
             Err(error) => {
                 self.owed = true;
@@ -123,6 +131,10 @@ impl Recorder {
                 self.notes.say(format!(
                     "warning: no checkpoint at step {step}: {reason}; training goes on and tries again"
                 ));
+                self.hooks.on_checkpoint(&CheckpointEnd {
+                    step,
+                    result: Err(&reason),
+                });
                 self.record(&Event::CheckpointFailed { time, step, reason });
             }
         }

@@ -16,6 +16,7 @@ use crate::engine::{EngineOptions, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::events::{self, Damage, EventLog, now};
 use crate::folder::RunFolder;
+use crate::hooks::{Hook, HookList};
 use crate::initial_state::InitialState;
 use crate::loader::Failure;
 use crate::notes::Notes;
@@ -79,6 +80,8 @@ pub struct RunOptions {
     pub say: fn(&str),
     /// Stops the run.
     pub interrupter: Interrupter,
+    /// A program's own code in the run.
+    pub hooks: Vec<Box<dyn Hook>>,
 }
 
 /// Trains a model, from the beginning or from where it was stopped. A run that has no checkpoint yet begins with
@@ -228,6 +231,7 @@ fn rank_zero<B: TrainingBackend>(
         tokenizer: Some(tokenizer.clone()),
     };
     let checkpoint = initial.checkpoint.clone();
+    let hooks = HookList::new(options.hooks, options.interrupter)?;
     let flops = count::flops_per_token(&inputs.model).training;
     Ok(RankZero {
         run,
@@ -237,7 +241,7 @@ fn rank_zero<B: TrainingBackend>(
         past,
         seq_len: inputs.seq_len,
         device: device.clone(),
-        recorder: Recorder::new(Arc::new(folder), log, tensorboard, notes, checkpoint),
+        recorder: Recorder::new(Arc::new(folder), log, tensorboard, notes, hooks, checkpoint),
         pace: Pace::new(step, flops, config.train.precision.products),
         sample: None,
     })

@@ -12,6 +12,7 @@ use prost::Message;
 use crate::error::TrainError;
 use crate::events::{DatasetLoss, Event, now};
 use crate::growing::GrowingFile;
+use crate::metrics::{self, Phase};
 
 /// Where a run's event files are.
 pub const FOLDER: &str = "tensorboard";
@@ -21,9 +22,8 @@ const VERSION: &str = "brain.Event:2";
 
 /// Writes a run's events as TensorBoard's; each reaches the file at once. Where the disk is full, records wait in memory.
 ///
-/// Scalars are `train/loss`, `train/perplexity`, `train/gradient_norm`, `train/learning_rate`, `validation/loss`,
-/// `validation/perplexity`, `speed/tokens_per_second`, `speed/utilization`, `memory/resident_mib` and `train/skipped` (1 at
-/// a skipped step); what the model wrote is the text `sample`.
+/// A metric is the scalar `train/NAME` or `validation/NAME`; those of the machine are `speed/tokens_per_second`,
+/// `speed/utilization` and `memory/resident_mib`. `train/skipped` is 1 at a skipped step; samples are the text `sample`.
 #[derive(Debug)]
 pub struct TensorBoard {
     file: GrowingFile,
@@ -89,48 +89,17 @@ impl TensorBoard {
 fn record(event: &Event, now: f64) -> Option<Record> {
     let mut wall_time = now;
     let mut session_log = None;
-    let values = match event {
-        Event::Step {
-            loss,
-            perplexity,
-            gradient_norm,
-            learning_rate,
-            ..
-        } => vec![
-            scalar("train/loss", *loss),
-            scalar("train/perplexity", *perplexity),
-            scalar("train/gradient_norm", *gradient_norm),
-            scalar("train/learning_rate", *learning_rate),
-        ],
+    let own = match event {
         Event::Skipped { .. } => vec![scalar("train/skipped", 1.0)],
-        Event::Evaluation {
-            loss,
-            perplexity,
-            datasets,
-            ..
-        } => {
+        Event::Evaluation { datasets, .. } => {
             let own =
                 |of: &DatasetLoss| scalar(&format!("validation/loss/{}", of.dataset), of.loss);
-            let mut values = vec![
-                scalar("validation/loss", *loss),
-                scalar("validation/perplexity", *perplexity),
-            ];
-            values.extend(datasets.iter().map(own));
-            values
+            datasets.iter().map(own).collect()
         }
         Event::Sample { text: written, .. } => vec![text("sample", written)],
-        Event::Pace {
-            time,
-            tokens_per_second,
-            utilization,
-            memory_mib,
-            ..
-        } => {
+        Event::Pace { time, .. } => {
             wall_time = *time;
-            let mut values = vec![scalar("speed/tokens_per_second", *tokens_per_second)];
-            values.extend(utilization.map(|part| scalar("speed/utilization", part)));
-            values.extend(memory_mib.map(|mib| scalar("memory/resident_mib", mib as f64)));
-            values
+            Vec::new()
         }
         // What was written of later steps is dropped: they are made again.
         Event::Begun { time, step, .. } if *step > 0 => {
@@ -138,11 +107,14 @@ fn record(event: &Event, now: f64) -> Option<Record> {
             session_log = Some(SessionLog { status: START });
             Vec::new()
         }
+        Event::Step { .. } => Vec::new(),
         Event::Begun { .. }
         | Event::Checkpoint { .. }
         | Event::CheckpointFailed { .. }
         | Event::Ended { .. } => return None,
     };
+    let mut values = readings(event);
+    values.extend(own);
     Some(Record {
         wall_time,
         step: event.step() as i64,
@@ -150,6 +122,25 @@ fn record(event: &Event, now: f64) -> Option<Record> {
         session_log,
         ..Record::default()
     })
+}
+
+/// A scalar for each metric of an event.
+fn readings(event: &Event) -> Vec<Value> {
+    let Some((phase, found)) = event.readings() else {
+        return Vec::new();
+    };
+    let folder = match phase {
+        Phase::Validation => "validation",
+        Phase::Training | Phase::Both => "train",
+    };
+    let one = |(name, value): (&str, f64)| {
+        let tag = metrics::find(name).and_then(|metric| metric.tag);
+        match tag {
+            Some(tag) => scalar(tag, value),
+            None => scalar(&format!("{folder}/{name}"), value),
+        }
+    };
+    found.into_iter().map(one).collect()
 }
 
 fn scalar(tag: &str, value: f64) -> Value {

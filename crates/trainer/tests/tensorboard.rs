@@ -31,6 +31,7 @@ fn begun(step: usize) -> Event {
         backend: "flex".into(),
         version: "1".into(),
         floor: None,
+        metrics: Vec::new(),
     }
 }
 
@@ -48,6 +49,7 @@ fn write(log: &mut TensorBoard) {
                 perplexity: 4.481_689_070_3,
                 gradient_norm: 0.25,
                 learning_rate: 0.001,
+                metrics: Default::default(),
             },
         ),
         (
@@ -69,6 +71,7 @@ fn write(log: &mut TensorBoard) {
                 perplexity: f64::INFINITY,
                 tokens: 1,
                 datasets: Vec::new(),
+                metrics: Default::default(),
             },
         ),
         (

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use emberlm_system::write::write_whole;
+use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
 use crate::error::{CliError, warn};
@@ -25,9 +26,9 @@ pub struct PlotArgs {
     /// What goes from left to right
     #[arg(long, value_enum, default_value_t)]
     pub x: Along,
-    /// What goes from bottom to top
-    #[arg(long, value_enum, default_value_t)]
-    pub y: Quantity,
+    /// The name of the metric that goes from bottom to top
+    #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
+    pub y: String,
     /// Let equal factors be equally high
     #[arg(long)]
     pub log: bool,
@@ -42,6 +43,15 @@ fn picture_file(text: &str) -> Result<PathBuf, String> {
         Some(_) => Ok(path),
         None => Err("it must end in .html, .svg or .png".to_owned()),
     }
+}
+
+fn metric_help() -> String {
+    let names: Vec<&str> = built_in()
+        .iter()
+        .map(|metric| metric.name.as_ref())
+        .collect();
+    let names = names.join(", ");
+    format!("What goes from bottom to top: {names}, or a metric that a run's hooks add")
 }
 
 fn ending(path: &Path) -> Option<&'static str> {
@@ -70,7 +80,8 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         .zip(names(&runs))
         .map(|(run, name)| read(run, name))
         .collect::<Result<_, _>>()?;
-    let figure = Figure::new(&runs, args.x, args.y, args.log)?;
+    let quantity = Quantity::find(&args.y, &runs)?;
+    let figure = Figure::new(&runs, args.x, &quantity, args.log)?;
     let file = match ending(&args.out) {
         Some("png") => png(&figure)?,
         Some("svg") => svg(&figure)?.into_bytes(),

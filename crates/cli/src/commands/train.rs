@@ -74,6 +74,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
         interrupter,
+        hooks: Vec::new(),
     };
     let result = backend.run(Training {
         memory_report: args.memory_report,

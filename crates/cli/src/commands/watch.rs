@@ -1,13 +1,15 @@
 //! `emberlm watch`: a live page of runs.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use emberlm_serve::watch::{Runs, WatchedRun, router};
+use emberlm_serve::watch::{RunDescription, Runs, WatchedRun, router};
 use emberlm_serve::{Hosts, Server, ServerError};
 use emberlm_trainer::events::EVENTS_FILE;
+use emberlm_trainer::metrics::built_in;
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::console;
@@ -15,7 +17,9 @@ use crate::error::CliError;
 use crate::output::print;
 use crate::run_folders::{self, is_run, names, runs_below};
 use crate::run_history::Status;
-use crate::signals;
+use crate::run_labels::RunLabels;
+use crate::sweep::SWEEP_FILE;
+use crate::{run_settings, signals};
 
 /// Arguments of `watch`.
 #[derive(Debug, Args)]
@@ -73,14 +77,43 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
             "There is no run in {shown} yet: runs appear on the page when they begin"
         ));
     }
+    let metrics = serde_json::to_value(built_in());
+    let metrics =
+        metrics.map_err(|error| CliError::new(format!("the metrics are no JSON: {error}")))?;
     let router = router(Runs {
+        metrics,
         find: Box::new(move || watched(&folders)),
-        status: |run| Status::of(run).name().to_owned(),
+        describe,
+        settings,
         events: EVENTS_FILE,
     });
     server
         .run(router, hosts, stop, DRAIN)
         .map_err(|error| CliError::new(error.to_string()))
+}
+
+fn describe(run: &Path) -> RunDescription {
+    // What cannot be read is not shown; `emberlm runs` reports it.
+    let labels = RunLabels::read(run).unwrap_or_default();
+    RunDescription {
+        status: Status::of(run).name().to_owned(),
+        tags: labels.tags.into_iter().collect(),
+        note: labels.note,
+    }
+}
+
+fn settings(run: &Path) -> Map<String, Value> {
+    let settings = run_settings::read(run).unwrap_or_default().into_iter();
+    let json = |(key, value)| Some((key, serde_json::to_value(value).ok()?));
+    settings.filter_map(json).collect()
+}
+
+/// The name of the sweep that a run is part of: its folder is in the sweep's.
+fn sweep_of(run: &Path) -> Option<String> {
+    let folder = run.canonicalize().ok()?;
+    let parent = folder.parent()?;
+    let name = parent.file_name()?.to_string_lossy().into_owned();
+    parent.join(SWEEP_FILE).exists().then_some(name)
 }
 
 /// Another program has the port, mostly.
@@ -104,6 +137,10 @@ fn watched(folders: &[PathBuf]) -> Vec<WatchedRun> {
     let names = names(&found);
     let named = names.into_iter().zip(found);
     named
-        .map(|(name, folder)| WatchedRun { name, folder })
+        .map(|(name, folder)| WatchedRun {
+            name,
+            sweep: sweep_of(&folder),
+            folder,
+        })
         .collect()
 }

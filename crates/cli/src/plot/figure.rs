@@ -3,7 +3,8 @@
 use clap::ValueEnum;
 
 use super::axis::{Axis, ends, robust_limits, short};
-use super::smooth::{outline, smoothed};
+use super::quantity::Quantity;
+use super::smooth::outline;
 use super::theme::Look;
 use crate::error::CliError;
 use crate::run_history::{Evaluated, History};
@@ -18,86 +19,6 @@ pub enum Along {
     Tokens,
     /// Time of training
     Time,
-}
-
-/// What is drawn from bottom to top.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Mean loss in nats per token, in training and validation
-    #[default]
-    Loss,
-    /// Its exponential
-    Perplexity,
-    /// The update's rate
-    LearningRate,
-    /// Norm of all gradients together, before clipping
-    GradientNorm,
-    /// Speed of training
-    TokensPerSecond,
-}
-
-impl Quantity {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Loss => "Loss, nats per token",
-            Self::Perplexity => "Perplexity",
-            Self::LearningRate => "Learning rate",
-            Self::GradientNorm => "Gradient norm, before clipping",
-            Self::TokensPerSecond => "Tokens per second",
-        }
-    }
-
-    /// Whether validation has it too.
-    fn is_validated(self) -> bool {
-        matches!(self, Self::Loss | Self::Perplexity)
-    }
-
-    /// A loss as this quantity.
-    fn of_loss(self, loss: f64) -> f64 {
-        match self {
-            Self::Perplexity => loss.exp(),
-            _ => loss,
-        }
-    }
-
-    /// Its logged values by their steps.
-    fn points(self, history: &History) -> Vec<(usize, f64)> {
-        let steps = history.steps.iter();
-        match self {
-            Self::Loss | Self::Perplexity => {
-                steps.map(|s| (s.step, self.of_loss(s.loss))).collect()
-            }
-            Self::LearningRate => steps.map(|s| (s.step, s.learning_rate)).collect(),
-            Self::GradientNorm => steps.map(|s| (s.step, s.gradient_norm)).collect(),
-            Self::TokensPerSecond => {
-                let paces = history.paces.iter();
-                paces.map(|p| (p.step, p.tokens_per_second)).collect()
-            }
-        }
-    }
-
-    /// A curve smoothed: perplexities as the losses they are of.
-    fn smoothed(self, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
-        if self != Self::Perplexity {
-            return smoothed(points);
-        }
-        let losses: Vec<_> = points.iter().map(|&(x, y)| (x, y.ln())).collect();
-        let smooth = smoothed(&losses)?.into_iter();
-        Some(smooth.map(|(x, loss)| (x, loss.exp())).collect())
-    }
-
-    /// Its values at skipped steps.
-    fn skipped(self, history: &History) -> Vec<(usize, Option<f64>)> {
-        let skipped = history.skipped.iter();
-        match self {
-            Self::Loss | Self::Perplexity => skipped
-                .map(|s| (s.step, s.loss.map(|loss| self.of_loss(loss))))
-                .collect(),
-            Self::GradientNorm => skipped.map(|s| (s.step, s.gradient_norm)).collect(),
-            Self::LearningRate | Self::TokensPerSecond => Vec::new(),
-        }
-    }
 }
 
 /// A run with what it is called.
@@ -150,7 +71,7 @@ impl Figure {
     pub fn new(
         runs: &[Named],
         along: Along,
-        quantity: Quantity,
+        quantity: &Quantity,
         log: bool,
     ) -> Result<Self, CliError> {
         let scale = Scale::new(along, runs);
@@ -161,15 +82,15 @@ impl Figure {
             .collect();
         let validated = runs.iter().any(|run| run.history.best().is_some());
         let floors = runs.iter().filter_map(|run| run.history.floor);
-        let floor = floors.reduce(f64::min).filter(|_| quantity.is_validated());
-        let floor = floor.map(|loss| quantity.of_loss(loss));
+        let floor = floors.reduce(f64::min);
+        let floor = floor.and_then(|loss| quantity.of_loss(loss));
         let y = y_axis(&curves, quantity, floor, log)?;
         let xs = curves.iter().flat_map(Curve::points).map(|(x, _)| x);
         let (_, end) = ends(&xs.collect::<Vec<_>>()).unwrap_or((0.0, 0.0));
         let end = if end > 0.0 { 1.02 * end } else { 1.0 };
         Ok(Self {
-            title: quantity.title().to_owned(),
-            about: about(&curves, quantity),
+            title: quantity.label(),
+            about: about(&curves),
             along: scale.label,
             x: match along {
                 Along::Time => Axis::linear(0.0, end, 8),
@@ -220,22 +141,22 @@ impl Scale {
 }
 
 impl Curve {
-    fn new(number: usize, run: &Named, quantity: Quantity, scale: &Scale) -> Self {
+    fn new(number: usize, run: &Named, quantity: &Quantity, scale: &Scale) -> Self {
         let history = &run.history;
         let place = |step: usize| scale.place(history, step);
-        let points = quantity.points(history).into_iter();
-        let logged: Vec<_> = points
-            .filter_map(|(step, y)| Some((place(step)?, y)))
-            .collect();
-        let evaluations = history.evaluations.iter();
-        let validation = evaluations
-            .filter(|_| quantity.is_validated())
-            .filter_map(|e| Some((place(e.step)?, quantity.of_loss(e.loss))));
+        let placed = |points: Vec<(usize, f64)>| -> Vec<_> {
+            let points = points.into_iter();
+            points
+                .filter_map(|(step, y)| Some((place(step)?, y)))
+                .collect()
+        };
+        let logged = placed(quantity.points(&history.trained));
+        let validation = placed(quantity.points(&history.validated));
         let skipped = quantity.skipped(history).into_iter();
         Self {
             look: Look::of(number),
             smooth: quantity.smoothed(&logged),
-            validation: validation.collect(),
+            validation,
             skipped: skipped
                 .filter_map(|(step, y)| Some((place(step)?, y)))
                 .collect(),
@@ -259,13 +180,13 @@ impl Curve {
 
 fn y_axis(
     curves: &[Curve],
-    quantity: Quantity,
+    quantity: &Quantity,
     floor: Option<f64>,
     log: bool,
 ) -> Result<Axis, CliError> {
     let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
     if !all.iter().any(|value| value.is_finite()) {
-        let name = quantity.title().to_lowercase();
+        let name = quantity.label().to_lowercase();
         return Err(CliError::new(format!("there is no number to draw: {name}"))
             .hint("choose another quantity with --y"));
     }
@@ -281,11 +202,11 @@ fn y_axis(
         let room = (high / low).powf(0.04).max(1.02);
         return Ok(Axis::logarithmic(low / room, high * room, 6));
     }
-    if !quantity.is_validated() {
+    if quantity.begins_at_zero() {
         all.push(0.0);
     }
     let mut settled: Vec<f64> = curves.iter().flat_map(Curve::settled).collect();
-    if quantity == Quantity::LearningRate {
+    if !quantity.has_outliers() {
         settled.clear();
     }
     let (low, high) = robust_limits(&all, &settled).unwrap_or((0.0, 1.0));
@@ -299,14 +220,12 @@ fn y_axis(
 }
 
 /// What the lines are, for who sees them for the first time.
-fn about(curves: &[Curve], quantity: Quantity) -> String {
+fn about(curves: &[Curve]) -> String {
     let mut parts = Vec::new();
-    if quantity.is_validated() {
-        if curves.iter().any(|curve| !curve.validation.is_empty()) {
-            parts.push("thick with markers: validation; thin: training");
-        } else {
-            parts.push("training");
-        }
+    if curves.iter().any(|curve| !curve.validation.is_empty()) {
+        parts.push("thick with markers: validation; thin: training");
+    } else {
+        parts.push("training");
     }
     if curves.iter().any(|curve| curve.smooth.is_some()) {
         parts.push("smoothed, the logged values faint behind");
@@ -354,15 +273,19 @@ fn row(run: &Named, validated: bool) -> [String; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_history::{Paced, Skipped, Step};
+    use crate::run_history::{Paced, Skipped};
+    use emberlm_trainer::events::Event;
 
     fn run(losses: &[f64]) -> Named {
-        let steps = losses.iter().enumerate().map(|(at, &loss)| Step {
+        let steps = losses.iter().enumerate().map(|(at, &loss)| Event::Step {
             step: 10 * (at + 1),
             tokens: 1000 * (at as u64 + 1),
+            learnt: None,
             loss,
+            perplexity: loss.exp(),
             gradient_norm: 1.0,
             learning_rate: 1e-3,
+            metrics: Default::default(),
         });
         let paces = (1..=losses.len()).map(|at| Paced {
             step: 10 * at,
@@ -370,9 +293,8 @@ mod tests {
             tokens_per_second: 16.0,
         });
         let history = History {
-            steps: steps.collect(),
             paces: paces.collect(),
-            ..History::default()
+            ..History::of(steps)
         };
         Named {
             name: "run".into(),
@@ -380,11 +302,15 @@ mod tests {
         }
     }
 
+    fn figure(runs: &[Named], along: Along, name: &str, log: bool) -> Result<Figure, CliError> {
+        Figure::new(runs, along, &Quantity::find(name, runs)?, log)
+    }
+
     #[test]
     fn places_are_steps_tokens_or_time() {
         let runs = [run(&[3.0, 2.0, 1.0, 0.5])];
         let xs = |along| {
-            let figure = Figure::new(&runs, along, Quantity::Loss, false).expect("curves");
+            let figure = figure(&runs, along, "loss", false).expect("curves");
             let xs: Vec<f64> = figure.curves[0].logged.iter().map(|p| p.0).collect();
             (xs, figure.along)
         };
@@ -403,7 +329,10 @@ mod tests {
             step: 20,
             loss: 2.0,
         }];
-        let figure = Figure::new(&runs, Along::Steps, Quantity::Perplexity, true).expect("curves");
+        let readings = vec![(20, 2f64.exp())];
+        let validated = &mut runs[0].history.validated;
+        validated.insert("perplexity".into(), readings);
+        let figure = figure(&runs, Along::Steps, "perplexity", true).expect("curves");
         assert_eq!(figure.floor, Some(1.0));
         assert_eq!(figure.curves[0].validation, [(20.0, 2f64.exp())]);
         assert_eq!(figure.curves[0].logged[0].1, 1f64.exp());
@@ -413,19 +342,19 @@ mod tests {
     #[test]
     fn one_point_and_no_number() {
         for loss in [2.0, 0.0, -1.0] {
-            let figure = Figure::new(&[run(&[loss])], Along::Steps, Quantity::Loss, false);
+            let figure = figure(&[run(&[loss])], Along::Steps, "loss", false);
             assert!(figure.is_ok(), "{loss}");
         }
         let nothing = [run(&[f64::NAN])];
-        assert!(Figure::new(&nothing, Along::Steps, Quantity::Loss, false).is_err());
-        assert!(Figure::new(&[run(&[-1.0])], Along::Steps, Quantity::Loss, true).is_err());
+        assert!(figure(&nothing, Along::Steps, "loss", false).is_err());
+        assert!(figure(&[run(&[-1.0])], Along::Steps, "loss", true).is_err());
         let mut with_skipped = run(&[2.0, f64::NAN, 1.0]);
         with_skipped.history.skipped = vec![Skipped {
             step: 20,
             loss: None,
             gradient_norm: None,
         }];
-        let figure = Figure::new(&[with_skipped], Along::Steps, Quantity::Loss, false);
+        let figure = figure(&[with_skipped], Along::Steps, "loss", false);
         let figure = figure.expect("curves");
         assert_eq!(figure.curves[0].skipped, [(20.0, None)]);
         assert!(figure.about.contains("skipped"), "{}", figure.about);

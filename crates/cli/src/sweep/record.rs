@@ -14,7 +14,8 @@ use toml::Table;
 use super::plan::Plan;
 use crate::error::CliError;
 
-const FILE: &str = "sweep.json";
+/// The file in a sweep's folder that has its runs.
+pub const FILE: &str = "sweep.json";
 
 /// Every run that was planned in a folder, with its configuration.
 #[derive(Debug, PartialEq, Serialize)]

@@ -108,9 +108,47 @@ fn runs_are_compared_in_a_picture() {
     for word in ["<script", "http-equiv", "src=", "@import", "<link"] {
         assert!(!html.contains(word), "{word}");
     }
-    for y in ["learning_rate", "gradient_norm", "tokens_per_second"] {
+    for y in [
+        "learning_rate",
+        "gradient_norm",
+        "tokens_per_second",
+        "memory_mib",
+    ] {
         sandbox.words(&format!("plot a --out {y}.svg --y {y}")).ok();
     }
+}
+
+#[test]
+fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("plain", 10, None, None);
+    let declared = json!({"name": "accuracy", "title": "Accuracy", "unit": "%", "direction": "higher_is_better",
+        "aggregation": "mean", "phase": "validation", "scale": 100.0});
+    let begun = json!({"event": "begun", "time": 1000.0, "step": 0, "steps": 40, "backend": "flex",
+        "version": "0.1.0", "floor": null, "metrics": [declared]});
+    sandbox.write("run/events.jsonl", format!("{begun}\n"));
+    for step in [1, 2] {
+        let event = json!({"event": "step", "step": step, "tokens": step, "loss": 1.0, "perplexity": 2.7,
+            "gradient_norm": 1.0, "learning_rate": 1e-3});
+        let evaluated = json!({"event": "evaluation", "step": step, "loss": 1.0, "perplexity": 2.7, "tokens": 9,
+            "metrics": {"accuracy": 0.25 * f64::from(step)}});
+        sandbox.append("run", &format!("{event}\n{evaluated}\n"));
+    }
+    sandbox
+        .words("plot plain run --y accuracy --out p.svg")
+        .ok();
+    let svg = sandbox.text("p.svg");
+    // From 0 to 50 percent.
+    assert!(
+        svg.contains("Accuracy, %") && svg.contains("\n50\n"),
+        "{svg}"
+    );
+    insta::assert_snapshot!(sandbox.words("plot plain --y accuracy --out q.svg"), @r"
+    exit 2
+    --- stderr
+    error: the runs have no metric `accuracy`
+    hint: --y may be gradient_norm, learning_rate, loss, memory_mib, perplexity, tokens_per_second
+    ");
 }
 
 #[test]

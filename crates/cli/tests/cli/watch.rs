@@ -39,9 +39,18 @@ fn a_run_is_followed_as_it_is_written() {
     let listed = server.json("/api/runs");
     assert_eq!(
         listed["runs"],
-        json!([{ "name": "a", "status": "stopped" }, { "name": "b", "status": "stopped" }])
+        json!([
+            { "name": "a", "sweep": null, "status": "stopped", "tags": [], "note": "" },
+            { "name": "b", "sweep": null, "status": "stopped", "tags": [], "note": "" },
+        ])
     );
     assert!(listed["machine"]["memory"].as_u64().unwrap() > 1 << 27);
+    let metrics = server.json("/api/metrics");
+    assert_eq!(
+        metrics[0],
+        json!({ "name": "loss", "title": "Loss", "unit": "nats per token", "direction": "lower_is_better",
+            "aggregation": "mean", "phase": "both", "scale": 1.0 })
+    );
 
     let first = events(&server, "a", None);
     assert_eq!(losses(&first), [4.0, 3.5]);
@@ -74,7 +83,7 @@ fn what_a_run_wrote_is_what_is_shown() {
     let server = sandbox.serve("watch run");
     assert_eq!(
         server.json("/api/runs")["runs"],
-        json!([{ "name": "run", "status": "finished" }])
+        json!([{ "name": "run", "sweep": null, "status": "finished", "tags": [], "note": "" }])
     );
     let shown = events(&server, "run", None)["events"].clone();
     let text = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap();
@@ -86,6 +95,37 @@ fn what_a_run_wrote_is_what_is_shown() {
 }
 
 #[test]
+fn runs_have_their_sweep_their_labels_and_their_settings() {
+    let sandbox = Sandbox::new();
+    let config = "data = \"d\"\n[train]\nsteps = 7\n[train.schedule]\nlearning_rate = 1e-3\n";
+    sandbox.write("runs/rates/a/config.toml", config);
+    sandbox.write("runs/rates/sweep.json", "{}");
+    sandbox.write(
+        "runs/rates/a/labels.json",
+        "{\"tags\":[\"x\"],\"note\":\"<b>\"}",
+    );
+    sandbox.write("runs/b/labels.json", "damaged");
+    sandbox.write("runs/b/config.toml", "");
+    let server = sandbox.serve("watch");
+    assert_eq!(
+        server.json("/api/runs")["runs"],
+        json!([
+            { "name": "b", "sweep": null, "status": "stopped", "tags": [], "note": "" },
+            { "name": "a", "sweep": "rates", "status": "stopped", "tags": ["x"], "note": "<b>" },
+        ])
+    );
+    assert_eq!(
+        server.json("/api/settings?run=a"),
+        json!({ "settings": { "data": "d", "train.schedule.learning_rate": 1e-3, "train.steps": 7 } })
+    );
+    assert_eq!(
+        server.json("/api/settings?run=b"),
+        json!({ "settings": {} })
+    );
+    assert_eq!(server.get("/api/settings?run=..%2Fb").status, 404);
+}
+
+#[test]
 fn the_page_is_whole_and_may_run_its_own_code_alone() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
@@ -94,7 +134,15 @@ fn the_page_is_whole_and_may_run_its_own_code_alone() {
     assert!(page.headers.contains("content-type: text/html"));
     let policy = "content-security-policy: default-src 'none'; script-src 'self';";
     assert!(page.headers.contains(policy), "{}", page.headers);
-    for name in ["watch.css", "watch.js", "chart.js", "runs.js"] {
+    for name in [
+        "watch.css",
+        "watch.js",
+        "chart.js",
+        "limits.js",
+        "runs.js",
+        "style.js",
+        "table.js",
+    ] {
         assert_eq!(server.get(&format!("/{name}")).status, 200, "{name}");
     }
     for name in page.body.split("src=\"").skip(1) {

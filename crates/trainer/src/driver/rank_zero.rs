@@ -14,6 +14,7 @@ use crate::data::Validation;
 use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
+use crate::hooks::{RunEnd, StepEnd, StepResult};
 use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::strategy::Processor;
@@ -58,16 +59,24 @@ impl<B: TrainingBackend> RankZero<B> {
             backend: state.backend.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             floor: floor.map(|floor| floor.nats_per_token),
+            metrics: self.recorder.hooks.metrics().to_vec(),
         });
     }
 
     /// Counts the time of the steps that were judged, and reports those that were skipped.
-    pub(super) fn report_judged(&mut self, report: &StepReport) {
+    pub(super) fn report_judged(&mut self, report: &StepReport, steps: usize) {
         self.pace.add(report.positions, report.seconds);
         let diverged = report.outcome == StepOutcome::Diverged;
         let last = report.skipped.len();
         for (number, skipped) in (1..).zip(&report.skipped) {
             self.recorder.record(&skipped_event(skipped));
+            self.recorder.hooks.on_step(&StepEnd {
+                step: skipped.step,
+                steps,
+                result: StepResult::Skipped {
+                    reason: &skipped.reason,
+                },
+            });
             // The error that ends the run has the last one's reason.
             if !(diverged && number == last) {
                 // A few overflows are how a scale is found: nothing to warn of.
@@ -112,6 +121,13 @@ impl<B: TrainingBackend> RankZero<B> {
         if log || evaluate || save {
             self.recorder.check()?;
         }
+        if let Some(metrics) = metrics {
+            self.recorder.hooks.on_step(&StepEnd {
+                step,
+                steps: config.steps,
+                result: StepResult::Updated(metrics),
+            });
+        }
         if let Some(metrics) = metrics.filter(|_| log) {
             self.log(engine, metrics, state.validation_loss, processor);
         }
@@ -129,7 +145,7 @@ impl<B: TrainingBackend> RankZero<B> {
             let contents = self.contents(engine, model, super::position(state, engine));
             self.recorder.save(contents, keep(engine, state));
         }
-        Ok(())
+        self.recorder.hooks.check()
     }
 
     /// Writes the last checkpoint and records the end. Returns `result`, or why the end could not be written.
@@ -169,6 +185,9 @@ impl<B: TrainingBackend> RankZero<B> {
             step,
             how,
         });
+        let ending = how;
+        self.recorder.hooks.on_end(&RunEnd { step, ending });
+        let result = result.and(self.recorder.hooks.check());
         result.and(self.recorder.flush())
     }
 

@@ -9,35 +9,20 @@ use super::validate::show_evaluation;
 use crate::config::TrainConfig;
 use crate::engine::{StepEngine, StepMetrics};
 use crate::events::{Event, now};
-use crate::metrics::Figures;
+use crate::metrics::{Figures, StepReading, computed};
 use crate::strategy::Processor;
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Shows what a resumed run did before it was stopped.
     pub(super) fn replay(&self, config: &TrainConfig, processor: &mut Processor<B>) {
         for event in &self.past {
-            match *event {
-                Event::Step {
-                    step,
-                    loss,
-                    gradient_norm,
-                    learning_rate,
-                    ..
-                } => {
-                    let figures = Figures {
-                        gradient_norm,
-                        learning_rate,
-                        ..Figures::of_loss(loss)
-                    };
-                    let item = LearnerEvent::ProcessedItem(item(config, figures, step));
+            match event {
+                Event::Step { step, .. } => {
+                    let item =
+                        LearnerEvent::ProcessedItem(item(config, Figures::of([event]), *step));
                     processor.process_train(item);
                 }
-                Event::Evaluation {
-                    step,
-                    loss,
-                    ref datasets,
-                    ..
-                } => show_evaluation::<B>(config, processor, loss, datasets, step),
+                Event::Evaluation { .. } => show_evaluation::<B>(config, processor, event),
                 _ => {}
             }
         }
@@ -54,7 +39,11 @@ impl<B: TrainingBackend> RankZero<B> {
         let config = engine.config();
         let step = engine.position().step;
         let sequences = step as u64 * config.step_sequences(engine.rank().world_size());
-        self.recorder.record(&Event::Step {
+        let mut readings = computed(&StepReading {
+            loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
+        });
+        readings.extend(self.recorder.hooks.take_readings());
+        let logged = Event::Step {
             step,
             tokens: sequences * self.seq_len as u64,
             learnt: metrics.targets,
@@ -62,11 +51,13 @@ impl<B: TrainingBackend> RankZero<B> {
             perplexity: metrics.loss.exp(),
             gradient_norm: metrics.gradient_norm,
             learning_rate: metrics.learning_rate,
-        });
+            metrics: readings,
+        };
+        self.recorder.record(&logged);
         let pace = self
             .pace
             .line::<B::InnerBackend>(step, config.steps, &self.device);
-        self.recorder.record(&Event::Pace {
+        let paced = Event::Pace {
             time: now(),
             step,
             tokens_per_second: pace.tokens_per_second,
@@ -75,19 +66,14 @@ impl<B: TrainingBackend> RankZero<B> {
             device_in_use: pace.device.map(|memory| memory.in_use),
             device_reserved: pace.device.map(|memory| memory.reserved),
             seconds_left: pace.seconds_left,
-        });
+        };
+        self.recorder.record(&paced);
         let figures = Figures {
-            loss: metrics.loss,
-            gradient_norm: metrics.gradient_norm,
-            learning_rate: metrics.learning_rate,
-            tokens_per_second: pace.tokens_per_second,
-            utilization: pace.utilization,
-            memory_mib: pace.memory_mib,
             seconds_left: pace.seconds_left,
             validation,
-            datasets: Default::default(),
             note: self.recorder.notes.shown().into(),
             sample: self.sample.as_deref().unwrap_or_default().into(),
+            ..Figures::of([&logged, &paced])
         };
         let item = item(config, figures, step);
         processor.process_train(LearnerEvent::ProcessedItem(item));
@@ -99,7 +85,7 @@ pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> Train
     let interval = config.evaluation.interval.min(config.steps);
     let round = step.div_ceil(interval);
     let within = step - (round - 1) * interval;
-    let rate = figures.learning_rate;
+    let rate = figures.reading("learning_rate");
     TrainingItem::new(
         figures,
         Progress::new(within, interval),

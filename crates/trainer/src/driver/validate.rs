@@ -9,7 +9,8 @@ use crate::checkpoint::{Best, State};
 use crate::config::TrainConfig;
 use crate::engine::StepEngine;
 use crate::error::TrainError;
-use crate::events::{DatasetLoss, Event};
+use crate::events::Event;
+use crate::hooks::EvaluationEnd;
 use crate::metrics::Figures;
 use crate::sample::sample;
 use crate::strategy::Processor;
@@ -46,14 +47,23 @@ impl<B: TrainingBackend> RankZero<B> {
             if better {
                 state.best = Some(Best { loss, step });
             }
-            show_evaluation::<B>(config, processor, loss, &found.datasets, step);
-            self.recorder.record(&Event::Evaluation {
+            let metrics = self.recorder.hooks.on_evaluation(&EvaluationEnd {
+                step,
+                loss,
+                tokens: found.tokens,
+                datasets: &found.datasets,
+                is_best: better,
+            });
+            let event = Event::Evaluation {
                 step,
                 loss,
                 perplexity: loss.exp(),
                 tokens: found.tokens,
                 datasets: found.datasets,
-            });
+                metrics,
+            };
+            show_evaluation::<B>(config, processor, &event);
+            self.recorder.record(&event);
         }
         if let Some(text) = text {
             self.keep_sample(step, text);
@@ -77,22 +87,23 @@ impl<B: TrainingBackend> RankZero<B> {
     }
 }
 
-/// Shows a validation loss, and each dataset's own where there are several.
+/// Shows an evaluation.
 pub(super) fn show_evaluation<B: TrainingBackend>(
     config: &TrainConfig,
     processor: &mut Processor<B>,
-    loss: f64,
-    datasets: &[DatasetLoss],
-    step: usize,
+    event: &Event,
 ) {
+    let Event::Evaluation { step, datasets, .. } = event else {
+        return;
+    };
     let own = datasets
         .iter()
         .map(|of| format!("  {} {:.4}", of.dataset, of.loss));
     let figures = Figures {
         datasets: own.collect::<String>().into(),
-        ..Figures::of_loss(loss)
+        ..Figures::of([event])
     };
-    let item = item(config, figures, step);
+    let item = item(config, figures, *step);
     processor.process_valid(LearnerEvent::ProcessedItem(item));
     let round = step.div_ceil(config.evaluation.interval);
     processor.process_valid(LearnerEvent::EndEpoch(round));

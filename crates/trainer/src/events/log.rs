@@ -115,6 +115,7 @@ mod tests {
             perplexity: 2.0,
             tokens: 3,
             datasets: Vec::new(),
+            metrics: Default::default(),
         }
     }
 

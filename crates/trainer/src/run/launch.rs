@@ -14,7 +14,8 @@ use super::{Renderer, RunResult};
 use crate::dashboard;
 use crate::driver::Driver;
 use crate::error::TrainError;
-use crate::metrics::{FigureMetric, TextMetric};
+use crate::metrics::renderers::{FigureMetric, TextMetric};
+use crate::metrics::{Metric, Phase, built_in};
 use crate::plain::PlainRenderer;
 use crate::strategy::{Components, StepStrategy};
 
@@ -32,20 +33,29 @@ pub(super) fn launch<B: TrainingBackend>(
 ) -> Result<RunResult, TrainError> {
     let steps = driver.steps_in_all();
     let run = driver.path().to_owned();
+    let metrics: Vec<Metric> = built_in()
+        .iter()
+        .chain(driver.hook_metrics())
+        .cloned()
+        .collect();
     let strategy = Arc::new(StepStrategy::new(driver));
     let training = SupervisedTraining::new(&run, train, validation)
         .with_application_logger(None)
         .with_metric_logger(NoMetricLog)
         .with_interrupter(interrupter.clone())
         .metric_train(TextMetric::now())
-        .metric_train_numeric(FigureMetric::loss())
-        .metric_valid_numeric(FigureMetric::loss())
-        .metric_train_numeric(FigureMetric::perplexity())
-        .metric_valid_numeric(FigureMetric::perplexity())
-        .metric_train_numeric(FigureMetric::learning_rate())
-        .metric_train_numeric(FigureMetric::gradient_norm())
-        .metric_train_numeric(FigureMetric::tokens_per_second())
         .with_training_strategy(TrainingStrategy::Custom(strategy.clone()));
+    let numbers = metrics.iter().filter_map(|metric| {
+        let number = FigureMetric::new(metric)?;
+        Some((metric.phase, number))
+    });
+    let training = numbers.fold(training, |training, (phase, number)| match phase {
+        Phase::Training => training.metric_train_numeric(number),
+        Phase::Validation => training.metric_valid_numeric(number),
+        Phase::Both => training
+            .metric_train_numeric(number.clone())
+            .metric_valid_numeric(number),
+    });
     // The renderer closes when the result is dropped.
     match renderer {
         Renderer::Plain => {

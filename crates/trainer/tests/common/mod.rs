@@ -100,6 +100,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
         tensorboard: false,
         say: |_| {},
         interrupter,
+        hooks: Vec::new(),
     }
 }
 

@@ -3,13 +3,13 @@
 import { Chart, short, show, view } from "./chart.js";
 import { grouped } from "./spelling.js";
 
-const COLOUR = "#0072b2";
+const LINE = { colour: "#0072b2", dash: [] };
 const OPTIONS = { x: "step", smoothing: 0, log: false };
 
 let model = null;
-const chart = new Chart(document.getElementById("loss"), "Loss", "dashed on validation data", false, () => [
-  { name: "training", colour: COLOUR, points: model?.loss ?? [] },
-  { name: "validation", colour: COLOUR, dashed: true, points: model?.validation ?? [] },
+const chart = new Chart(document.getElementById("loss"), "Loss", "with markers on validation data", false, () => [
+  { name: "training", line: LINE, points: model?.loss ?? [] },
+  { name: "validation", line: LINE, marked: true, points: model?.validation ?? [] },
 ]);
 view.changed = () => chart.draw(OPTIONS);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.changed());

@@ -1,5 +1,8 @@
 // A picture of curves that share their horizontal axis with all others.
 
+import { extent, limits } from "./limits.js";
+import { swatch } from "./style.js";
+
 const MARGIN = { left: 62, right: 14, top: 10, bottom: 26 };
 
 /** The horizontal range that all charts show; null for all there is. */
@@ -22,7 +25,7 @@ export function short(x) {
 }
 
 export class Chart {
-  /** `curves()` gives [{ name, colour, dashed, points: [[x, y]…] }]. */
+  /** `curves()` gives [{ name, line: { colour, dash }, marked, smooth, steady, points: [[x, y]…] }]. */
   constructor(parent, title, unit, wide, curves) {
     this.title = title;
     this.curves = curves;
@@ -35,6 +38,9 @@ export class Chart {
       span.textContent = ` ${unit}`;
       caption.append(span);
     }
+    this.outside = document.createElement("span");
+    this.outside.className = "outside";
+    caption.append(this.outside);
     this.canvas = document.createElement("canvas");
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
@@ -67,7 +73,9 @@ export class Chart {
     this.whole = whole;
     this.range = view.range ?? whole;
     this.drawn = drawn.map((curve) => ({ ...curve, points: smoothed(curve.smooth ? options.smoothing : 0, curve.points) }));
-    this.vertical = this.extentOfShown(options.log);
+    this.vertical = this.extentOfShown(options);
+    const beyond = this.drawn.reduce((count, curve) => count + this.beyond(curve).length, 0);
+    this.outside.textContent = beyond === 0 ? "" : ` ▲▼ ${beyond} ${beyond === 1 ? "point" : "points"} beyond the axis`;
     this.axes(context);
     context.save();
     context.beginPath();
@@ -75,23 +83,51 @@ export class Chart {
     context.clip();
     this.drawn.forEach((curve) => this.line(context, curve));
     context.restore();
+    this.drawn.forEach((curve) => this.arrows(context, curve));
     this.overlay(context);
     const last = (curve) => `${curve.name} ${short(curve.points.at(-1)[1])}`;
-    this.canvas.setAttribute("aria-label", `${this.title}: ${drawn.map(last).join(", ")}`);
+    this.canvas.setAttribute("aria-label", `${this.title}: ${drawn.map(last).join(", ")}${this.outside.textContent}`);
   }
 
-  extentOfShown(log) {
+  extentOfShown({ log, outliers }) {
     const [from, to] = this.range;
-    const values = [];
-    for (const curve of this.drawn) {
-      for (const [x, y] of curve.points) {
-        if (x >= from && x <= to && y !== null && (!log || y > 0)) values.push(y);
-      }
-    }
-    let [low, high] = extent(values.length ? values : [0, 1]);
-    if (log) [low, high] = [Math.log10(Math.max(low, 1e-30)), Math.log10(Math.max(high, 1e-30))];
+    const scaled = (y) => (log ? Math.log10(y) : y);
+    const shown = ([x, y]) => x >= from && x <= to && y !== null && (!log || y > 0);
+    const values = this.drawn.map((curve) => curve.points.filter(shown).map(([, y]) => scaled(y)));
+    const steady = this.drawn.every((curve) => curve.steady);
+    const [low, high] = limits(values, !outliers && !steady);
     const room = (high - low || Math.abs(high) || 1) * 0.06;
     return { low: low - room, high: high + room, log };
+  }
+
+  /** The points of a curve that lie above or below the axis. */
+  beyond(curve) {
+    const [from, to] = this.range;
+    const { low, high, log } = this.vertical;
+    return curve.points.filter(([x, y]) => {
+      if (x < from || x > to || y === null || (log && y <= 0)) return false;
+      const value = log ? Math.log10(y) : y;
+      return value < low || value > high;
+    });
+  }
+
+  /** A triangle at the edge for the points beyond it, one for each few pixels. */
+  arrows(context, curve) {
+    const { box } = this;
+    let last = -Infinity;
+    context.fillStyle = curve.line.colour;
+    for (const [x, y] of this.beyond(curve)) {
+      const at = this.toX(x);
+      if (at - last < 9) continue;
+      last = at;
+      const above = this.toY(y) < box.y;
+      const [tip, foot] = above ? [box.y - 6, box.y + 1] : [box.y + box.h + 6, box.y + box.h - 1];
+      context.beginPath();
+      context.moveTo(at, tip);
+      context.lineTo(at - 4.5, foot);
+      context.lineTo(at + 4.5, foot);
+      context.fill();
+    }
   }
 
   toX(x) { return this.box.x + ((x - this.range[0]) / (this.range[1] - this.range[0])) * this.box.w; }
@@ -131,9 +167,9 @@ export class Chart {
 
   /** At most two points for a column of pixels: its lowest and its highest. */
   line(context, curve) {
-    context.strokeStyle = context.fillStyle = curve.colour;
-    context.lineWidth = curve.dashed ? 1.5 : 1.75;
-    context.setLineDash(curve.dashed ? [5, 3] : []);
+    context.strokeStyle = context.fillStyle = curve.line.colour;
+    context.lineWidth = curve.marked ? 1.25 : 1.75;
+    context.setLineDash(curve.line.dash);
     context.beginPath();
     let column = null;
     const flush = () => {
@@ -160,11 +196,11 @@ export class Chart {
     flush();
     context.stroke();
     context.setLineDash([]);
-    if (curve.dashed || curve.points.length === 1) {
+    if (curve.marked || curve.points.length === 1) {
       for (const [x, y] of curve.points) {
         if (y === null) continue;
         context.beginPath();
-        context.arc(this.toX(x), this.toY(y), 2.5, 0, 7);
+        context.arc(this.toX(x), this.toY(y), 3, 0, 7);
         context.fill();
       }
     }
@@ -190,10 +226,7 @@ export class Chart {
     this.tip.replaceChildren({ step: `step ${short(at)}`, tokens: `${short(at)} tokens`, seconds: duration(at) }[this.options.x]);
     for (const [curve, [, y]] of rows) {
       const row = document.createElement("div");
-      const swatch = document.createElement("span");
-      swatch.className = "swatch";
-      swatch.style.background = curve.colour;
-      row.append(swatch, `${curve.name} ${short(y)}`);
+      row.append(swatch(curve.line), `${curve.name} ${short(y)}`);
       this.tip.append(row);
     }
     const right = this.hover > box.x + box.w / 2;
@@ -253,15 +286,6 @@ function within_whole(range, whole) {
   const width = Math.min(range[1] - range[0], whole[1] - whole[0]);
   const from = Math.min(Math.max(range[0], whole[0]), whole[1] - width);
   return width >= whole[1] - whole[0] ? null : [from, from + width];
-}
-
-function extent(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return low === high ? [low - 0.5, high + 0.5] : [low, high];
 }
 
 /** Round numbers in a range, about `count` of them. */

@@ -5,6 +5,10 @@ export class Run {
   constructor(name) {
     this.name = name;
     this.status = null;
+    this.sweep = null;
+    this.tags = [];
+    this.note = "";
+    this.settings = null;
     this.file = "";
     this.offset = 0;
     this.clear();
@@ -19,16 +23,20 @@ export class Run {
     this.planned = null;
     this.floor = null;
     this.backend = null;
+    this.metrics = [];
+    this.readings = new Map();
     this.clock = null;
     this.seconds = 0;
   }
 
   take(event) {
+    this.read(event);
     switch (event.event) {
       case "begun":
         this.planned = event.steps;
         this.floor = event.floor ?? this.floor;
         this.backend = event.backend;
+        if (event.metrics) this.metrics = event.metrics;
         this.clock = event.time;
         this.seconds = this.paces.at(-1)?.seconds ?? 0;
         break;
@@ -42,6 +50,27 @@ export class Run {
         this.paces.push({ ...event, seconds: this.seconds });
         break;
     }
+  }
+
+  /** Takes the readings of metrics in an event, by phase and name. */
+  read(event) {
+    const phase = { step: "training", pace: "training", evaluation: "validation" }[event.event];
+    if (!phase) return;
+    for (const [name, read] of Object.entries({ ...event, ...event.metrics })) {
+      if (typeof read !== "number" && read !== null) continue;
+      // Earlier versions logged more than all of a machine that had been measured too low.
+      const value = name === "utilization" && read !== null ? Math.min(read, 1) : read;
+      const key = `${phase} ${name}`;
+      if (!this.readings.has(key)) this.readings.set(key, []);
+      this.readings.get(key).push([event.step, value]);
+    }
+  }
+
+  /** Reads its settings once they are there. */
+  async configure() {
+    if (this.settings) return;
+    const { settings } = await get(`api/settings?${new URLSearchParams({ run: this.name })}`);
+    if (Object.keys(settings).length) this.settings = settings;
   }
 
   get step() {

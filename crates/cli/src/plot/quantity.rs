@@ -1,0 +1,95 @@
+//! The metric of a picture.
+
+use std::collections::BTreeSet;
+
+use emberlm_trainer::metrics::{Aggregation, Direction, Metric};
+
+use super::figure::Named;
+use super::smooth::smoothed;
+use crate::error::CliError;
+use crate::run_history::{History, Series, Skipped};
+
+/// The metric that is drawn from bottom to top.
+#[derive(Clone, Debug)]
+pub struct Quantity(Metric);
+
+impl Quantity {
+    /// The metric of a name that runs have readings of.
+    ///
+    /// # Errors
+    /// No run has.
+    pub fn find(name: &str, runs: &[Named]) -> Result<Self, CliError> {
+        let found = runs.iter().find_map(|run| run.history.metric(name));
+        if let Some(metric) = found {
+            return Ok(Self(metric.clone()));
+        }
+        let read = |run: &Named| {
+            let names = run
+                .history
+                .trained
+                .keys()
+                .chain(run.history.validated.keys());
+            names.cloned().collect::<Vec<_>>()
+        };
+        let known: BTreeSet<String> = runs.iter().flat_map(read).collect();
+        let known: Vec<String> = known.into_iter().collect();
+        let message = format!("the runs have no metric `{name}`");
+        Err(CliError::usage(message).hint(format!("--y may be {}", known.join(", "))))
+    }
+
+    /// The title with the unit.
+    pub fn label(&self) -> String {
+        self.0.label()
+    }
+
+    /// Returns true if its highest values may be cut off.
+    pub fn has_outliers(&self) -> bool {
+        self.0.aggregation != Aggregation::Last
+    }
+
+    /// Returns true if its axis begins at 0.
+    pub fn begins_at_zero(&self) -> bool {
+        self.0.direction != Direction::LowerIsBetter
+    }
+
+    /// A loss as this quantity; none of one that does not follow from it.
+    pub fn of_loss(&self, loss: f64) -> Option<f64> {
+        match self.0.name.as_ref() {
+            "loss" => Some(loss),
+            "perplexity" => Some(loss.exp()),
+            _ => None,
+        }
+    }
+
+    /// Readings by their steps, as they are displayed.
+    pub fn points(&self, series: &Series) -> Vec<(usize, f64)> {
+        let points = series.get(self.0.name.as_ref()).into_iter().flatten();
+        points.map(|&(step, y)| (step, self.0.scale * y)).collect()
+    }
+
+    /// A curve smoothed: perplexities as the losses they are of.
+    pub fn smoothed(&self, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+        match self.0.aggregation {
+            Aggregation::Last => None,
+            Aggregation::GeometricMean => {
+                let logs: Vec<_> = points.iter().map(|&(x, y)| (x, y.ln())).collect();
+                let smooth = smoothed(&logs)?.into_iter();
+                Some(smooth.map(|(x, log)| (x, log.exp())).collect())
+            }
+            _ => smoothed(points),
+        }
+    }
+
+    /// Its values at skipped steps.
+    pub fn skipped(&self, history: &History) -> Vec<(usize, Option<f64>)> {
+        let of = |skipped: &Skipped| match self.0.name.as_ref() {
+            "gradient_norm" => Some((skipped.step, skipped.gradient_norm)),
+            "loss" | "perplexity" => {
+                let value = skipped.loss.and_then(|loss| self.of_loss(loss));
+                Some((skipped.step, value))
+            }
+            _ => None,
+        };
+        history.skipped.iter().filter_map(of).collect()
+    }
+}

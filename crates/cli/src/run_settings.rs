@@ -1,0 +1,64 @@
+//! A run's settings by their keys, such as `train.steps`, as its `config.toml` has them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_trainer::folder::CONFIG_FILE;
+use toml::{Table, Value};
+
+use crate::error::CliError;
+
+/// Settings by their keys.
+pub type RunSettings = BTreeMap<String, Value>;
+
+/// The settings of a run.
+///
+/// # Errors
+/// Its configuration cannot be read, or is not TOML.
+pub fn read(run: &Path) -> Result<RunSettings, CliError> {
+    let path = run.join(CONFIG_FILE);
+    let text = read_text(&path, DESCRIPTION_LIMIT).map_err(CliError::io("read", &path))?;
+    let table: Table = toml::from_str(&text).map_err(|error| {
+        let reason = error.to_string();
+        CliError::new(format!(
+            "{} is not valid TOML: {}",
+            path.display(),
+            reason.trim_end()
+        ))
+    })?;
+    let mut settings = RunSettings::new();
+    flatten("", table, &mut settings);
+    Ok(settings)
+}
+
+fn flatten(within: &str, table: Table, found: &mut RunSettings) {
+    for (key, value) in table {
+        let key = match within {
+            "" => key,
+            within => format!("{within}.{key}"),
+        };
+        match value {
+            Value::Table(inner) if !inner.is_empty() => flatten(&key, inner, found),
+            value => {
+                found.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_paths() {
+        let run = tempfile::tempdir().expect("a folder");
+        let text = "data = \"x\"\n[train]\nsteps = 3\n[train.schedule]\nkind = \"cosine\"\n";
+        std::fs::write(run.path().join(CONFIG_FILE), text).expect("written");
+        let settings = read(run.path()).expect("settings");
+        let keys: Vec<&str> = settings.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["data", "train.schedule.kind", "train.steps"]);
+        assert_eq!(settings["train.steps"], Value::Integer(3));
+    }
+}

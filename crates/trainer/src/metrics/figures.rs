@@ -1,0 +1,78 @@
+//! The figures of a line of the log, as Burn's renderers are given them.
+
+use std::sync::Arc;
+
+use burn::train::ItemLazy;
+use burn::train::metric::Adaptor;
+
+use super::{MetricValues, built_in};
+use crate::events::Event;
+
+/// The figures of a logged step or of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// The readings of all metrics.
+    pub(crate) readings: MetricValues,
+    /// The predicted seconds to the last step.
+    pub(crate) seconds_left: f64,
+    /// The newest validation loss.
+    pub(crate) validation: Option<f64>,
+    /// Of an evaluation: each dataset's own loss, where there are several.
+    pub(crate) datasets: Arc<str>,
+    /// The newest note about the run.
+    pub(crate) note: Arc<str>,
+    /// The newest sample.
+    pub(crate) sample: Arc<str>,
+}
+
+impl Figures {
+    /// The figures of events of one step.
+    pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut readings = MetricValues::default();
+        for event in events {
+            let found = event.readings().map(|(_, found)| found);
+            for (name, value) in found.into_iter().flatten() {
+                readings.insert(name, value);
+            }
+        }
+        Self {
+            readings,
+            ..Self::default()
+        }
+    }
+
+    /// A loss and its perplexity.
+    pub(crate) fn of_loss(loss: f64) -> Self {
+        let mut figures = Self::default();
+        figures.readings.insert("loss", loss);
+        figures.readings.insert("perplexity", loss.exp());
+        figures
+    }
+
+    /// The reading of a metric that every step has.
+    pub(crate) fn reading(&self, name: &str) -> f64 {
+        self.readings.get(name).unwrap_or_default()
+    }
+
+    /// The readings of metrics that are not built in.
+    pub(crate) fn added(&self) -> impl Iterator<Item = (&str, f64)> {
+        let is_built_in = |name: &str| built_in().iter().any(|metric| metric.name == name);
+        self.readings
+            .iter()
+            .filter(move |(name, _)| !is_built_in(name))
+    }
+}
+
+impl ItemLazy for Figures {
+    type ItemSync = Self;
+
+    fn sync(self) -> Self {
+        self
+    }
+}
+
+impl Adaptor<Figures> for Figures {
+    fn adapt(&self) -> Self {
+        self.clone()
+    }
+}
