@@ -17,6 +17,24 @@ pub fn is_run(folder: &Path) -> bool {
     folder.join(EVENTS_FILE).exists() || folder.join(CONFIG_FILE).exists()
 }
 
+/// Checks that a folder is a run's.
+///
+/// # Errors
+/// It is not there, or is no run's.
+pub fn check_run(folder: &Path) -> Result<(), CliError> {
+    if !folder.exists() {
+        return Err(missing(folder));
+    }
+    match is_run(folder) {
+        true => Ok(()),
+        false => Err(CliError::new(format!(
+            "{} is no run: it has no {EVENTS_FILE}",
+            folder.display()
+        ))
+        .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")),
+    }
+}
+
 /// The runs in a folder, by their names.
 ///
 /// # Errors

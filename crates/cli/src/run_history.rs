@@ -52,8 +52,6 @@ pub struct Step {
     pub step: usize,
     pub tokens: u64,
     pub loss: f64,
-    pub gradient_norm: f64,
-    pub learning_rate: f64,
 }
 
 /// An evaluation.
@@ -186,19 +184,8 @@ impl History {
                     this.time = Some(time);
                 }
                 Event::Step {
-                    step,
-                    tokens,
-                    loss,
-                    gradient_norm,
-                    learning_rate,
-                    ..
-                } => this.steps.push(Step {
-                    step,
-                    tokens,
-                    loss,
-                    gradient_norm,
-                    learning_rate,
-                }),
+                    step, tokens, loss, ..
+                } => this.steps.push(Step { step, tokens, loss }),
                 Event::Skipped {
                     step,
                     loss,

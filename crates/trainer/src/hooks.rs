@@ -59,6 +59,15 @@ pub trait Hook: Send {
         Vec::new()
     }
 
+    /// Called once, when the run's directory has its configuration and its log.
+    ///
+    /// # Errors
+    /// Any; it ends the run.
+    fn on_start(&mut self, start: &RunBegin<'_>) -> Result<(), HookError> {
+        let _ = start;
+        Ok(())
+    }
+
     /// Called after each step whose figures are known. On a device that works behind the host, these are the steps
     /// after which something is due.
     ///
@@ -106,6 +115,17 @@ pub trait Hook: Send {
         let _ = end;
         Ok(())
     }
+}
+
+/// The beginning of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunBegin<'a> {
+    /// The run's directory.
+    pub run: &'a Path,
+    /// The steps made before, by a run that is resumed.
+    pub step: usize,
+    /// The steps of the whole run.
+    pub steps: usize,
 }
 
 /// A step that was made.

@@ -12,7 +12,8 @@ use burn::backend::{Autodiff, Flex};
 use common::{TestFolder, options, train};
 use emberlm_trainer::events::{self, Ending, Event};
 use emberlm_trainer::hooks::{
-    CheckpointEnd, EvaluationEnd, Hook, HookContext, HookError, RunEnd, StepEnd, StepResult,
+    CheckpointEnd, EvaluationEnd, Hook, HookContext, HookError, RunBegin, RunEnd, StepEnd,
+    StepResult,
 };
 use emberlm_trainer::metrics::{Aggregation, Metric, Phase};
 use emberlm_trainer::{Interrupter, RunConfig, RunResult, RunStart, TrainError};
@@ -59,6 +60,12 @@ fn declared() -> Vec<Metric> {
 impl Hook for Noting {
     fn metrics(&self) -> Vec<Metric> {
         self.metrics.clone()
+    }
+
+    fn on_start(&mut self, start: &RunBegin<'_>) -> Result<(), HookError> {
+        assert!(start.run.join("config.toml").exists());
+        self.note(format!("start {} {}", start.step, start.steps));
+        Ok(())
     }
 
     fn on_step(
@@ -136,6 +143,7 @@ fn hooks_are_called_and_their_metrics_are_logged() {
         let calls = calls.iter().filter(|call| call.starts_with(kind));
         calls.cloned().collect()
     };
+    assert_eq!(calls[0], "start 0 24");
     assert_eq!(of("step").len(), 24);
     assert_eq!(
         of("evaluation"),

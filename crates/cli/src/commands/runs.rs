@@ -1,9 +1,10 @@
-//! `emberlm runs`: where the runs in a folder stand.
+//! `emberlm runs`: lists the runs in a folder; `diff` compares two, `labels` writes tags and notes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::RunFolder;
 use emberlm_trainer::events::{self, EVENTS_FILE};
@@ -16,16 +17,41 @@ use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
 use crate::run_folders::{self, runs_below};
 use crate::run_history::{History, Status};
+use crate::run_labels::RunLabels;
+
+mod diff;
+mod labels;
+
+pub use diff::DiffArgs;
+pub use labels::{NoteArgs, TagArgs};
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct RunsArgs {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub command: Option<RunsCommand>,
     /// The folder with the runs, or with sweeps of them
     #[arg(value_name = "DIR", default_value = "runs")]
     pub dir: PathBuf,
+    /// List only runs that have the tag; may be given again
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
     /// Print [{"name", "path", "status", "step", "steps", "tokens", "loss", "validation", …}]
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do instead of listing runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Add tags to a run, or remove them
+    Tag(TagArgs),
+    /// Write a note on a run
+    Note(NoteArgs),
+    /// Compare the settings and metrics of two runs
+    Diff(DiffArgs),
 }
 
 /// A run.
@@ -35,6 +61,9 @@ struct Listed {
     name: String,
     path: PathBuf,
     status: Option<Status>,
+    tags: BTreeSet<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    note: String,
     /// Why its events cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -52,6 +81,15 @@ struct Listed {
 
 /// Lists them, the one that was last active first.
 pub fn run(args: RunsArgs) -> Result<(), CliError> {
+    match args.command {
+        Some(RunsCommand::Tag(args)) => labels::tag(args),
+        Some(RunsCommand::Note(args)) => labels::note(args),
+        Some(RunsCommand::Diff(args)) => diff::run(args),
+        None => list(args),
+    }
+}
+
+fn list(args: RunsArgs) -> Result<(), CliError> {
     let dir = &args.dir;
     if !dir.exists() {
         return Err(run_folders::missing(dir));
@@ -62,6 +100,7 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
     let mut runs: Vec<Listed> = runs_below(dir)?
         .into_iter()
         .map(|path| listed(dir, path))
+        .filter(|run| args.tags.iter().all(|tag| run.tags.contains(tag)))
         .collect();
     runs.sort_by(|a, b| {
         let newest = |run: &Listed| run.time.unwrap_or(f64::NEG_INFINITY);
@@ -83,6 +122,10 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
         .unwrap_or(&path)
         .display()
         .to_string();
+    let labels = RunLabels::read(&path).unwrap_or_else(|error| {
+        warn(error.message());
+        RunLabels::default()
+    });
     let read = match path.join(EVENTS_FILE).exists() {
         true => History::read(&path),
         false => Ok(History::default()),
@@ -101,6 +144,8 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
     Listed {
         name,
         status,
+        tags: labels.tags,
+        note: labels.note,
         error,
         step: history.step(),
         steps: history.planned.or_else(|| planned(&path)),
@@ -139,28 +184,45 @@ fn columns() -> usize {
 }
 
 fn table(runs: &[Listed], now: f64, columns: usize) -> String {
-    let rows: Vec<[String; 6]> = runs.iter().map(|run| cells(run, now)).collect();
-    let headings = ["status", "step", "loss", "best val.", "tok/s", "age"];
+    let mut headings = vec!["status", "step", "loss", "best val.", "tok/s", "age"];
+    let tagged = runs.iter().any(|run| !run.tags.is_empty());
+    headings.extend(tagged.then_some("tags"));
+    let row = |run: &Listed| {
+        let mut row = cells(run, now).to_vec();
+        row.extend(tagged.then(|| tags(run)));
+        row
+    };
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         2 + cells.max().unwrap_or(0).max(headings[column].len())
     };
     let taken: usize = (0..headings.len()).map(width).sum();
-    let most = columns.saturating_sub(taken + 2);
-    let mut table = Table::new([
-        Align::Left,
-        Align::Left,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-    ]);
-    table.row(std::iter::once("run").chain(headings));
+    let most = columns.saturating_sub(taken + 2).max(SHORTEST_NAME);
+    let mut aligned = vec![Align::Left, Align::Left];
+    aligned.extend([Align::Right; 5]);
+    aligned.push(Align::Left);
+    aligned.truncate(1 + headings.len());
+    let mut table = Table::new(aligned);
+    table.row(std::iter::once("run").chain(headings.iter().copied()));
     for (run, cells) in runs.iter().zip(rows) {
         table.row(std::iter::once(start_cut(&run.name, most)).chain(cells));
     }
     table.render()
+}
+
+/// Names have so many characters even beside many tags.
+const SHORTEST_NAME: usize = 12;
+/// Tags are cut off after so many characters.
+const TAGS: usize = 16;
+
+fn tags(run: &Listed) -> String {
+    let tags: Vec<&str> = run.tags.iter().map(String::as_str).collect();
+    let tags = tags.join(",");
+    match tags.chars().count() {
+        ..=TAGS => tags,
+        _ => tags.chars().take(TAGS - 1).chain(['…']).collect(),
+    }
 }
 
 fn cells(run: &Listed, now: f64) -> [String; 6] {
@@ -218,6 +280,8 @@ mod tests {
             name: name.into(),
             path: name.into(),
             status: Some(Status::Interrupted),
+            tags: BTreeSet::new(),
+            note: String::new(),
             error: None,
             step: 123_456,
             steps: Some(600_000),

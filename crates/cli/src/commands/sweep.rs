@@ -15,7 +15,7 @@ use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
 use crate::signals;
 use crate::sweep::{
-    Ended, Plan, Planned, Progress, Record, Summary, SweepFile, is_finished, run_all,
+    Ended, Judging, Plan, Planned, Progress, Record, Summary, SweepFile, is_done, run_all,
 };
 use crate::values::at_least_one;
 use crate::{built_in_tales, console};
@@ -23,7 +23,7 @@ use crate::{built_in_tales, console};
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// What is trained and what is varied: preset, config, data, and the tables set, grid and list
+    /// What is trained and what is varied: preset, config, data, and the tables set, grid, list, random and early_stopping
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// The folder of the runs [default: runs/FILE]
@@ -55,7 +55,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     let plan = Plan::new(&file, &out, backend).map_err(within)?;
     let record = Record::of(&plan);
     record.check(&out)?;
-    let unfinished: Vec<&Planned> = plan.runs.iter().filter(|run| !is_finished(run)).collect();
+    let unfinished: Vec<&Planned> = plan.runs.iter().filter(|run| !is_done(run)).collect();
     if args.dry_run {
         return print(&commands(&unfinished, backend));
     }
@@ -75,7 +75,18 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     }
     let asked = listen()?;
     let mut progress = Progress::new(plan.runs.len(), plan.runs.len() - unfinished.len());
-    let ended = run_all(&unfinished, args.parallel, backend, &asked, &mut progress)?;
+    let judging = Judging {
+        runs: &plan.runs,
+        rule: plan.early_stopping,
+    };
+    let ended = run_all(
+        &unfinished,
+        judging,
+        args.parallel,
+        backend,
+        &asked,
+        &mut progress,
+    )?;
     let summary = Summary::of(&plan);
     draw(&summary, &args.file, &out)?;
     match args.json {
@@ -146,7 +157,7 @@ fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
         }
     }
     let all = plan.runs.len();
-    let finished = plan.runs.iter().filter(|run| is_finished(run)).count();
+    let finished = plan.runs.iter().filter(|run| is_done(run)).count();
     if failed > 0 {
         return Err(CliError::new(format!("{failed} of {all} runs failed"))
             .hint("the same command tries them again"));

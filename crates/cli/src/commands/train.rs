@@ -1,10 +1,11 @@
 //! `emberlm train`: from a dataset, or the built-in tales, to a model that writes.
 //!
 //! Map: `args` is its command line, `datasets` what its `--data` says, `resume` opens a run that was stopped, `memory`
-//! says what a step holds, `report` what came of it.
+//! says what a step holds, `labels` writes its tags and note, `report` what came of it.
 
 mod args;
 pub mod datasets;
+mod labels;
 mod memory;
 mod report;
 mod resume;
@@ -74,7 +75,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
         interrupter,
-        hooks: Vec::new(),
+        hooks: labels::hooks(&args),
     };
     let result = backend.run(Training {
         memory_report: args.memory_report,

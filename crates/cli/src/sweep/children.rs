@@ -12,6 +12,7 @@ use emberlm_system::read;
 
 use super::plan::Planned;
 use super::progress::Progress;
+use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
 use crate::run_history::{History, Status};
 
@@ -23,12 +24,14 @@ const LINES: usize = 8;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     /// At its last step.
     Finished,
     /// Before it, as it was told to.
     Stopped,
+    /// By the sweep's rule of early stopping.
+    StoppedEarly(EarlyStop),
     /// By an error; the last lines of its log.
     Failed(Vec<String>),
 }
@@ -37,9 +40,43 @@ pub enum Ended {
 struct Running<'a> {
     run: &'a Planned,
     child: Child,
+    /// The decision to stop it early.
+    early: Option<EarlyStop>,
 }
 
-/// Whether a run says that it has made its last step.
+/// The runs of a sweep, and the rule by which they are stopped early.
+#[derive(Clone, Copy, Debug)]
+pub struct Judging<'a> {
+    /// All runs of the sweep.
+    pub runs: &'a [Planned],
+    /// The rule.
+    pub rule: Option<StopRule>,
+}
+
+impl Judging<'_> {
+    fn judge(self, run: &Planned) -> Option<EarlyStop> {
+        let rule = self.rule?;
+        let evaluations = |run: &Planned| {
+            let history = History::read(&run.folder).unwrap_or_default();
+            history.evaluations
+        };
+        let own = evaluations(run);
+        let others = self.runs.iter().filter(|other| other.name != run.name);
+        let others: Vec<_> = others.map(evaluations).collect();
+        // The last step's evaluation ends it anyway.
+        let ends = own
+            .last()
+            .is_some_and(|last| last.step >= run.config.train.steps);
+        rule.judge(&own, &others).filter(|_| !ends)
+    }
+}
+
+/// Returns true if nothing is left to do for a run: it is finished, or was stopped early.
+pub fn is_done(run: &Planned) -> bool {
+    is_finished(run) || run.stopped_early().is_some()
+}
+
+/// Returns true if a run has made its last step.
 pub fn is_finished(run: &Planned) -> bool {
     let history = History::read(&run.folder);
     history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
@@ -52,6 +89,7 @@ pub fn is_finished(run: &Planned) -> bool {
 /// A process cannot be started; those in progress are ended first.
 pub fn run_all<'a>(
     runs: &[&'a Planned],
+    judging: Judging<'_>,
     parallel: usize,
     backend: &[String],
     asked: &AtomicUsize,
@@ -73,7 +111,11 @@ pub fn run_all<'a>(
             match start(run, parallel, backend) {
                 Ok(child) => {
                     progress.started(run);
-                    running.push(Running { run, child });
+                    running.push(Running {
+                        run,
+                        child,
+                        early: None,
+                    });
                 }
                 Err(error) => {
                     running.iter_mut().for_each(Running::stop);
@@ -87,11 +129,16 @@ pub fn run_all<'a>(
         thread::sleep(PAUSE);
         let mut still = Vec::new();
         for mut one in running {
-            progress.look(one.run);
+            if progress.look(one.run) && one.early.is_none() {
+                one.early = judging.judge(one.run);
+                if one.early.is_some() {
+                    one.stop();
+                }
+            }
             match one.child.try_wait() {
                 Ok(None) => still.push(one),
                 Ok(Some(status)) => {
-                    let how = how(one.run, status.success());
+                    let how = how(one.run, one.early.take(), status.success());
                     progress.ended(one.run, &how);
                     ended.push((one.run, how));
                 }
@@ -145,13 +192,17 @@ impl Running<'_> {
     }
 }
 
-fn how(run: &Planned, succeeded: bool) -> Ended {
+fn how(run: &Planned, early: Option<EarlyStop>, succeeded: bool) -> Ended {
     if !succeeded {
         return Ended::Failed(last_lines(run));
     }
-    match is_finished(run) {
-        true => Ended::Finished,
-        false => Ended::Stopped,
+    match early {
+        _ if is_finished(run) => Ended::Finished,
+        None => Ended::Stopped,
+        Some(early) => match early.write(&run.folder) {
+            Ok(()) => Ended::StoppedEarly(early),
+            Err(error) => Ended::Failed(vec![format!("  {}", error.message())]),
+        },
     }
 }
 

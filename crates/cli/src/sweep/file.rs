@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::random::{RandomSearch, RandomTable};
+use super::stopping::StopRule;
 use crate::error::CliError;
 
 /// Settings by their keys, such as `train.steps`.
@@ -22,8 +24,12 @@ pub struct SweepFile {
     pub data: Option<PathBuf>,
     /// What is set for all runs.
     pub common: Settings,
-    /// What each run has of its own: every combination of the grid, for each entry of the list.
+    /// The settings of each run: every combination of the grid, for each configuration that is drawn or listed.
     pub runs: Vec<Settings>,
+    /// The seed of a random search.
+    pub random_seed: Option<u64>,
+    /// The rule by which runs are stopped early.
+    pub early_stopping: Option<StopRule>,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +44,8 @@ struct Written {
     grid: Table,
     #[serde(default)]
     list: Vec<Table>,
+    random: Option<RandomTable>,
+    early_stopping: Option<StopRule>,
 }
 
 impl SweepFile {
@@ -54,17 +62,29 @@ impl SweepFile {
         let written: Written = toml::from_str(text).map_err(|error| {
             let reason = error.to_string();
             CliError::usage(reason.trim_end().to_owned())
-                .hint("it has preset, config, data, [set], [grid] and [[list]]; see the README")
+                .hint("it has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]; see the README")
         })?;
         let mut grid = Vec::new();
         arrays("", written.grid, &mut grid)?;
-        if grid.is_empty() && written.list.is_empty() {
+        let random = written.random.map(RandomSearch::new).transpose()?;
+        if let Some(rule) = written.early_stopping {
+            rule.check()?;
+        }
+        if grid.is_empty() && written.list.is_empty() && random.is_none() {
             return Err(CliError::usage("it varies nothing")
                 .hint("add a table [grid] such as: \"train.seed\" = [1, 2, 3]"));
         }
         let mut runs: Vec<Settings> = written.list.into_iter().map(settings).collect();
         if runs.is_empty() {
             runs.push(Settings::new());
+        }
+        if let Some(random) = &random {
+            let drawn = random.draw()?;
+            let with = |run: &Settings| -> Vec<Settings> {
+                let joined = drawn.iter().map(|own| [run.clone(), own.clone()].concat());
+                joined.collect()
+            };
+            runs = runs.iter().flat_map(with).collect();
         }
         for (key, values) in grid {
             let with = |run: &Settings| {
@@ -83,6 +103,8 @@ impl SweepFile {
             data: written.data,
             common: settings(written.set),
             runs,
+            random_seed: random.map(|random| random.seed),
+            early_stopping: written.early_stopping,
         })
     }
 }
@@ -187,7 +209,23 @@ mod tests {
     }
 
     #[test]
+    fn each_drawn_configuration_is_run_with_each_of_the_grid() {
+        let file = parsed(
+            "[random]\nruns = 3\nseed = 9\n[random.space]\na.b = { integer = [1, 100] }\n\
+             [grid]\ntrain.seed = [1, 2]\n[early_stopping]\nrule = \"median\"\n",
+        );
+        assert_eq!((file.runs.len(), file.random_seed), (6, Some(9)));
+        assert_eq!(file.runs[0][0], file.runs[1][0]);
+        assert_ne!(file.runs[0][0], file.runs[2][0]);
+        let rule = StopRule::Median { after: 2, runs: 2 };
+        assert_eq!(file.early_stopping, Some(rule));
+    }
+
+    #[test]
     fn what_cannot_be_run_is_named() {
+        let rule = |text: &str| refused(&format!("[grid]\na = [1]\n[early_stopping]\n{text}"));
+        assert!(rule("rule = \"halving\"\nfirst = 0").contains("first must be at least 1"));
+        assert!(rule("rule = \"mean\"").contains("median"));
         assert!(refused("preset = \"x\"").contains("varies nothing"));
         assert!(refused("[grid]\n\"train.seed\" = []").contains("train.seed has no values"));
         assert!(refused("[grid]\ntrain.seed = 3").contains("train.seed = 3: must be a list"));

@@ -10,6 +10,7 @@ use emberlm_trainer::{DataConfig, RunConfig, TrainingData};
 use toml::Value;
 
 use super::file::{Settings, SweepFile};
+use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
 use emberlm_trainer::{presets, run_config};
 
@@ -21,6 +22,10 @@ pub const SEED: &str = "train.seed";
 pub struct Plan {
     /// The runs, in the order of the file.
     pub runs: Vec<Planned>,
+    /// The seed of a random search.
+    pub random_seed: Option<u64>,
+    /// The rule by which runs are stopped early.
+    pub early_stopping: Option<StopRule>,
 }
 
 /// A run.
@@ -36,6 +41,8 @@ pub struct Planned {
     pub config: RunConfig,
     /// Its folder.
     pub folder: PathBuf,
+    /// The sweep has a rule of early stopping.
+    stops_early: bool,
     arguments: Vec<OsString>,
 }
 
@@ -64,13 +71,23 @@ impl Plan {
                 name,
                 config,
                 folder,
+                stops_early: file.early_stopping.is_some(),
             });
         }
-        Ok(Self { runs })
+        Ok(Self {
+            runs,
+            random_seed: file.random_seed,
+            early_stopping: file.early_stopping,
+        })
     }
 }
 
 impl Planned {
+    /// The decision that stopped the run early, for a sweep that has such a rule.
+    pub fn stopped_early(&self) -> Option<EarlyStop> {
+        EarlyStop::read(&self.folder).filter(|_| self.stops_early)
+    }
+
     /// The program's arguments that begin it, or go on with it.
     pub fn arguments(&self, backend: &[String]) -> Vec<OsString> {
         // A run has its configuration before anything else.

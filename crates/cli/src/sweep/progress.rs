@@ -10,6 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::children::Ended;
 use super::plan::Planned;
+use super::stopping::EarlyStop;
 use crate::console;
 use crate::plot::middle_cut;
 
@@ -71,11 +72,10 @@ impl Progress {
         self.shown.insert(run.name.clone(), shown);
     }
 
-    /// Looks what a run has done since.
-    pub fn look(&mut self, run: &Planned) {
-        if let Some(shown) = self.shown.get_mut(&run.name) {
-            shown.look(run);
-        }
+    /// Reads the events that a run has written since. Returns true if there is an evaluation among them.
+    pub fn look(&mut self, run: &Planned) -> bool {
+        let shown = self.shown.get_mut(&run.name);
+        shown.is_some_and(|shown| shown.look(run))
     }
 
     /// A run has ended.
@@ -84,9 +84,12 @@ impl Progress {
             return;
         };
         let how = match how {
-            Ended::Finished => "finished",
-            Ended::Stopped => "stopped",
-            Ended::Failed(_) => "failed",
+            Ended::Finished => "finished".to_owned(),
+            Ended::Stopped => "stopped".to_owned(),
+            Ended::StoppedEarly(EarlyStop { loss, limit, .. }) => {
+                format!("stopped early (validation loss {loss:.4} > {limit:.4})")
+            }
+            Ended::Failed(_) => "failed".to_owned(),
         };
         self.done += 1;
         let steps = run.config.train.steps;
@@ -109,24 +112,29 @@ impl Progress {
 }
 
 impl Shown {
-    fn look(&mut self, run: &Planned) {
+    fn look(&mut self, run: &Planned) -> bool {
         let path = run.folder.join(EVENTS_FILE);
         // It has only been begun, or cannot be read: it is looked at again.
         let Ok(tail) = tail::read_after(&path, &self.place) else {
-            return;
+            return false;
         };
         self.place = tail.place;
+        let mut evaluated = false;
         let events = tail.lines.into_iter();
         for event in events.filter_map(|line| serde_json::from_value::<Event>(line).ok()) {
             self.step = self.step.max(event.step());
             match event {
                 Event::Step { loss, .. } => self.loss = Some(loss),
-                Event::Evaluation { loss, .. } => self.validation = Some(loss),
+                Event::Evaluation { loss, .. } => {
+                    self.validation = Some(loss);
+                    evaluated = true;
+                }
                 _ => {}
             }
         }
         self.bar.set_position(self.step as u64);
         self.bar.set_message(self.losses());
+        evaluated
     }
 
     fn losses(&self) -> String {

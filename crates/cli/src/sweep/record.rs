@@ -20,6 +20,9 @@ pub const FILE: &str = "sweep.json";
 /// Every run that was planned in a folder, with its configuration.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Record {
+    /// The seed of a random search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    random_seed: Option<u64>,
     runs: BTreeMap<String, RunConfig>,
 }
 
@@ -28,6 +31,7 @@ impl Record {
     pub fn of(plan: &Plan) -> Self {
         let run = plan.runs.iter();
         Self {
+            random_seed: plan.random_seed,
             runs: run
                 .map(|run| (run.name.clone(), run.config.clone()))
                 .collect(),
@@ -70,7 +74,10 @@ impl Record {
             legacy::upgrade(&mut run);
             runs.insert(name, run.try_into()?);
         }
-        Ok(Self { runs })
+        Ok(Self {
+            random_seed: written.random_seed,
+            runs,
+        })
     }
 
     /// Writes it, whole or not at all.
@@ -100,6 +107,8 @@ impl Record {
 /// A record as it is written, by this version or an earlier one.
 #[derive(Deserialize)]
 struct Written {
+    #[serde(default)]
+    random_seed: Option<u64>,
     runs: BTreeMap<String, Value>,
 }
 
@@ -127,6 +136,7 @@ mod tests {
             (name.to_owned(), config)
         };
         Record {
+            random_seed: None,
             runs: runs.iter().map(run).collect(),
         }
     }

@@ -8,6 +8,7 @@ use toml::Value;
 use super::children::is_finished;
 use super::plan::{Plan, Planned};
 use super::statistics::Estimate;
+use super::stopping::EarlyStop;
 use crate::output::{Align, Table};
 use crate::plot::{Estimated, Intervals};
 use crate::run_history::{Evaluated, History};
@@ -41,6 +42,9 @@ pub struct RunResult {
     pub name: String,
     /// Whether it made its last step.
     pub finished: bool,
+    /// The decision that stopped it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_early: Option<EarlyStop>,
     /// Its last validation loss.
     pub validation_loss: Option<f64>,
     /// Its lowest.
@@ -82,9 +86,11 @@ impl Summary {
     pub fn rows(&self) -> Vec<Vec<String>> {
         let row = |one: &Configuration| {
             let finished = one.runs.iter().filter(|run| run.finished).count();
-            let runs = match (finished, one.runs.len()) {
-                (finished, all) if finished == all => all.to_string(),
-                (finished, all) => format!("{finished} of {all}"),
+            let early = one.runs.iter().filter(|run| run.stopped_early.is_some());
+            let runs = match (finished, early.count(), one.runs.len()) {
+                (finished, _, all) if finished == all => all.to_string(),
+                (finished, 0, all) => format!("{finished} of {all}"),
+                (finished, early, all) => format!("{finished} of {all}, {early} stopped early"),
             };
             vec![
                 one.name.clone(),
@@ -144,9 +150,11 @@ impl RunResult {
     fn of(run: &Planned) -> Self {
         let history = History::read(&run.folder).unwrap_or_default();
         let loss = |evaluated: Option<Evaluated>| evaluated.map(|found| found.loss);
+        let finished = is_finished(run);
         Self {
             name: run.name.clone(),
-            finished: is_finished(run),
+            finished,
+            stopped_early: run.stopped_early().filter(|_| !finished),
             validation_loss: loss(history.last_evaluation()),
             lowest_validation_loss: loss(history.best()),
             lowest_step: history.best().map(|best| best.step),

@@ -80,7 +80,10 @@ fn each_command_tells_its_options() {
             "<FILE.toml> --out --parallel --dry-run --json --backend",
         ),
         ("plot", "<RUN>... --out --x --y --log"),
-        ("runs", "[DIR] --json"),
+        ("runs", "[DIR] --tag --json"),
+        ("runs tag", "<RUN> <TAG>... --remove"),
+        ("runs note", "<RUN> <TEXT>"),
+        ("runs diff", "<A> <B> --json"),
         (
             "tokenizer train",
             "<FILE>... --out --vocab-size --pattern --special --min-frequency",

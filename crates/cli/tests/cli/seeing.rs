@@ -310,6 +310,64 @@ fn a_list_says_where_runs_stand() {
 }
 
 #[test]
+fn runs_are_tagged_noted_and_found() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("runs/a", 5, None, Some("finished"));
+    sandbox.write_history("runs/b", 5, None, Some("finished"));
+    sandbox.words("runs tag runs/a good baseline").ok();
+    sandbox.words("runs tag runs/a baseline --remove").ok();
+    sandbox.run(["runs", "note", "runs/a", "two words"]).ok();
+    let text = sandbox.words("runs").ok();
+    assert!(text.lines().next().unwrap().ends_with("tags"), "{text}");
+    let line = text.lines().find(|line| line.contains("good")).unwrap();
+    assert!(line.trim_start().starts_with("a "), "{text}");
+    let runs: Value = sandbox.words("runs --json --tag good").json();
+    assert_eq!(runs.as_array().unwrap().len(), 1);
+    assert_eq!(runs[0]["tags"], json!(["good"]));
+    assert_eq!(runs[0]["note"], "two words");
+    assert_eq!(sandbox.words("runs tag runs/a a,b").code, Some(2));
+    assert_eq!(sandbox.words("runs tag runs good").code, Some(1));
+    let nothing = sandbox.words("runs tag runs/b good --remove");
+    assert_eq!(nothing.code, Some(1), "{nothing}");
+    assert!(nothing.stderr.contains("has no tag good"), "{nothing}");
+}
+
+#[test]
+fn two_runs_are_compared() {
+    let sandbox = Sandbox::new();
+    sandbox.write_history("a", 10, None, None);
+    sandbox.write_history("b", 5, None, None);
+    sandbox.write("a/config.toml", "[train]\nsteps = 40\nseed = 1\n");
+    sandbox.write(
+        "b/config.toml",
+        "[train]\nsteps = 40\nseed = 2\nfrom = \"x\"\n",
+    );
+    let text = sandbox.words("runs diff a b").ok();
+    let words: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert!(words.contains(&vec!["train.seed", "1", "2"]), "{text}");
+    assert!(words.contains(&vec!["train.from", "-", "x"]), "{text}");
+    assert!(!text.contains("train.steps"), "{text}");
+    // 4 * 0.9^10 and 4 * 0.9^5, and 0.1 more.
+    assert!(
+        words.contains(&vec!["training", "loss", "last", "1.3947", "2.3620"]),
+        "{text}"
+    );
+    assert!(
+        words.contains(&vec!["validation", "loss", "best", "1.4947", "2.4620"]),
+        "{text}"
+    );
+    let json: Value = sandbox.words("runs diff a b --json").json();
+    assert_eq!(
+        json["settings"][1],
+        json!({"key": "train.seed", "values": [1, 2]})
+    );
+    assert_eq!(sandbox.words("runs diff a nowhere").code, Some(1));
+}
+
+#[test]
 fn no_run_and_no_folder() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/file", "");

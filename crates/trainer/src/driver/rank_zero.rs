@@ -14,7 +14,7 @@ use crate::data::Validation;
 use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
-use crate::hooks::{RunEnd, StepEnd, StepResult};
+use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
 use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::strategy::Processor;
@@ -60,6 +60,11 @@ impl<B: TrainingBackend> RankZero<B> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             floor: floor.map(|floor| floor.nats_per_token),
             metrics: self.recorder.hooks.metrics().to_vec(),
+        });
+        self.recorder.hooks.on_start(&RunBegin {
+            run: &self.run,
+            step: engine.position().step,
+            steps: config.steps,
         });
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::train::Interrupter;
 
-use super::{CheckpointEnd, EvaluationEnd, Hook, HookError, RunEnd, StepEnd};
+use super::{CheckpointEnd, EvaluationEnd, Hook, HookError, RunBegin, RunEnd, StepEnd};
 use crate::error::TrainError;
 use crate::metrics::{Accumulator, Metric, MetricValues, Phase};
 
@@ -81,6 +81,11 @@ impl HookList {
     /// The metrics that the hooks declare.
     pub(crate) fn metrics(&self) -> &[Metric] {
         &self.metrics
+    }
+
+    /// At the beginning of the run.
+    pub(crate) fn on_start(&mut self, start: &RunBegin<'_>) {
+        self.call(Phase::Training, |hook, _| hook.on_start(start));
     }
 
     /// After a step.

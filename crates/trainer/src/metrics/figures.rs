@@ -10,19 +10,19 @@ use crate::events::Event;
 
 /// The figures of a logged step or of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// The readings of all metrics.
-    pub(crate) readings: MetricValues,
+    pub readings: MetricValues,
     /// The predicted seconds to the last step.
-    pub(crate) seconds_left: f64,
+    pub seconds_left: f64,
     /// The newest validation loss.
-    pub(crate) validation: Option<f64>,
+    pub validation: Option<f64>,
     /// Of an evaluation: each dataset's own loss, where there are several.
-    pub(crate) datasets: Arc<str>,
+    pub datasets: Arc<str>,
     /// The newest note about the run.
-    pub(crate) note: Arc<str>,
+    pub note: Arc<str>,
     /// The newest sample.
-    pub(crate) sample: Arc<str>,
+    pub sample: Arc<str>,
 }
 
 impl Figures {

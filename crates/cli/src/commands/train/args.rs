@@ -10,7 +10,7 @@ use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
 use crate::console;
-use crate::values;
+use crate::{run_labels, values};
 use emberlm_trainer::presets;
 
 /// Arguments of `train`.
@@ -67,6 +67,12 @@ pub struct TrainArgs {
     /// Keep the checkpoint of the lowest validation loss as well (train.checkpoints.keep_best)
     #[arg(long)]
     pub keep_best: bool,
+    /// A tag to find the run by; may be given again (`emberlm runs tag` changes them later)
+    #[arg(long = "tag", value_name = "TAG", value_parser = run_labels::tag)]
+    pub tags: Vec<String>,
+    /// A note on the run (`emberlm runs note` changes it later)
+    #[arg(long, value_name = "TEXT", value_parser = run_labels::note)]
+    pub note: Option<String>,
     /// Write event files for TensorBoard as well, into RUN/tensorboard
     #[arg(long)]
     pub tensorboard: bool,

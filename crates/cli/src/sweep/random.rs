@@ -1,0 +1,262 @@
+//! Random search: configurations that are drawn from a space of settings.
+
+use emberlm_kernels::split_mix;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::file::Settings;
+use crate::error::CliError;
+
+/// A random search, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomSearch {
+    runs: usize,
+    /// The draws are a function of it, of a setting's key and of a configuration's number.
+    pub seed: u64,
+    space: Vec<(String, Distribution)>,
+}
+
+/// A random search as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomTable {
+    runs: usize,
+    #[serde(default)]
+    seed: u64,
+    space: Table,
+}
+
+/// The values of a setting.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Distribution {
+    /// Between two numbers.
+    Uniform([f64; 2]),
+    /// Between two positive numbers, uniform in the logarithm.
+    LogUniform([f64; 2]),
+    /// A whole number between two, both included.
+    Integer([i64; 2]),
+    /// One of a list.
+    Choice(Vec<Value>),
+}
+
+impl RandomSearch {
+    /// Checks a search.
+    ///
+    /// # Errors
+    /// It draws nothing, or from nothing.
+    pub fn new(table: RandomTable) -> Result<Self, CliError> {
+        let RandomTable { runs, seed, space } = table;
+        if runs == 0 {
+            return Err(CliError::usage("random.runs must be at least 1 (got 0)"));
+        }
+        let mut found = Vec::new();
+        distributions("", space, &mut found)?;
+        if found.is_empty() {
+            return Err(CliError::usage("random.space has no setting").hint(EXAMPLE));
+        }
+        Ok(Self {
+            runs,
+            seed,
+            space: found,
+        })
+    }
+
+    /// The configurations, each another one. Those of a smaller number of runs are the first ones of a greater.
+    ///
+    /// # Errors
+    /// The space has fewer.
+    pub fn draw(&self) -> Result<Vec<Settings>, CliError> {
+        /// Draws for each configuration that is wanted, before the space is taken to have no more.
+        const TRIES: usize = 100;
+        let mut drawn: Vec<Settings> = Vec::new();
+        for number in 0..TRIES * self.runs {
+            let one = self.configuration(number as u64);
+            if !drawn.contains(&one) {
+                drawn.push(one);
+            }
+            if drawn.len() == self.runs {
+                return Ok(drawn);
+            }
+        }
+        let (runs, found) = (self.runs, drawn.len());
+        Err(CliError::usage(format!(
+            "random.runs = {runs}: its space has only {found} configurations that differ"
+        ))
+        .hint("lower random.runs, or use [grid], which takes each combination once"))
+    }
+
+    fn configuration(&self, number: u64) -> Settings {
+        let draw = |(key, distribution): &(String, Distribution)| {
+            let mixed = split_mix(split_mix(self.seed ^ hash(key)) ^ number);
+            // The upper 53 bits as a number from 0 to below 1.
+            let share = (mixed >> 11) as f64 / (1u64 << 53) as f64;
+            (key.clone(), distribution.at(share))
+        };
+        self.space.iter().map(draw).collect()
+    }
+}
+
+const EXAMPLE: &str =
+    r#"for example: "train.schedule.learning_rate" = { log_uniform = [1e-4, 1e-2] }"#;
+
+impl Distribution {
+    fn check(&self, key: &str) -> Result<(), CliError> {
+        let rule = match self {
+            Self::Uniform([low, high]) if low < high && high - low < f64::INFINITY => return Ok(()),
+            Self::LogUniform([low, high]) if 0.0 < *low && low < high && *high < f64::INFINITY => {
+                return Ok(());
+            }
+            Self::Integer([low, high]) if low < high => return Ok(()),
+            Self::Choice(values) if !values.is_empty() => return Ok(()),
+            Self::LogUniform(_) => "its ends must be above 0, the first below the second",
+            Self::Uniform(_) | Self::Integer(_) => "its first end must be below its second",
+            Self::Choice(_) => "it has no values",
+        };
+        Err(CliError::usage(format!("random.space: {key}: {rule}")).hint(EXAMPLE))
+    }
+
+    /// The value at a share of the distribution, from 0 to below 1.
+    fn at(&self, share: f64) -> Value {
+        match self {
+            Self::Uniform([low, high]) => number(low + share * (high - low), *low, *high),
+            Self::LogUniform([low, high]) => {
+                let log = low.ln() + share * (high.ln() - low.ln());
+                number(log.exp(), *low, *high)
+            }
+            Self::Integer([low, high]) => {
+                let count = high.abs_diff(*low).saturating_add(1);
+                let above = (share * count as f64) as u64;
+                Value::Integer(low.saturating_add_unsigned(above.min(high.abs_diff(*low))))
+            }
+            Self::Choice(values) => {
+                let at = (share * values.len() as f64) as usize;
+                values
+                    .get(at)
+                    .cloned()
+                    .unwrap_or_else(|| Value::String(String::new()))
+            }
+        }
+    }
+}
+
+/// A number of four significant digits: what is in a run's name is what it has.
+fn number(value: f64, low: f64, high: f64) -> Value {
+    let rounded = format!("{value:.3e}").parse().unwrap_or(value);
+    Value::Float(rounded.clamp(low, high))
+}
+
+/// A space's keys with their distributions: `"train.ema" = {…}`, or `train.ema = {…}`, which TOML takes for a table within.
+fn distributions(
+    within: &str,
+    table: Table,
+    found: &mut Vec<(String, Distribution)>,
+) -> Result<(), CliError> {
+    const NAMES: [&str; 4] = ["uniform", "log_uniform", "integer", "choice"];
+    for (key, value) in table {
+        let key = match within {
+            "" => key,
+            within => format!("{within}.{key}"),
+        };
+        match value {
+            Value::Table(inner) if inner.keys().all(|name| NAMES.contains(&name.as_str())) => {
+                let distribution: Distribution =
+                    Value::Table(inner).try_into().map_err(|error| {
+                        let error: toml::de::Error = error;
+                        let reason = error.message().to_owned();
+                        CliError::usage(format!("random.space: {key}: {reason}")).hint(EXAMPLE)
+                    })?;
+                distribution.check(&key)?;
+                found.push((key, distribution));
+            }
+            Value::Table(inner) => distributions(&key, inner, found)?,
+            other => {
+                return Err(CliError::usage(format!(
+                    "random.space: {key} = {other}: must be a table with one of {}",
+                    NAMES.join(", ")
+                ))
+                .hint(EXAMPLE));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// FNV-1a at 64 bits, which stays the same from version to version.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(text: &str) -> Result<RandomSearch, CliError> {
+        RandomSearch::new(toml::from_str(text).expect("a table"))
+    }
+
+    const SPACE: &str = "[space]\n\"a.rate\" = { log_uniform = [1e-4, 1e-2] }\n\
+        a.width = { integer = [3, 5] }\na.kind = { choice = [\"x\", \"y\"] }\na.share = { uniform = [-1.0, 1.0] }\n";
+
+    fn drawn(head: &str) -> Vec<Settings> {
+        search(&format!("{head}{SPACE}"))
+            .and_then(|search| search.draw())
+            .expect("configurations")
+    }
+
+    #[test]
+    fn draws_are_of_the_seed_alone_and_more_runs_keep_the_first() {
+        let few = drawn("runs = 5\nseed = 7\n");
+        assert_eq!(drawn("runs = 50\nseed = 7\n")[..5], few);
+        assert_ne!(drawn("runs = 5\nseed = 8\n"), few);
+    }
+
+    #[test]
+    fn draws_are_spread_over_their_distributions() {
+        let all = drawn("runs = 400\n");
+        let of = |key: &str| -> Vec<Value> {
+            let one = |run: &Settings| run.iter().find(|(of, _)| of == key).expect("it").1.clone();
+            all.iter().map(one).collect()
+        };
+        let float = |value: Value| value.as_float().expect("a number");
+        let rates: Vec<f64> = of("a.rate").into_iter().map(float).collect();
+        assert!(rates.iter().all(|rate| (1e-4..=1e-2).contains(rate)));
+        // Half of them are below the geometric mean of the ends.
+        let below = rates.iter().filter(|rate| **rate < 1e-3).count();
+        assert!((160..240).contains(&below), "{below}");
+        let shares: Vec<f64> = of("a.share").into_iter().map(float).collect();
+        let below = shares.iter().filter(|share| **share < 0.0).count();
+        assert!((160..240).contains(&below), "{below}");
+        for width in [3, 4, 5] {
+            let count = of("a.width")
+                .into_iter()
+                .filter(|w| *w == Value::Integer(width));
+            let count = count.count();
+            assert!((90..180).contains(&count), "{width}: {count}");
+        }
+        let x = of("a.kind")
+            .into_iter()
+            .filter(|kind| kind.as_str() == Some("x"));
+        assert!((160..240).contains(&x.count()));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_named() {
+        let refused = |text: &str| {
+            let found = search(text).and_then(|search| search.draw());
+            format!("{:?}", found.expect_err("no search"))
+        };
+        assert!(refused("runs = 0\n[space]\n").contains("random.runs must be at least 1"));
+        assert!(refused("runs = 3\n[space]\n").contains("no setting"));
+        assert!(refused("runs = 3\n[space]\na = 1\n").contains("a = 1: must be a table"));
+        assert!(refused("runs = 3\n[space]\na = { log_uniform = [0.0, 1.0] }").contains("above 0"));
+        assert!(
+            refused("runs = 3\n[space]\na = { uniform = [2.0, 1.0] }").contains("below its second")
+        );
+        assert!(
+            refused("runs = 3\n[space]\na = { choice = [1, 2] }").contains("only 2 configurations")
+        );
+    }
+}
