@@ -43,8 +43,9 @@ async function chartMetrics() {
   for (const metric of [...built_in, ...own]) {
     if (charts.has(metric.name)) continue;
     const wide = charts.size === 0;
-    const both = metric.phase === "both" ? "; with markers on validation data" : "";
-    charts.set(metric.name, new Chart(place, metric.title, `${metric.unit ?? ""}${both}`, wide, () => curves(metric)));
+    const both = metric.phase === "both" ? "with markers on validation data" : "";
+    const about = [metric.unit, both].filter((text) => text).join("; ");
+    charts.set(metric.name, new Chart(place, metric.title, about, wide, () => curves(metric)));
   }
 }
 
