@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
+use emberlm_model::kv_cache::ROLLBACK_TOKENS;
 use emberlm_model::{Decoder, KvCache, Piece, Wanted};
 
 use crate::check::{check_prompt, check_stop_tokens};
@@ -71,7 +72,7 @@ pub struct Speculator<'a, B: Backend> {
 
 impl<'a, B: Backend> Speculator<'a, B> {
     /// The most tokens that can be guessed ahead.
-    pub const MOST_AHEAD: usize = 64;
+    pub const MOST_AHEAD: usize = ROLLBACK_TOKENS;
 
     /// Checks settings, models and prompt; nothing is computed yet. The draft guesses `ahead` tokens before each pass.
     ///

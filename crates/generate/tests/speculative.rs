@@ -13,7 +13,7 @@ use emberlm_generate::{
     ChooserConfig, Constraint, Finish, GenerateOptions, Generation, Grammar, Guesses, Penalties,
     SamplerConfig, Speculator, Vocabulary, generate,
 };
-use emberlm_model::config::{AttentionKind, Init, ModelConfig};
+use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{Decoder, DecoderConfig, families};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -180,6 +180,26 @@ fn a_draft_that_is_the_target_is_always_right() {
     assert_eq!(tokens.len(), 15);
     assert_eq!((guesses.made, guesses.taken, guesses.passes), (12, 12, 3));
     assert_eq!(guesses.rate(), Some(1.0));
+}
+
+/// A window's cache drops keys while drafts are still taken back.
+#[test]
+fn a_text_far_longer_than_a_window_is_that_of_plain_generation() {
+    let windowed = |seed| {
+        let mut raw = raw("pocket-tales", 24, 1400);
+        raw.attention = AttentionKind::windowed(Window::new(9));
+        made(raw, seed)
+    };
+    let (target, draft) = (windowed(9), windowed(2));
+    let prompt: Vec<u32> = (0..700u32).map(|i| i * i % 11).collect();
+    let options = options(SamplerConfig::greedy(), 500);
+    let (tokens, ..) = guessed(&target, &draft, 7, &prompt, &options);
+    assert_eq!(tokens, plain(&target, &prompt, &options).tokens);
+    let text = [&prompt[..], &tokens[..499]].concat();
+    // Without a cache.
+    let next = probabilities(&target, &text, &SamplerConfig::default());
+    let likeliest = next.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    assert_eq!(likeliest.map(|(id, _)| id as u32), tokens.last().copied());
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub enum Reach {
     Full,
 }
 
+/// Keys that the CPU's kernels sum in one group. Leaving out whole blocks of keys that no query sees does not change their output
+/// in any bit.
+pub const KEY_BLOCK: usize = 512;
+
 /// Options of an attention, whose scores are `s = scale · q kᵀ`, or `cap · tanh(scale · q kᵀ / cap)` with a soft cap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionOptions {

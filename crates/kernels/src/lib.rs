@@ -74,7 +74,7 @@ mod state;
 
 pub use activation::Activation;
 pub use adamw::AdamWStep;
-pub use attention::{AttentionOptions, Reach};
+pub use attention::{AttentionOptions, KEY_BLOCK, Reach};
 #[cfg(feature = "burn")]
 pub use attention_kernels::{
     AttentionGradients, AttentionKernels, AttentionMask, SelfAttention, SelfAttentionGradients,

@@ -211,7 +211,7 @@ pub struct AttentionContext<'a, B: Backend> {
     /// The rotation of queries and keys.
     pub rotary: Option<&'a RotaryTable<B>>,
     /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`, where `keys` counts the tokens in
-    /// the cache and then those of the input. Linear attention supports none of them.
+    /// the cache and then those of the input. Documents are not supported with a cache, and none of them by linear attention.
     pub mask: AttentionMask<B>,
     /// The keys and values that the input continues; its own are appended.
     pub cache: Option<&'a mut LayerCache<B>>,
@@ -355,9 +355,13 @@ impl<B: Backend> Attention<B> {
         );
         match (&self.features, cache) {
             (None, cache) => {
-                let (k, v) = match cache {
-                    Some(cache) => cache.append(k, v),
-                    None => (k, v),
+                let (k, v, mask) = match cache {
+                    Some(cache) => {
+                        let mask = cache.mask(mask);
+                        let (k, v) = cache.append(k, v);
+                        (k, v, mask)
+                    }
+                    None => (k, v, mask),
                 };
                 ops::attention(q, k, v, mask, self.options)
             }

@@ -7,12 +7,13 @@ mod table;
 
 pub use table::{Part, Row, table};
 
-use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
+use emberlm_kernels::{LINEAR_ATTENTION_CHUNK, Reach};
 use serde::Serialize;
 
 use self::table::counted;
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::checked::DecoderConfig;
+use crate::kv_cache::held_tokens;
 
 /// Parameters by part. A tied head counts 0: it is the embedding's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -121,7 +122,9 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
 fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
     let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
     match attention.mechanism {
-        Mechanism::Softmax { .. } => 2 * kv_heads * head_dim * seq_len as u128,
+        Mechanism::Softmax { .. } => {
+            2 * kv_heads * head_dim * held_tokens(attention, seq_len) as u128
+        }
         Mechanism::Linear { features, .. } => kv_heads * (features as u128 * (head_dim + 1) + 1),
     }
 }
@@ -130,8 +133,10 @@ fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
 pub fn memory(config: &DecoderConfig) -> Memory {
     let weights = 4 * parameters(config).total as u128;
     let stack = config.stack();
-    let kv_elements =
-        stack.n_layers as u128 * cached_elements(&stack.block.attention, config.seq_len);
+    let full = stack.full_layers.len().min(stack.n_layers) as u128;
+    let with_reach = |attention: &AttentionConfig| cached_elements(attention, config.seq_len);
+    let kv_elements = full * with_reach(&stack.block.attention.with_reach(Reach::Causal))
+        + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
     Memory {
         weights: narrow(weights),
         training_state: narrow(4 * weights),

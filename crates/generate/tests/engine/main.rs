@@ -11,6 +11,7 @@ mod refused;
 mod replaced;
 mod reuse;
 mod slots;
+mod windowed;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -8,13 +8,14 @@ use super::scores::ScoreTerms;
 use super::scratch::with;
 use super::tile::dot;
 use super::{AttentionShape, Call};
+use crate::KEY_BLOCK;
 use crate::cpu::parallel::{Shared, for_each};
 use crate::cpu::vector::{exp, max, sum};
 
 /// Queries to a key-value head at most.
 const MOST_QUERIES: usize = 8;
 /// Keys of a task.
-const KEYS: usize = 512;
+const KEYS: usize = KEY_BLOCK;
 /// Elements of keys and values below which one thread is done sooner than several are told.
 const SMALL: usize = 1 << 15;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::AttentionShape;
-use crate::{AttentionOptions, Reach};
+use crate::{AttentionOptions, KEY_BLOCK, Reach};
 
 /// Queries of a block: as many as fill a few vectors of any processor.
 pub const QUERIES: usize = 64;
@@ -19,6 +19,11 @@ pub const LANES: usize = 16;
 
 /// Keys of a piece.
 pub const KEYS: usize = 128;
+
+const _: () = assert!(
+    KEY_BLOCK.is_multiple_of(KEYS),
+    "leaving out a block of keys would move pieces"
+);
 
 /// [`LANES`] queries each: the columns of a block.
 pub const COLUMNS: usize = QUERIES / LANES;

@@ -1,0 +1,75 @@
+//! Texts far longer than a model's window, whose caches hold only what is still seen.
+
+use std::sync::Arc;
+
+use burn_flex::Flex;
+use emberlm_generate::{Engine, EngineConfig};
+use emberlm_model::config::{AttentionKind, Window};
+use emberlm_model::{Decoder, DecoderConfig};
+
+use super::{greedy, plain, raw, run};
+
+const LONG: usize = 1600;
+
+fn decoder() -> Arc<Decoder<Flex>> {
+    let mut raw = raw("pocket-tales");
+    raw.seq_len = LONG;
+    raw.attention = AttentionKind::windowed(Window::new(9));
+    Arc::new(
+        DecoderConfig::try_from(raw)
+            .unwrap()
+            .init(9, &Default::default()),
+    )
+}
+
+fn engine(slots: usize) -> Engine<Flex> {
+    let config = EngineConfig {
+        slots,
+        capacity: LONG,
+        prefill_tokens: 64,
+        deterministic: false,
+    };
+    Engine::new(decoder(), config).unwrap()
+}
+
+fn prompt(len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| i * i % 23).collect()
+}
+
+#[test]
+fn a_window_s_cache_takes_less_memory_than_the_context() {
+    // Keys and values of 2 blocks, 2 key-value heads of 24 / 6 elements of 4 bytes, for the window's 9 tokens, the 64 that can
+    // be taken back, and a block of 512.
+    assert_eq!(
+        engine(3).cache_bytes(),
+        3 * 2 * 2 * 2 * 4 * 4 * (9 + 64 + 512)
+    );
+}
+
+#[test]
+fn a_long_text_is_that_of_plain_generation() {
+    let request = greedy(&prompt(700), 600);
+    let heard = run(&mut engine(1), &request);
+    assert_eq!(heard.tokens, plain(&decoder(), &request, 0).tokens);
+}
+
+#[test]
+fn a_prefix_is_reused_as_far_as_its_keys_are_held() {
+    let mut engine = engine(1);
+    let first = greedy(&prompt(900), 20);
+    let text = [first.prompt.clone(), run(&mut engine, &first).tokens].concat();
+    // A continuation.
+    let longer = greedy(&text, 20);
+    let heard = run(&mut engine, &longer);
+    assert_eq!(heard.ended().reused_prompt, 919);
+    assert_eq!(heard.tokens, plain(&decoder(), &longer, 0).tokens);
+    // Another answer to the same prompt.
+    let heard = run(&mut engine, &first);
+    assert_eq!(heard.ended().reused_prompt, 899);
+    assert_eq!(heard.tokens, text[900..]);
+    // An early beginning: the keys that its next token would see are gone.
+    let early = greedy(&prompt(100), 20);
+    let heard = run(&mut engine, &early);
+    assert_eq!(heard.ended().reused_prompt, 0);
+    assert_eq!(heard.tokens, plain(&decoder(), &early, 0).tokens);
+}

@@ -1,0 +1,372 @@
+//! The cache of one block.
+
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{BasicOps, Device, Tensor};
+use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState, ops};
+
+use super::retention::Retention;
+use crate::attention::{AttentionConfig, Mechanism};
+
+/// The keys and values of one block, or linear attention's sums.
+#[derive(Clone, Debug)]
+pub struct LayerCache<B: BurnBackend> {
+    held: Held<B>,
+    len: usize,
+}
+
+/// By the configuration's kind of attention.
+#[derive(Clone, Debug)]
+enum Held<B: BurnBackend> {
+    KeysAndValues(KeysAndValues<B>),
+    /// None before the first token.
+    Sums(Option<LinearAttentionState<B>>),
+}
+
+/// The keys and values of all tokens but those that were dropped.
+#[derive(Clone, Debug)]
+struct KeysAndValues<B: BurnBackend> {
+    /// `[batch, kv_heads, rows, head_dim]` each. Taken out while written to: a tensor with one owner is updated in place.
+    keys: Option<Tensor<B, 4>>,
+    values: Option<Tensor<B, 4>>,
+    retention: Retention,
+    /// The tokens after [`Retention::head`] that are no longer held. Row `i` at or after the head is token `i + dropped`.
+    dropped: usize,
+}
+
+impl<B: Backend> LayerCache<B> {
+    pub(super) fn new(
+        attention: &AttentionConfig,
+        batch: usize,
+        capacity: usize,
+        device: &Device<B>,
+    ) -> Self {
+        let held = match attention.mechanism {
+            Mechanism::Softmax { reach, .. } => {
+                let retention = Retention::of(reach);
+                let rows = retention.rows(capacity);
+                let shape = [batch, attention.kv_heads, rows, attention.head_dim];
+                Held::KeysAndValues(KeysAndValues {
+                    keys: Some(Tensor::zeros(shape, device)),
+                    values: Some(Tensor::zeros(shape, device)),
+                    retention,
+                    dropped: 0,
+                })
+            }
+            Mechanism::Linear { .. } => Held::Sums(None),
+        };
+        Self { held, len: 0 }
+    }
+
+    /// Tokens in the cache, those that a window no longer sees among them.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no token yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// See [`super::KvCache::reusable`]; `len` is at most the cache's.
+    pub(super) fn reusable(&self, len: usize) -> usize {
+        let keeps = match &self.held {
+            Held::Sums(_) => len == self.len,
+            Held::KeysAndValues(held) => held.retention.continues(len, held.dropped),
+        };
+        if keeps { len } else { 0 }
+    }
+
+    /// To a length that is reusable.
+    pub(super) fn truncate(&mut self, len: usize) {
+        match &mut self.held {
+            Held::Sums(sums) if len == 0 => *sums = None,
+            Held::KeysAndValues(held) if len <= held.retention.head() => held.dropped = 0,
+            Held::Sums(_) | Held::KeysAndValues(_) => {}
+        }
+        self.len = len;
+    }
+
+    /// The first `len` tokens of another, as many as are reusable there.
+    pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
+        self.truncate(0);
+        match (&mut self.held, &other.held) {
+            (Held::Sums(sums), Held::Sums(others)) if len > 0 => sums.clone_from(others),
+            (Held::KeysAndValues(held), Held::KeysAndValues(other)) if len > 0 => {
+                held.copy_from(other, len);
+            }
+            _ => {}
+        }
+        self.len = len;
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let of = |tensor: &Tensor<B, 4>| tensor.shape().num_elements() * tensor.dtype().size();
+        match &self.held {
+            Held::KeysAndValues(KeysAndValues { keys, values, .. }) => {
+                [keys, values].into_iter().flatten().map(of).sum()
+            }
+            Held::Sums(sums) => sums
+                .iter()
+                .map(|sums| of(&sums.sums) + of(&sums.peak))
+                .sum(),
+        }
+    }
+
+    /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all that the new tokens may see, these last.
+    pub(crate) fn append(
+        &mut self,
+        keys: Tensor<B, 4>,
+        values: Tensor<B, 4>,
+    ) -> (Tensor<B, 4>, Tensor<B, 4>) {
+        let start = self.len;
+        self.len += keys.dims()[2];
+        match &mut self.held {
+            Held::KeysAndValues(held) => held.append(start, keys, values),
+            // Linear attention never asks: its sums are all that is held.
+            Held::Sums(_) => (keys, values),
+        }
+    }
+
+    /// The padding and the bias of a mask over all tokens, of those whose keys [`LayerCache::append`] will return.
+    pub(crate) fn mask(&self, mask: AttentionMask<B>) -> AttentionMask<B> {
+        let (head, dropped) = match &self.held {
+            Held::KeysAndValues(held) if held.dropped > 0 => (held.retention.head(), held.dropped),
+            Held::KeysAndValues(_) | Held::Sums(_) => return mask,
+        };
+        AttentionMask {
+            documents: mask.documents,
+            padding: mask.padding.map(|of| without(of, 1, head, dropped)),
+            bias: mask.bias.map(|of| without(of, 2, head, dropped)),
+        }
+    }
+
+    /// Takes the sums out, for [`LayerCache::put_sums`] to put them back with more tokens in them.
+    pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
+        match &mut self.held {
+            Held::Sums(sums) => sums.take(),
+            Held::KeysAndValues(_) => None,
+        }
+    }
+
+    /// The sums after `seq` more tokens.
+    pub(crate) fn put_sums(&mut self, sums: Option<LinearAttentionState<B>>, seq: usize) {
+        self.held = Held::Sums(sums);
+        self.len += seq;
+    }
+}
+
+impl<B: Backend> KeysAndValues<B> {
+    fn append(
+        &mut self,
+        len: usize,
+        keys: Tensor<B, 4>,
+        values: Tensor<B, 4>,
+    ) -> (Tensor<B, 4>, Tensor<B, 4>) {
+        let (start, seq) = (len - self.dropped, keys.dims()[2]);
+        let room = self.keys.as_ref().map_or(0, |keys| keys.dims()[2]);
+        let dropped = match start + seq > room {
+            true => self.retention.droppable(len + seq).max(self.dropped),
+            false => self.dropped,
+        };
+        let more = dropped - self.dropped;
+        self.dropped = dropped;
+        let pairs = [(&mut self.keys, keys), (&mut self.values, values)];
+        let [keys, values] = match more {
+            0 => pairs.map(|(held, new)| write(held, new, start)),
+            _ => pairs.map(|(held, new)| shift(held, new, start, self.retention.head(), more)),
+        };
+        (keys, values)
+    }
+
+    fn copy_from(&mut self, other: &Self, len: usize) {
+        // A text that ends in the head has lost nothing.
+        self.dropped = match len <= other.retention.head() {
+            true => 0,
+            false => other.dropped,
+        };
+        let rows = len - self.dropped;
+        let pairs = [
+            (&mut self.keys, &other.keys),
+            (&mut self.values, &other.values),
+        ];
+        for (held, other) in pairs {
+            if let Some(other) = other {
+                write(held, other.clone().narrow(2, 0, rows), 0);
+            }
+        }
+    }
+}
+
+/// Writes `new` after the first `start` rows and returns all rows.
+fn write<B: Backend>(
+    held: &mut Option<Tensor<B, 4>>,
+    new: Tensor<B, 4>,
+    start: usize,
+) -> Tensor<B, 4> {
+    let end = start + new.dims()[2];
+    let all = match held.take() {
+        Some(all) => ops::write_tokens(all, new, start),
+        None => new,
+    };
+    let seen = all.clone().narrow(2, 0, end);
+    *held = Some(all);
+    seen
+}
+
+/// Returns the first `start` rows and `new` after them, and holds these without `dropped` rows after the head.
+fn shift<B: Backend>(
+    held: &mut Option<Tensor<B, 4>>,
+    new: Tensor<B, 4>,
+    start: usize,
+    head: usize,
+    dropped: usize,
+) -> Tensor<B, 4> {
+    let Some(memory) = held.take() else {
+        return new;
+    };
+    let all = match start {
+        0 => new,
+        _ => Tensor::cat(vec![memory.clone().narrow(2, 0, start), new], 2),
+    };
+    let first = head + dropped;
+    let kept = all.clone().narrow(2, first, all.dims()[2] - first);
+    let memory = match head {
+        0 => memory,
+        _ => ops::write_tokens(memory, all.clone().narrow(2, 0, head), 0),
+    };
+    *held = Some(ops::write_tokens(memory, kept, head));
+    all
+}
+
+/// A tensor without the `count` elements of a dimension after the first `head`.
+fn without<B: Backend, K, const D: usize>(
+    x: Tensor<B, D, K>,
+    dim: usize,
+    head: usize,
+    count: usize,
+) -> Tensor<B, D, K>
+where
+    K: BasicOps<B>,
+{
+    let (first, all) = (head + count, x.dims()[dim]);
+    let rest = x.clone().narrow(dim, first, all - first);
+    match head {
+        0 => rest,
+        _ => Tensor::cat(vec![x.narrow(dim, 0, head), rest], dim),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Distribution;
+    use burn_flex::Flex;
+    use emberlm_kernels::{AttentionOptions, Precision, Reach};
+
+    use super::*;
+
+    const HEAD_DIM: usize = 8;
+    const KV_HEADS: usize = 2;
+
+    fn random(heads: usize, seq: usize) -> Tensor<Flex, 4> {
+        let distribution = Distribution::Normal(0.0, 1.0);
+        let shape = [1, heads, seq, HEAD_DIM];
+        Tensor::random(shape, distribution, &Default::default())
+    }
+
+    fn cache(reach: Reach, capacity: usize) -> LayerCache<Flex> {
+        let config = AttentionConfig {
+            kv_heads: KV_HEADS,
+            ..AttentionConfig::new(4 * HEAD_DIM, 4)
+        };
+        LayerCache::new(&config.with_reach(reach), 1, capacity, &Default::default())
+    }
+
+    /// The outputs of `chunks` of new tokens by caches of a window and of all tokens are equal to the bit.
+    fn check(tokens: usize, global_tokens: usize, chunks: &[usize]) {
+        let reach = Reach::Window {
+            tokens,
+            global_tokens,
+        };
+        let options = AttentionOptions {
+            reach,
+            scale: 0.5,
+            soft_cap: None,
+            dropout: 0.0,
+            precision: Precision::F32,
+        };
+        let capacity = chunks.iter().sum();
+        let (mut window, mut all) = (cache(reach, capacity), cache(Reach::Causal, capacity));
+        assert!(window.bytes() < all.bytes());
+        for &seq in chunks {
+            let (q, k, v) = (random(4, seq), random(KV_HEADS, seq), random(KV_HEADS, seq));
+            // A rejected draft.
+            for cache in [&mut window, &mut all] {
+                let len = cache.len();
+                let drafts = [(); 2].map(|()| random(KV_HEADS, 5.min(capacity - len)));
+                let [keys, values] = drafts;
+                cache.append(keys, values);
+                assert_eq!(cache.reusable(len), len);
+                cache.truncate(len);
+            }
+            let [found, expected] = [&mut window, &mut all].map(|cache| {
+                let (k, v) = cache.append(k.clone(), v.clone());
+                let mask = AttentionMask::default();
+                let mixed = ops::attention(q.clone(), k, v, mask, options);
+                mixed.into_data().to_vec::<f32>().unwrap()
+            });
+            assert!(found == expected, "{seq} tokens to {}", window.len());
+        }
+    }
+
+    #[test]
+    fn a_window_s_cache_gives_the_bits_of_a_cache_of_all_tokens() {
+        for global_tokens in [0, 7] {
+            check(50, global_tokens, &[3000, 1, 1, 200, 1]);
+            let mut chunks = vec![1; 1700];
+            chunks.extend([100, 900, 3, 64]);
+            check(50, global_tokens, &chunks);
+            check(700, global_tokens, &[256; 12]);
+        }
+    }
+
+    #[test]
+    fn padding_and_bias_follow_the_keys_that_are_held() {
+        let device = Default::default();
+        let reach = Reach::Window {
+            tokens: 50,
+            global_tokens: 7,
+        };
+        let (mut window, mut all) = (cache(reach, 3000), cache(Reach::Causal, 3000));
+        let (k, v) = (random(KV_HEADS, 2990), random(KV_HEADS, 2990));
+        for cache in [&mut window, &mut all] {
+            cache.append(k.clone(), v.clone());
+        }
+        let (q, k, v) = (random(4, 10), random(KV_HEADS, 10), random(KV_HEADS, 10));
+        let uniform = Distribution::Uniform(0.0, 1.0);
+        let keys = Tensor::<Flex, 2>::random([1, 3000], uniform, &device);
+        let bias = Distribution::Normal(0.0, 1.0);
+        let mask = AttentionMask {
+            padding: Some(keys.greater_elem(0.3)),
+            bias: Some(Tensor::random([4, 10, 3000], bias, &device)),
+            documents: None,
+        };
+        let options = AttentionOptions {
+            reach,
+            scale: 0.5,
+            soft_cap: None,
+            dropout: 0.0,
+            precision: Precision::F32,
+        };
+        let [found, expected] = [&mut window, &mut all].map(|cache| {
+            let mask = cache.mask(mask.clone());
+            let (k, v) = cache.append(k.clone(), v.clone());
+            let mixed = ops::attention(q.clone(), k, v, mask, options);
+            mixed.into_data().to_vec::<f32>().unwrap()
+        });
+        assert!(found == expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! The tokens whose keys and values a layer holds.
+//!
+//! ```text
+//! token    0 … head │ head … head + dropped │ … len - rollback - window … len
+//! held     always   │ no                    │ yes
+//! row      0 … head │                       │ head … rows
+//! ```
+//!
+//! Queries see keys by their distance, so that rows without a gap of tokens that no query sees are attended to as all tokens
+//! would be. The gap is a multiple of [`KEY_BLOCK`], as is the head, so that flex sums the same keys in the same groups: the
+//! output is the same to the bit.
+
+use emberlm_kernels::{KEY_BLOCK, Reach};
+
+use crate::attention::{AttentionConfig, Mechanism};
+
+/// The newest tokens that every cache of keys and values can lose again ([`super::KvCache::truncate`]).
+pub const ROLLBACK_TOKENS: usize = 64;
+
+/// The tokens that a layer must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retention {
+    /// All.
+    All,
+    /// Those of a window.
+    Window {
+        /// The first tokens, which are always held: the global tokens, rounded up to [`KEY_BLOCK`].
+        head: usize,
+        /// The newest tokens that a query sees, its own among them.
+        tokens: usize,
+    },
+}
+
+impl Retention {
+    pub fn of(reach: Reach) -> Self {
+        match reach {
+            Reach::Causal | Reach::Full => Self::All,
+            Reach::Window {
+                tokens,
+                global_tokens,
+            } => match global_tokens.checked_next_multiple_of(KEY_BLOCK) {
+                Some(head) => Self::Window {
+                    head,
+                    tokens: tokens.max(1),
+                },
+                None => Self::All,
+            },
+        }
+    }
+
+    /// Rows to hold a text of at most `capacity` tokens.
+    pub fn rows(self, capacity: usize) -> usize {
+        match self {
+            Self::All => capacity,
+            Self::Window { head, tokens } => [tokens, ROLLBACK_TOKENS, KEY_BLOCK]
+                .into_iter()
+                .fold(head, usize::saturating_add)
+                .min(capacity),
+        }
+    }
+
+    /// The tokens after the head that no query sees once there are `len` tokens, or [`ROLLBACK_TOKENS`] fewer.
+    pub fn droppable(self, len: usize) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Window { head, tokens } => {
+                // The query after `len - rollback` tokens sees its own and `tokens - 1` before.
+                let unseen = len
+                    .saturating_sub(ROLLBACK_TOKENS)
+                    .saturating_sub(tokens - 1);
+                let unseen = unseen.saturating_sub(head);
+                unseen - unseen % KEY_BLOCK
+            }
+        }
+    }
+
+    /// Whether a text can be continued from its first `len` tokens where `dropped` after the head are no longer held.
+    pub fn continues(self, len: usize, dropped: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Window { head, tokens } => {
+                dropped == 0 || len <= head || head + dropped < len.saturating_sub(tokens - 1) + 1
+            }
+        }
+    }
+
+    /// The first tokens, which are always held.
+    pub fn head(self) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Window { head, .. } => head,
+        }
+    }
+}
+
+/// The tokens whose keys and values a block holds of a text of `capacity` tokens; none with linear attention.
+pub(crate) fn held_tokens(attention: &AttentionConfig, capacity: usize) -> usize {
+    match attention.mechanism {
+        Mechanism::Softmax { reach, .. } => Retention::of(reach).rows(capacity),
+        Mechanism::Linear { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: usize = 100;
+
+    fn window(global_tokens: usize) -> Retention {
+        Retention::of(Reach::Window {
+            tokens: WINDOW,
+            global_tokens,
+        })
+    }
+
+    #[test]
+    fn what_is_dropped_is_seen_by_no_later_query() {
+        for global_tokens in [0, 3] {
+            let retention = window(global_tokens);
+            for len in 0..5000 {
+                let dropped = retention.droppable(len);
+                let first_held = retention.head() + dropped;
+                let query = len.saturating_sub(ROLLBACK_TOKENS);
+                let first_seen = (query + 1).saturating_sub(WINDOW);
+                assert!(dropped == 0 || first_held <= first_seen, "{len}");
+                // What is left fits, and the next drop is worth a copy.
+                assert!(len - dropped <= retention.rows(usize::MAX), "{len}");
+                assert!(retention.continues(query, dropped), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_lost_what_its_last_token_would_see_is_not_continued() {
+        let retention = window(0);
+        let dropped = retention.droppable(2000);
+        let shortest = dropped + WINDOW - 1;
+        assert!(retention.continues(shortest, dropped));
+        assert!(!retention.continues(shortest - 1, dropped));
+        assert!(retention.continues(0, dropped));
+        let with_head = window(3);
+        assert!(with_head.continues(3, with_head.droppable(2000)));
+        assert!(with_head.continues(512, 512) && !with_head.continues(513, 512));
+    }
+
+    #[test]
+    fn a_short_text_is_held_whole() {
+        assert_eq!(window(0).rows(50), 50);
+        assert_eq!(
+            window(0).rows(100_000),
+            WINDOW + ROLLBACK_TOKENS + KEY_BLOCK
+        );
+        assert_eq!(Retention::of(Reach::Causal).rows(100_000), 100_000);
+    }
+}
