@@ -6,15 +6,12 @@
 #![recursion_limit = "256"]
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use emberlm::Tokenizer;
 use emberlm::burn::backend::Autodiff;
-use emberlm::data::{AdoptOptions, Adoption, ShardWriter, TokenWidth};
-use emberlm::tokenizer::TokenizerChoice;
-use emberlm::train::{
-    DataConfig, Interrupter, Renderer, RunOptions, RunStart, presets, run_config, train,
-};
-use emberlm::{Tokenizer, TokenizerKind};
+use emberlm::data::{TokenDatasetOptions, write_token_dataset};
+use emberlm::train::{DataConfig, RunOptions, RunStart, presets, run_config, train};
 use emberlm_examples::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,31 +19,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = PathBuf::from(args.next().ok_or("usage: train RUN [STEPS]")?);
     let steps = args.next().map_or(Ok(50), |n| n.parse())?;
 
-    // Any token ids will do. Here they are the bytes of a text that counts.
-    let tokens = tempfile::tempdir()?;
-    let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
-    let counted = |numbers: std::ops::Range<u32>| -> String {
-        numbers
-            .map(|n| format!("{n} comes before {}\n", n + 1))
-            .collect()
+    // Any token ids will do, of a vocabulary without a text: here melodies that rise by a third and fall again.
+    let folder = tempfile::tempdir()?;
+    let dataset = folder.path().join("melodies");
+    let melody = |base: u32| -> Vec<u32> {
+        let rise = (0..12).map(|step| base + 4 * step);
+        let fall = (0..12).rev().map(|step| base + 4 * step);
+        rise.chain(fall).collect()
     };
-    let val = tokenizer.encode(&counted(900..1000))?;
-    let train_ids = tokenizer.encode(&counted(0..900))?;
-    write_tokens(&tokens.path().join("train.bin"), &train_ids)?;
-    write_tokens(&tokens.path().join("val.bin"), &val)?;
-    let adoption = Adoption::find(
-        tokens.path(),
-        &AdoptOptions {
-            tokenizer: TokenizerChoice::Named(TokenizerKind::Byte),
-            alphabet: None,
-            train: None,
-            val: None,
-            out: None,
-            force: false,
-            command: "the example `train`".to_owned(),
-        },
+    write_token_dataset(
+        &dataset,
+        &Tokenizer::of_ids(129, Some(128))?,
+        (0..720).map(|i| melody(i % 80)),
+        (720..800).map(|i| melody(i % 80)),
+        &TokenDatasetOptions::default(),
     )?;
-    let dataset = adoption.run(&|_bytes| {})?.folder;
 
     // A preset, with the same settings over it that `emberlm train --set` takes.
     let settings = [
@@ -59,11 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.data = DataConfig::of(dataset);
 
     let options = RunOptions {
-        renderer: Renderer::Plain,
-        tensorboard: false,
         say: |line| eprintln!("{line}"),
-        interrupter: Interrupter::new(),
-        hooks: Vec::new(),
+        ..RunOptions::default()
     };
     let result = train::<Autodiff<Backend>>(
         config,
@@ -73,13 +57,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         Default::default(),
     )?;
     println!("{}", result.run.display());
-    Ok(())
-}
-
-/// Writes a file of token ids in the format of llm.c.
-fn write_tokens(path: &Path, ids: &[u32]) -> std::io::Result<()> {
-    let mut writer = ShardWriter::create(path, TokenWidth::for_vocab(257))?;
-    writer.write(ids)?;
-    writer.finish()?;
     Ok(())
 }

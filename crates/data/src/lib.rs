@@ -3,6 +3,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`prepare()`], [`PrepareOptions`] | makes a dataset of files of text or of records |
+//! | [`write_token_dataset`] | makes a dataset of token ids of one's own |
 //! | [`Adoption`], [`export()`] | datasets from and for other programs' token files |
 //! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens, and what they are |
 //! | [`Windows`], [`Packing`] | a split as sequences of one length |
@@ -36,6 +37,7 @@
 //! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
 //! | `texts` | [`for_each_text`]: the texts of a corpus, for those who make no dataset of them |
 //! | `prepare` | [`prepare()`]: inputs to a dataset, in parallel, restartable |
+//! | `token_dataset` | [`write_token_dataset`]: token ids of one's own as a dataset |
 //! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
 //! | `writer` | one split's shards, filled one after the other |
 //! | `staging` | a dataset directory that is whole or absent, and can be gone on with |
@@ -97,6 +99,7 @@ mod stream;
 mod survey;
 pub mod tales;
 mod texts;
+mod token_dataset;
 mod unverified;
 mod verify;
 mod windows;
@@ -129,6 +132,7 @@ pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, Tok
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};
 pub use texts::for_each_text;
+pub use token_dataset::{TokenDatasetOptions, write_token_dataset};
 pub use unverified::UnverifiedFiles;
 pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};

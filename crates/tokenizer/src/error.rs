@@ -83,6 +83,12 @@ pub enum TokenizerError {
     /// A tokenizer that a file holds was asked for without the file.
     #[error("this tokenizer is not built in: it is read from its {TOKENIZER_FILE}")]
     NeedsFile,
+    /// Words that are no vocabulary.
+    #[error("not a usable vocabulary: {reason}")]
+    Vocabulary {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// A file of a tokenizer cannot be read, written or used.
     #[error("{}: {reason}", path.display())]
     File {

@@ -52,6 +52,7 @@
 //! | `stop_strings` | [`StopStrings`]: ends a text at the first of a few strings |
 //! | `text_stream` | [`TextStream`]: generated tokens as text that can be displayed, up to a stop string |
 //! | `token_bytes` | [`TokenBytes`]: how many bytes of text each id stands for |
+//! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: vocabularies of one's own |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
 //! | `error` | [`TokenizerError`] |
 
@@ -94,6 +95,7 @@ mod text_stream;
 mod token_bytes;
 mod tokenizer;
 mod train;
+mod vocabulary;
 
 pub use choice::TokenizerChoice;
 pub use cut::Cut;
