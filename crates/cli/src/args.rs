@@ -163,7 +163,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// How many tokens to make at most
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, alias = "max-tokens", value_name = "N", default_value_t = 200, value_parser = values::count)]
     pub max_new_tokens: usize,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -64,6 +64,14 @@ impl CliError {
         self
     }
 
+    /// Adds a line with the name that was probably meant.
+    pub fn did_you_mean(self, name: Option<&str>) -> Self {
+        match name {
+            Some(name) => self.hint(format!("did you mean `{name}`?")),
+            None => self,
+        }
+    }
+
     /// Says before the message what it is about.
     pub fn within(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);

@@ -1,5 +1,6 @@
 //! Values of the command line that are more than their type.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
@@ -161,13 +162,31 @@ pub fn named_id(text: &str) -> Result<(String, u32), String> {
     }
 }
 
+/// A count, such as `2000`, `2_000` or `2e3`.
+pub fn count(text: &str) -> Result<usize, ParseIntError> {
+    /// Every whole number up to here has a floating-point number of its own.
+    const EXACT: f64 = (1u64 << 53) as f64;
+    let digits = text.trim().replace('_', "");
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
+    digits.parse().or_else(|error| {
+        let number = digits.parse().ok().filter(whole);
+        number.map(|number| number as usize).ok_or(error)
+    })
+}
+
 /// A count of which there must be one.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
+    match count(text) {
         Ok(0) => Err("it must be at least 1".to_owned()),
-        Ok(value) => Ok(value),
+        Ok(count) => Ok(count),
         Err(_) => Err("it is not a whole number".to_owned()),
     }
+}
+
+/// A number above 0.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let allowed = |number: f64| number.is_finite() && number > 0.0;
+    number(text, allowed, "it must be above 0 and finite")
 }
 
 /// A size such as `5GB`, `500 MB` or `1GiB`.
@@ -176,5 +195,21 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
         Ok(size) if size.as_u64() > 0 => Ok(size),
         Ok(_) => Err("it must be above 0".to_owned()),
         Err(_) => Err("it is not a size such as 5GB or 500MB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_they_are_commonly_written() {
+        for (text, expected) in [("0", 0), ("2000", 2000), ("2_000", 2000), ("1e4", 10_000)] {
+            assert_eq!(count(text), Ok(expected));
+        }
+        for text in ["", "1.5", "-1", "-1e3", "many", "1e300", "nan", "inf"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+        assert!(at_least_one("0e0").is_err());
     }
 }

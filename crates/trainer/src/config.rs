@@ -14,6 +14,7 @@ mod check;
 mod data;
 mod docs;
 mod groups;
+mod keys;
 pub mod legacy;
 mod optimizer;
 mod schedule;
@@ -23,6 +24,8 @@ use check::{Range, check_all, require};
 pub use data::{DataConfig, MixedDataset};
 pub use docs::field_docs;
 pub use groups::{Group, Groups};
+pub use keys::suggested_key;
+pub(crate) use keys::{suggested_in, suggested_value};
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,

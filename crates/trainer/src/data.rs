@@ -44,6 +44,14 @@ impl TrainingData {
         self.parts.iter().map(|(dataset, _)| dataset)
     }
 
+    /// Tokens of the training splits together.
+    pub fn train_tokens(&self) -> u64 {
+        let splits = self
+            .datasets()
+            .map(|dataset| dataset.manifest().split(Split::Train));
+        splits.map(|split| split.tokens).sum()
+    }
+
     /// What each of them is known by.
     pub fn identities(&self) -> Vec<DataIdentity> {
         self.datasets().map(DataIdentity::of).collect()

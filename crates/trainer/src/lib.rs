@@ -59,6 +59,7 @@ pub mod data;
 mod driver;
 pub mod ema;
 mod engine;
+pub mod epochs;
 pub mod error;
 pub mod evaluate;
 pub mod events;

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use emberlm_data::Packing;
 use emberlm_model::{DecoderConfig, families};
 
 use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
+use crate::epochs;
 use crate::run_config::RunConfigError;
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
@@ -51,6 +53,68 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     }
 }
 
+/// [`fine_tuning`] for a training split of `tokens` tokens. Sequences are short enough for the split to have
+/// [`EPOCH_SEQUENCES`] of them where documents follow one another, a step takes at most as many as leave
+/// [`EPOCH_UPDATES`] updates per epoch, and the run has [`EPOCHS`] epochs, or [`MOST_STEPS`] steps where those are fewer.
+///
+/// `given` is [`fine_tuning`] with the user's settings: steps are counted with the sequences, the micro-batches and the
+/// packing that it sets.
+pub fn fine_tuning_on(
+    model: &DecoderConfig,
+    from: &Path,
+    tokens: u64,
+    given: &TrainConfig,
+) -> RunConfig {
+    let mut run = fine_tuning(model, from);
+    let train = &mut run.train;
+    let mut seq_len = match given.seq_len {
+        0 => model.seq_len,
+        tokens => tokens,
+    };
+    if given.seq_len == train.seq_len && given.documents == Packing::Stream {
+        while seq_len > SHORTEST && tokens < EPOCH_SEQUENCES * seq_len as u64 {
+            seq_len /= 2;
+        }
+        train.seq_len = if seq_len == model.seq_len { 0 } else { seq_len };
+    }
+    let micro_batch_tokens = (given.micro_batch * seq_len) as u64;
+    let accumulation = match given.accumulation {
+        set if set != train.accumulation => set,
+        most => {
+            let fitting = tokens / (EPOCH_UPDATES * micro_batch_tokens).max(1);
+            (fitting as usize).clamp(1, most)
+        }
+    };
+    train.accumulation = accumulation;
+    let step_tokens = accumulation as u64 * micro_batch_tokens;
+    train.steps = epochs::steps(EPOCHS, tokens, step_tokens).min(MOST_STEPS);
+    train.evaluation.interval = (train.steps / 4).max(1);
+    run
+}
+
+/// Passes of [`fine_tuning_on`] over the training split.
+const EPOCHS: f64 = 3.0;
+/// Its longest run.
+const MOST_STEPS: usize = 100;
+/// The updates per epoch that its batch leaves.
+const EPOCH_UPDATES: u64 = 8;
+/// The sequences per epoch that their length leaves.
+const EPOCH_SEQUENCES: u64 = 8;
+/// Its shortest sequences that are not the user's choice.
+const SHORTEST: usize = 64;
+
+/// The preset for a vocabulary on a machine of `threads` processor threads without a GPU: it trains in minutes to an hour.
+pub fn suggested(vocab_size: usize, threads: usize) -> &'static str {
+    match vocab_size {
+        0..=512 => "char-nano",
+        _ if threads < MANY_THREADS => "bpe-nano",
+        _ => "pocket",
+    }
+}
+
+/// Threads from which on a model of tens of millions of parameters trains in hours.
+const MANY_THREADS: usize = 16;
+
 /// How a preset is trained.
 fn training(name: &str) -> TrainConfig {
     match name {
@@ -85,7 +149,7 @@ fn training(name: &str) -> TrainConfig {
             ..TrainConfig::default()
         },
         // nanoGPT's settings for its characters on a CPU.
-        "char-nano" => TrainConfig::default(),
+        "char-nano" | "bpe-nano" => TrainConfig::default(),
         // nanoGPT's settings for GPT-2.
         _ => TrainConfig {
             steps: 600_000,
@@ -119,4 +183,60 @@ fn gpt2_adamw() -> OptimizerConfig {
         beta2: 0.95,
         ..AdamWConfig::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fine_tuned(tokens: u64, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
+        let mut raw = families::preset("gpt2").expect("a preset").config;
+        raw.n_layers = 1;
+        let model = DecoderConfig::try_from(raw).expect("a model");
+        let mut given = fine_tuning(&model, Path::new("gpt2")).train;
+        change(&mut given);
+        fine_tuning_on(&model, Path::new("gpt2"), tokens, &given).train
+    }
+
+    #[test]
+    fn fine_tuning_takes_three_epochs_of_a_batch_that_fits() {
+        let small = fine_tuned(2645, |_| {});
+        assert_eq!(
+            (small.seq_len, small.accumulation, small.steps),
+            (256, 1, 31)
+        );
+        assert_eq!(small.evaluation.interval, 7);
+        let middle = fine_tuned(301_966, |_| {});
+        assert_eq!(
+            (middle.seq_len, middle.accumulation, middle.steps),
+            (0, 32, 28)
+        );
+        let large = fine_tuned(1 << 40, |_| {});
+        assert_eq!(
+            (large.seq_len, large.accumulation, large.steps),
+            (0, 32, 100)
+        );
+    }
+
+    #[test]
+    fn fine_tuning_counts_its_steps_with_the_settings_that_are_given() {
+        let given = fine_tuned(2645, |train| (train.seq_len, train.micro_batch) = (128, 4));
+        assert_eq!((given.accumulation, given.steps), (1, 16));
+        let whole = fine_tuned(2645, |train| train.documents = Packing::Isolated);
+        assert_eq!((whole.seq_len, whole.steps), (0, 8));
+    }
+
+    #[test]
+    fn suggestions_are_presets_that_take_the_vocabulary() {
+        for (vocab_size, threads, preset) in [
+            (65, 2, "char-nano"),
+            (257, 64, "char-nano"),
+            (1000, 2, "bpe-nano"),
+            (50_257, 2, "bpe-nano"),
+            (50_257, 64, "pocket"),
+        ] {
+            assert_eq!(suggested(vocab_size, threads), preset);
+            assert!(families::preset(preset).is_some());
+        }
+    }
 }

@@ -30,6 +30,7 @@ use crate::trainee::Trainee;
 
 mod inputs;
 mod launch;
+mod summary;
 
 pub use crate::driver::RunResult;
 pub(crate) use inputs::RunInputs;
@@ -84,6 +85,18 @@ pub struct RunOptions {
     pub hooks: Vec<Box<dyn Hook>>,
 }
 
+/// Plain progress that nobody is shown, and nothing that stops the run.
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            renderer: Renderer::Plain,
+            tensorboard: false,
+            say: |_| {},
+            interrupter: Interrupter::new(),
+        }
+    }
+}
+
 /// Trains a model, from the beginning or from where it was stopped. A run that has no checkpoint yet begins with
 /// `weights`, or with initial ones.
 ///
@@ -134,7 +147,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
-    let inputs = RunInputs::open(&mut config, &start)?;
+    let mut inputs = RunInputs::open(&mut config, &start)?;
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
     // A resumed run keeps its scale, but not where there are no products in f16 any more.
@@ -142,6 +155,11 @@ pub(crate) fn train_with<B: TrainingBackend>(
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
 
     let rank = peers.rank();
+    if rank.is_zero() {
+        let backend = &initial.state.backend;
+        let line = summary::line::<B>(&config.train, &inputs, backend, rank.world_size(), &device);
+        inputs.notes.insert(0, line);
+    }
     let run = start.path().to_owned();
     let failure = Failure::default();
     let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);

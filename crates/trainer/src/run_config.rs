@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::RunConfig;
-use crate::config::{field_docs, legacy};
+use crate::config::{field_docs, legacy, suggested_in, suggested_value};
 
 mod commented;
 
@@ -50,6 +50,8 @@ pub enum RunConfigError {
         path: PathBuf,
         /// The key and what is wrong with it.
         reason: String,
+        /// The key or value that was probably meant.
+        suggestion: Option<String>,
     },
     /// An unknown key or a value of the wrong type in a setting.
     #[error("{setting}: {reason}")]
@@ -58,6 +60,8 @@ pub enum RunConfigError {
         setting: String,
         /// The key and what is wrong with it.
         reason: String,
+        /// The key or value that was probably meant.
+        suggestion: Option<String>,
     },
     /// The configuration cannot be written as TOML.
     #[error("the configuration cannot be written as TOML: {reason}")]
@@ -96,17 +100,19 @@ pub fn layered(
         if over.get("model").is_some_and(names_family) {
             unset_optional_sizes(&mut table);
         }
-        put_over(&mut table, over);
+        let unknown = put_over(&mut table, over);
         config = typed(&table).map_err(|reason| RunConfigError::File {
             path: path(),
+            suggestion: suggested_value(&reason).or(unknown),
             reason,
         })?;
         table = written(&config)?;
     }
     for setting in settings {
-        put_over(&mut table, parse(setting)?);
+        let unknown = put_over(&mut table, parse(setting)?);
         config = typed(&table).map_err(|reason| RunConfigError::Setting {
             setting: setting.clone(),
+            suggestion: suggested_value(&reason).or(unknown),
             reason,
         })?;
         table = written(&config)?;
@@ -161,10 +167,13 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
     }))
 }
 
-/// Puts a layer over a whole configuration. Keys of earlier versions are moved to where they are now.
-fn put_over(table: &mut Table, mut over: Table) {
+/// Puts a layer over a whole configuration. Keys of earlier versions are moved to where they are now. Returns the key that
+/// an unknown one of the layer probably stands for.
+fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     legacy::upgrade(&mut over);
+    let suggestion = suggested_in(&over);
     merge("", table, over);
+    suggestion
 }
 
 /// Puts `over` over the table `name`. Another `kind` replaces a table, but the settings that both kinds have stay.
@@ -186,11 +195,21 @@ fn merge(name: &str, table: &mut Table, over: Table) {
             (Some(below @ Value::Float(_)), Value::Integer(number)) => {
                 *below = Value::Float(number as f64);
             }
+            // A whole number may be written as 1e4; a setting with a point takes whole numbers too.
+            (Some(Value::Integer(_)) | None, Value::Float(number)) if is_whole(number) => {
+                table.insert(key, Value::Integer(number as i64));
+            }
             (_, value) => {
                 table.insert(key, value);
             }
         }
     }
+}
+
+/// Returns true if a number is whole, and small enough to be exact.
+fn is_whole(number: f64) -> bool {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    number.fract() == 0.0 && number.abs() <= EXACT
 }
 
 /// The kind that `over` chooses, where it is not the one that `table` has.
@@ -340,6 +359,38 @@ mod tests {
     }
 
     #[test]
+    fn counts_may_be_written_with_an_exponent() {
+        let config = set(&[
+            "train.steps=1e4",
+            "model.vocab_size=5e2",
+            "model.head.soft_cap=3e1",
+        ]);
+        let config = config.expect("legal");
+        assert_eq!(config.train.steps, 10_000);
+        assert_eq!(config.model.vocab_size, Some(500));
+        assert_eq!(config.model.head.soft_cap, Some(30.0));
+    }
+
+    #[test]
+    fn what_was_probably_meant_is_suggested() {
+        let suggested = |setting: &str| {
+            let base = presets::run("char-nano").expect("a preset");
+            match layered(base, None, &[setting.to_owned()]) {
+                Err(RunConfigError::Setting { suggestion, .. }) => suggestion,
+                other => panic!("{setting}: {other:?}"),
+            }
+        };
+        for (setting, suggestion) in [
+            ("lr=1e-3", "train.schedule.learning_rate"),
+            ("model.n_head=4", "model.heads"),
+            ("train.optimizer.kind=adam", "adamw"),
+        ] {
+            assert_eq!(suggested(setting).as_deref(), Some(suggestion), "{setting}");
+        }
+        assert_eq!(suggested("model.quux=1"), None);
+    }
+
+    #[test]
     fn unknown_keys_and_wrong_types_are_refused_by_name() {
         let error = set(&["model.d_modle=256"]).expect_err("a typing error");
         assert!(error.contains("unknown field `d_modle`"), "{error}");
@@ -347,6 +398,7 @@ mod tests {
         assert!(error.contains("unknown field `trian`"), "{error}");
         let error = set(&["train.steps=many"]).expect_err("not a number");
         assert!(error.contains("train.steps"), "{error}");
+        assert!(set(&["train.steps=1.5"]).is_err());
         assert!(set(&["train.steps"]).is_err());
         assert!(set(&["train.steps=-1"]).is_err());
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use emberlm_model::count::{self, Flops, Memory, Parameters, Part, Row};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -57,6 +58,7 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
     if !path.exists() && !path.to_string_lossy().contains(['/', '\\']) {
         return Err(
             CliError::new(format!("no such preset or model: {}", path.display()))
+                .did_you_mean(nearest_preset(&path.to_string_lossy()))
                 .hint("list the presets: emberlm info")
                 .hint("or give a run's or checkpoint's directory"),
         );
@@ -72,6 +74,11 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
         tokenizer: model.tokenizer_spec()?,
         ..Info::new(name, model.about()?, model.config())
     })
+}
+
+/// The preset that a mistyped name probably stands for.
+fn nearest_preset(name: &str) -> Option<&'static str> {
+    nearest(name, families::presets().iter().map(|preset| preset.name))
 }
 
 impl Info {

@@ -28,7 +28,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::output::print;
 use crate::{built_in_tales, console, ending, signals};
-use emberlm_trainer::{presets, run_config};
+use emberlm_trainer::{epochs, presets, run_config};
 
 /// Runs the command.
 ///
@@ -52,6 +52,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     config.train.check()?;
     if config.data.is_empty() {
         config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
+        count_epochs(&args, &mut config)?;
     }
     let renderer = args.renderer.choose();
     if renderer == Renderer::Dashboard && !console::stdout_is_terminal() {
@@ -91,13 +92,43 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     let model = args.from.as_deref().map(model::open).transpose()?;
     let base = match (&args.from, &model) {
-        (Some(from), Some(model)) => presets::fine_tuning(model.config(), from),
+        (Some(from), Some(model)) => fine_tuning(model, from, args)?,
         _ => presets::run(&args.preset)?,
     };
-    let config = layered(base, args)?;
+    let mut config = layered(base, args)?;
+    if !config.data.is_empty() {
+        count_epochs(args, &mut config)?;
+    }
     // A setting over it may name another.
     let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
     Ok((config, model))
+}
+
+/// The way a model is fine-tuned on the dataset that the user's settings name.
+fn fine_tuning(model: &Model, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
+    let base = presets::fine_tuning(model.config(), from);
+    let given = layered(base.clone(), args)?;
+    if given.data.is_empty() {
+        return Ok(base);
+    }
+    let tokens = TrainingData::open(&given.data)?.train_tokens();
+    Ok(presets::fine_tuning_on(
+        model.config(),
+        from,
+        tokens,
+        &given.train,
+    ))
+}
+
+/// Sets the steps that make `--epochs` passes over the training split.
+fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError> {
+    if let Some(count) = args.epochs {
+        let tokens = TrainingData::open(&config.data)?.train_tokens();
+        let train = &mut config.train;
+        let seq_len = train.sequence_tokens(config.model.seq_len)? as u64;
+        train.steps = epochs::steps(count, tokens, train.step_sequences(1) * seq_len);
+    }
+    Ok(())
 }
 
 /// A configuration with everything that was said over it.

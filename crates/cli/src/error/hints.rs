@@ -4,6 +4,7 @@ use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
+use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{StopStringError, TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
@@ -63,7 +64,12 @@ impl From<InputError> for CliError {
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
-        with(&error, None)
+        let hint = match &error.field[..] {
+            "kv_heads" => Some("--set model.kv_heads=0 takes as many as there are heads"),
+            "head_dim" => Some("--set model.head_dim=0 takes d_model / heads"),
+            _ => None,
+        };
+        with(&error, hint.map(str::to_owned))
     }
 }
 
@@ -199,15 +205,23 @@ impl From<RunConfigError> for CliError {
     fn from(error: RunConfigError) -> Self {
         const KEYS: &str = "`emberlm train --print-config` shows every key with its value";
         match error {
-            RunConfigError::UnknownPreset { .. } => {
+            RunConfigError::UnknownPreset { ref name } => {
                 let names: Vec<_> = families::presets().iter().map(|p| p.name).collect();
-                Self::usage(error.to_string()).hint(format!("choose one of {}", names.join(", ")))
+                let families = Family::ALL.into_iter().map(Family::name);
+                let near = nearest(name, names.iter().copied().chain(families));
+                Self::usage(error.to_string())
+                    .did_you_mean(near)
+                    .hint(format!("choose one of {}", names.join(", ")))
             }
             RunConfigError::Read { ref source, .. } => with(&error, io(source)),
             RunConfigError::NoEquals { .. } => Self::usage(format!("--set {error}"))
                 .hint("write KEY=VALUE, such as --set model.d_model=256"),
-            RunConfigError::File { .. } => Self::usage(error.to_string()).hint(KEYS),
-            RunConfigError::Setting { .. } => Self::usage(format!("--set {error}")).hint(KEYS),
+            RunConfigError::File { ref suggestion, .. } => Self::usage(error.to_string())
+                .did_you_mean(suggestion.as_deref())
+                .hint(KEYS),
+            RunConfigError::Setting { ref suggestion, .. } => Self::usage(format!("--set {error}"))
+                .did_you_mean(suggestion.as_deref())
+                .hint(KEYS),
             RunConfigError::NotToml { .. } | RunConfigError::Write { .. } => with(&error, None),
         }
     }

@@ -63,7 +63,7 @@ fn each_command_tells_its_options() {
         ),
         (
             "train",
-            "--preset --data --documents --resume --recompute --precision --ema --keep-last --keep-best --tensorboard",
+            "--preset --data --epochs --learning-rate --lr --batch-size --documents --resume --recompute --precision --ema --keep-last --keep-best --tensorboard",
         ),
         (
             "eval",

@@ -99,6 +99,7 @@ fn without_a_subject_the_presets_are_listed() {
       gpt2-large          774,030,080   GPT-2 large, 774M parameters
       gpt2-xl           1,557,611,200   GPT-2 XL, 1.5B parameters
       char-nano               828,672*  nanoGPT's CPU model for characters: 4 layers of width 128, no biases
+      bpe-nano              2,755,200*  the same for small byte-pair vocabularies on a CPU: 6 layers of width 192
       gptj-6b           6,050,882,784   GPT-J, 6B parameters
       pythia-70m           70,426,624   Pythia, 70M parameters
       pythia-160m         162,322,944   Pythia, 160M parameters

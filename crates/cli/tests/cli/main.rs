@@ -24,6 +24,7 @@ mod draft;
 mod eval_split;
 mod eval_tasks;
 mod feeding;
+mod fitting_defaults;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod help;
@@ -40,6 +41,7 @@ mod memory;
 mod mistakes;
 mod model;
 mod model_errors;
+mod names;
 #[cfg(target_os = "linux")]
 mod nobody_reads;
 mod optimizers;

@@ -32,7 +32,7 @@ fn a_file_or_its_folder_is_given_by_its_path() {
       val     39 tokens  1 document  1 shard
       0.99 bytes per token
     Warning: the validation split has 39 tokens only: losses on it will say little
-    Next: emberlm train --data folder --preset pocket --set model.vocab_size=0 --out runs/folder
+    Next: emberlm train --data folder --preset char-nano --out runs/folder
     ");
     sandbox
         .words("prepare text.txt --out file --tokenizer ./hub/tokenizer.json")

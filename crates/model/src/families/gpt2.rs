@@ -54,16 +54,26 @@ fn presets() -> Vec<Preset> {
         Preset::new(
             "char-nano",
             "nanoGPT's CPU model for characters: 4 layers of width 128, no biases",
-            ModelConfig {
-                bias: Biases::all(false),
-                norm: Norm::Layer {
-                    bias: false,
-                    epsilon: 1e-5,
-                },
-                ..sized(64, 128, 4, 4)
-            },
+            without_biases(sized(64, 128, 4, 4)),
+        ),
+        Preset::new(
+            "bpe-nano",
+            "the same for small byte-pair vocabularies on a CPU: 6 layers of width 192",
+            without_biases(sized(256, 192, 6, 6)),
         ),
     ]
+}
+
+/// nanoGPT's `bias=False`.
+fn without_biases(config: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        bias: Biases::all(false),
+        norm: Norm::Layer {
+            bias: false,
+            epsilon: 1e-5,
+        },
+        ..config
+    }
 }
 
 fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {

@@ -178,6 +178,29 @@ impl ScheduleConfig {
         }
     }
 
+    /// Sets the learning rate after warm-up; the lowest one keeps its ratio to it.
+    pub fn set_learning_rate(&mut self, rate: f64) {
+        let (learning_rate, min) = match self {
+            Self::Constant(constant) => {
+                constant.learning_rate = rate;
+                return;
+            }
+            Self::Cosine(decay) | Self::Linear(decay) => {
+                (&mut decay.learning_rate, &mut decay.min_learning_rate)
+            }
+            Self::InverseSqrt(root) => (&mut root.learning_rate, &mut root.min_learning_rate),
+            Self::WarmupStableDecay(cooldown) => {
+                (&mut cooldown.learning_rate, &mut cooldown.min_learning_rate)
+            }
+        };
+        if *learning_rate > 0.0 {
+            *min *= rate / *learning_rate;
+        }
+        // Rounding must not take it above the rate.
+        *min = min.min(rate);
+        *learning_rate = rate;
+    }
+
     /// The lowest learning rate after warm-up.
     pub fn min_learning_rate(&self) -> f64 {
         match self {

@@ -17,7 +17,7 @@ use crate::values;
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
     /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    #[arg(long, value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
+    #[arg(long, alias = "temp", value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
     pub temperature: f64,
     /// Choose among the K likeliest tokens; 0 for all
     #[arg(long, value_name = "K", default_value_t = 0)]

@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::thread::available_parallelism;
 
 use emberlm_data::{Manifest, Prepared, Split, SplitManifest};
-use emberlm_tokenizer::TokenizerKind;
+use emberlm_model::families;
+use emberlm_tokenizer::{TokenizerKind, TokenizerSpec};
+use emberlm_trainer::presets;
 use indicatif::HumanCount;
 
 use crate::output::{Align, Table, shell_word};
@@ -53,7 +56,7 @@ pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> S
         "{done} {} with {name} ({ids} ids)\n{}{density}{findings}Next: {}\n",
         out.display(),
         table.render(),
-        next_command(out, tokenizer.kind),
+        next_command(out, manifest),
     )
 }
 
@@ -86,20 +89,32 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", HumanCount(count))
 }
 
-/// A training that fits the vocabulary.
-fn next_command(out: &Path, kind: TokenizerKind) -> String {
-    let preset = match kind {
-        TokenizerKind::Char | TokenizerKind::Byte => "--preset char-nano",
-        TokenizerKind::Gpt2 => "--preset pocket",
-        TokenizerKind::P50k
-        | TokenizerKind::Cl100k
-        | TokenizerKind::O200k
-        | TokenizerKind::File => "--preset pocket --set model.vocab_size=0",
+/// A training that fits the dataset and this machine: conversations in a published model's tokens fine-tune such a model,
+/// anything else trains a preset for the vocabulary.
+fn next_command(out: &Path, manifest: &Manifest) -> String {
+    let TokenizerSpec {
+        kind, vocab_size, ..
+    } = &manifest.tokenizer;
+    let own = matches!(kind, TokenizerKind::Char | TokenizerKind::Byte);
+    let model = match &manifest.chat_template {
+        Some(_) if !own => "--from MODEL".to_owned(),
+        _ => preset(*vocab_size),
     };
     // What `.` is called.
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
     let name = real.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);
     let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
-    format!("emberlm train --data {data} {preset} --out {run}")
+    format!("emberlm train --data {data} {model} --out {run}")
+}
+
+/// The option of a preset that takes a vocabulary and trains on this machine in reasonable time.
+fn preset(vocab_size: usize) -> String {
+    let threads = available_parallelism().map_or(1, usize::from);
+    let name = presets::suggested(vocab_size, threads);
+    let own = families::preset(name).and_then(|preset| preset.config.vocab_size);
+    match own {
+        Some(own) if own != vocab_size => format!("--preset {name} --set model.vocab_size=0"),
+        _ => format!("--preset {name}"),
+    }
 }

@@ -37,9 +37,18 @@ pub struct TrainArgs {
     /// One value over both, such as model.d_model=256; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Updates in all (train.steps)
-    #[arg(long, value_name = "N")]
+    /// Updates in all (train.steps), such as 2000 or 2e3
+    #[arg(long, value_name = "N", value_parser = values::count, aliases = ["max-steps", "max-iters", "iterations"])]
     pub steps: Option<usize>,
+    /// As many updates as pass over the training split N times (train.steps)
+    #[arg(long, value_name = "N", value_parser = values::positive, conflicts_with_all = ["steps", "resume"])]
+    pub epochs: Option<f64>,
+    /// The learning rate after warm-up (train.schedule.learning_rate); the lowest one keeps its share of it
+    #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, conflicts_with = "resume")]
+    pub learning_rate: Option<f64>,
+    /// Sequences per micro-batch (train.micro_batch)
+    #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, conflicts_with = "resume")]
+    pub batch_size: Option<usize>,
     /// What first weights, data order and dropout are drawn from (train.seed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -47,10 +56,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     pub eval_interval: Option<usize>,
     /// Micro-batches per step (train.accumulation)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::count, alias = "gradient-accumulation-steps")]
     pub accumulation: Option<usize>,
     /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
     #[arg(long)]
@@ -117,6 +126,10 @@ impl TrainArgs {
     /// Puts the options that stand for settings over them.
     pub fn apply(&self, train: &mut TrainConfig) {
         train.steps = self.steps.unwrap_or(train.steps);
+        train.micro_batch = self.batch_size.unwrap_or(train.micro_batch);
+        if let Some(rate) = self.learning_rate {
+            train.schedule.set_learning_rate(rate);
+        }
         train.seed = self.seed.unwrap_or(train.seed);
         train.documents = self.documents.unwrap_or(train.documents);
         let interval = &mut train.evaluation.interval;

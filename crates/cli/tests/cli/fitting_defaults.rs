@@ -1,0 +1,81 @@
+//! Defaults that look at the data and the machine.
+
+use serde_json::Value;
+
+use super::support::Sandbox;
+use super::support::train::trained;
+
+/// Tokens of a dataset's training split.
+fn train_tokens(sandbox: &Sandbox, dataset: &str) -> f64 {
+    let text = std::fs::read_to_string(sandbox.path(dataset).join("dataset.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&text).unwrap();
+    manifest["splits"]["train"]["tokens"].as_f64().unwrap()
+}
+
+#[test]
+fn epochs_are_counted_in_tokens_of_the_training_split() {
+    let sandbox = Sandbox::with_char_model();
+    let line =
+        "train --data data --epochs 2.5 --set model.seq_len=16 --batch-size 4 --print-config";
+    let printed = sandbox.words(line).ok();
+    let steps = (2.5 * train_tokens(&sandbox, "data") / 64.0).ceil();
+    assert!(
+        printed.contains(&format!("\nsteps = {steps}\n")),
+        "{printed}"
+    );
+    let both = sandbox.words("train --data data --epochs 2 --steps 3");
+    assert_eq!(both.code, Some(2), "{both}");
+}
+
+#[test]
+fn a_run_begins_with_its_size() {
+    let sandbox = Sandbox::with_data();
+    let ran = sandbox.train("--data data --steps 2 --set train.accumulation=2 --out run");
+    let stderr = ran.stderr.clone();
+    trained(ran);
+    let tokens = train_tokens(&sandbox, "data");
+    let epochs = 2.0 * 256.0 / tokens;
+    let expected =
+        format!(" parameters on flex: 2 steps of 2 × 4 × 32 = 256 tokens, {epochs:.1} epochs of ");
+    let line = stderr.lines().find(|line| line.contains(&expected));
+    let line = line.unwrap_or_else(|| panic!("{expected}: {stderr}"));
+    assert!(
+        line.starts_with("training ") && line.ends_with(" MiB of memory"),
+        "{line}"
+    );
+}
+
+#[test]
+fn fine_tuning_takes_three_epochs_of_a_small_dataset() {
+    let sandbox = Sandbox::with_char_model();
+    let tokens = train_tokens(&sandbox, "data");
+    let value = |printed: &str, key: &str| -> f64 {
+        let line = printed.lines().find(|line| line.starts_with(key)).unwrap();
+        line.trim_start_matches(key).parse().unwrap()
+    };
+    let printed = sandbox
+        .words("train --from run --data data --print-config")
+        .ok();
+    // The model's context is 8 tokens, a step leaves eight updates an epoch.
+    let accumulation = (tokens / 64.0).floor();
+    assert_eq!(value(&printed, "accumulation = "), accumulation);
+    let steps = (3.0 * tokens / (8.0 * accumulation)).ceil();
+    assert_eq!(value(&printed, "steps = "), steps);
+    let line = "train --from run --data data --accumulation 2 --steps 7 --print-config";
+    let printed = sandbox.words(line).ok();
+    assert_eq!(value(&printed, "accumulation = "), 2.0);
+    assert_eq!(value(&printed, "steps = "), 7.0);
+}
+
+#[test]
+fn prepare_suggests_fine_tuning_for_conversations_in_a_published_vocabulary() {
+    let sandbox = Sandbox::new();
+    let talk = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}"#;
+    sandbox.write("talks.jsonl", format!("{talk}\n").repeat(20));
+    let line = "prepare talks.jsonl --out talks --tokenizer gpt2 --chat-template chatml";
+    let said = sandbox.words(line).ok();
+    assert!(
+        said.ends_with("Next: emberlm train --data talks --from MODEL --out runs/talks\n"),
+        "{said}"
+    );
+}

@@ -1,0 +1,255 @@
+//! The keys of a run's configuration, and the ones that mistyped keys stand for.
+
+use std::collections::BTreeSet;
+
+use documented::DocumentedFields;
+use emberlm_model::{ModelConfig, families};
+use emberlm_system::nearest::nearest;
+use toml::{Table, Value};
+
+use super::optimizer::{AdamWConfig, LionConfig, MuonConfig};
+use super::schedule::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
+use super::sections::{
+    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
+    PrecisionConfig,
+};
+use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
+
+/// The settings by table, but for the model's nested ones.
+const TABLES: [(&str, &[&str]); 20] = [
+    ("model", ModelConfig::FIELD_NAMES),
+    ("data", DataConfig::FIELD_NAMES),
+    ("data.mix", MixedDataset::FIELD_NAMES),
+    ("train", TrainConfig::FIELD_NAMES),
+    ("train.precision", PrecisionConfig::FIELD_NAMES),
+    ("train.loss", LossConfig::FIELD_NAMES),
+    ("train.optimizer", &["kind"]),
+    ("train.optimizer", AdamWConfig::FIELD_NAMES),
+    ("train.optimizer", MuonConfig::FIELD_NAMES),
+    ("train.optimizer", LionConfig::FIELD_NAMES),
+    ("train.schedule", &["kind"]),
+    ("train.schedule", ConstantConfig::FIELD_NAMES),
+    ("train.schedule", DecayConfig::FIELD_NAMES),
+    ("train.schedule", InverseSqrtConfig::FIELD_NAMES),
+    ("train.schedule", CooldownConfig::FIELD_NAMES),
+    ("train.skip", &["kind"]),
+    ("train.skip", NonFiniteConfig::FIELD_NAMES),
+    ("train.skip", OutliersConfig::FIELD_NAMES),
+    ("train.evaluation", EvaluationConfig::FIELD_NAMES),
+    ("train.checkpoints", CheckpointConfig::FIELD_NAMES),
+];
+
+/// Nested keys of the model that no preset has.
+const OF_NO_PRESET: [&str; 9] = [
+    "model.attention.window",
+    "model.feed_forward.width",
+    "model.feed_forward.expansion",
+    "model.attention.window.tokens",
+    "model.attention.window.global_tokens",
+    "model.attention.window.full_layers",
+    "model.attention.features",
+    "model.attention.seed",
+    "model.head.soft_cap",
+];
+
+/// Names that other programs have for a setting, each with the key here.
+const OTHER_NAMES: [(&str, &[&str]); 16] = [
+    (
+        "train.schedule.learning_rate",
+        &["lr", "rate", "max_lr", "peak_lr"],
+    ),
+    ("train.schedule.min_learning_rate", &["min_lr"]),
+    ("train.schedule.warmup_steps", &["warmup", "warmup_iters"]),
+    ("train.schedule.decay_steps", &["lr_decay_iters"]),
+    (
+        "train.steps",
+        &[
+            "epochs",
+            "num_epochs",
+            "max_iters",
+            "max_steps",
+            "num_steps",
+            "iterations",
+            "iters",
+        ],
+    ),
+    (
+        "train.micro_batch",
+        &["batch_size", "batch", "micro_batch_size"],
+    ),
+    (
+        "train.accumulation",
+        &[
+            "gradient_accumulation_steps",
+            "grad_accum",
+            "accumulation_steps",
+        ],
+    ),
+    (
+        "train.clip_norm",
+        &["grad_clip", "clip", "max_grad_norm", "gradient_clipping"],
+    ),
+    ("model.d_model", &["n_embd", "hidden_size", "dim", "width"]),
+    (
+        "model.n_layers",
+        &[
+            "n_layer",
+            "num_layers",
+            "layers",
+            "depth",
+            "num_hidden_layers",
+        ],
+    ),
+    (
+        "model.heads",
+        &["n_head", "n_heads", "num_heads", "num_attention_heads"],
+    ),
+    (
+        "model.kv_heads",
+        &["n_kv_head", "n_kv_heads", "num_key_value_heads"],
+    ),
+    (
+        "model.seq_len",
+        &[
+            "block_size",
+            "context",
+            "context_length",
+            "n_ctx",
+            "max_position_embeddings",
+        ],
+    ),
+    (
+        "model.feed_forward.width",
+        &["intermediate_size", "d_ff", "ffn_dim", "n_inner"],
+    ),
+    ("model.vocab_size", &["vocab"]),
+    ("train.precision.products", &["dtype", "amp"]),
+];
+
+/// The key that an unknown one probably stands for: a setting of this name in another table, the setting that other
+/// programs call so, or the nearest spelling. `None` for a key that exists, and where no key is near.
+pub fn suggested_key(given: &str) -> Option<String> {
+    let keys = keys();
+    if keys.contains(given) {
+        return None;
+    }
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let name = last(given).to_lowercase().replace('-', "_");
+    let other = OTHER_NAMES
+        .into_iter()
+        .find(|(_, names)| names.contains(&name.as_str()));
+    if let Some((key, _)) = other {
+        return Some(key.to_owned());
+    }
+    // Of several, that of the whole run and not of a group of parameters.
+    let named = keys.iter().filter(|key| last(key) == name);
+    if let Some(key) = named.min_by_key(|key| key.len()) {
+        return Some(key.clone());
+    }
+    let (table, _) = given.rsplit_once('.').unwrap_or_default();
+    let of_table = |key: &&String| {
+        let rest = key.strip_prefix(table);
+        rest.is_some_and(|rest| rest.starts_with('.') && !rest[1..].contains('.'))
+    };
+    let near = |keys: Vec<&String>| {
+        let names: BTreeSet<String> = keys.iter().map(|key| last(key)).collect();
+        let name = nearest(&name, names.iter().map(String::as_str))?.to_owned();
+        let named = keys.into_iter().filter(|key| last(key) == name);
+        named.min_by_key(|key| key.len()).cloned()
+    };
+    near(keys.iter().filter(of_table).collect()).or_else(|| near(keys.iter().collect()))
+}
+
+/// A suggestion for the first unknown key of a layer.
+pub(crate) fn suggested_in(layer: &Table) -> Option<String> {
+    let mut given = Vec::new();
+    flatten("", layer, &mut given);
+    given.iter().find_map(|key| suggested_key(key))
+}
+
+/// A suggestion for the value of an error that names an unknown one and those that there are, as serde's do.
+pub(crate) fn suggested_value(reason: &str) -> Option<String> {
+    let (_, rest) = reason.split_once("unknown variant `")?;
+    let (given, rest) = rest.split_once('`')?;
+    let (_, expected) = rest.split_once("expected ")?;
+    let names = expected.split('`').skip(1).step_by(2);
+    nearest(given, names).map(str::to_owned)
+}
+
+/// Every key, dotted.
+fn keys() -> BTreeSet<String> {
+    let mut keys: BTreeSet<String> = OF_NO_PRESET.map(str::to_owned).into();
+    for (table, names) in TABLES {
+        keys.extend(names.iter().map(|name| format!("{table}.{name}")));
+    }
+    for group in Groups::FIELD_NAMES {
+        let names = Group::FIELD_NAMES.iter();
+        keys.extend(names.map(|name| format!("train.groups.{group}.{name}")));
+    }
+    for preset in families::presets() {
+        if let Ok(model) = Table::try_from(&preset.config) {
+            let mut nested = Vec::new();
+            flatten("model", &model, &mut nested);
+            keys.extend(nested);
+        }
+    }
+    keys
+}
+
+fn flatten(above: &str, table: &Table, keys: &mut Vec<String>) {
+    for (name, value) in table {
+        let key = match above {
+            "" => name.clone(),
+            above => format!("{above}.{name}"),
+        };
+        match value {
+            Value::Table(below) => flatten(&key, below, keys),
+            _ => keys.push(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_and_other_programs_names_have_a_key_each() {
+        for (given, key) in [
+            ("lr", "train.schedule.learning_rate"),
+            ("train.lr", "train.schedule.learning_rate"),
+            ("learning_rate", "train.schedule.learning_rate"),
+            ("weight_decay", "train.optimizer.weight_decay"),
+            ("batch-size", "train.micro_batch"),
+            ("train.epochs", "train.steps"),
+            ("steps", "train.steps"),
+            ("model.d_modle", "model.d_model"),
+            ("trian.steps", "train.steps"),
+            ("model.n_embd", "model.d_model"),
+            ("model.attention.windwo", "model.attention.window"),
+            ("train.optimizer.beta_1", "train.optimizer.beta1"),
+            ("train.evaluation.intervall", "train.evaluation.interval"),
+        ] {
+            let found = suggested_key(given).unwrap_or_default();
+            assert!(found.starts_with(key), "{given}: {found}");
+        }
+        assert_eq!(suggested_key("train.steps"), None);
+        assert_eq!(suggested_key("model.quux"), None);
+    }
+
+    #[test]
+    fn every_key_of_every_preset_is_known() {
+        for preset in families::presets() {
+            let run = crate::presets::run(preset.name).expect("a preset");
+            let table = Table::try_from(&run).expect("TOML");
+            assert_eq!(suggested_in(&table), None, "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn unknown_values_have_suggestions() {
+        let reason = "unknown variant `gpt3`, expected one of `llama`, `gpt2`";
+        assert_eq!(suggested_value(reason).as_deref(), Some("gpt2"));
+        assert_eq!(suggested_value("invalid type: string"), None);
+    }
+}
