@@ -45,7 +45,9 @@ fn plain_lines_say_how_it_goes() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 3");
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(lines.len(), 4, "{ran}");
+    assert_eq!(lines.len(), 5, "{ran}");
+    assert!(lines[0].starts_with("training "), "{}", lines[0]);
+    let lines = &lines[1..];
     for name in ["loss", "perplexity", "rate", "gradient norm", "tokens/s"] {
         assert!(lines[0].contains(name), "{}", lines[0]);
     }
