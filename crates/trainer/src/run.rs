@@ -85,7 +85,7 @@ pub struct RunOptions {
     pub hooks: Vec<Box<dyn Hook>>,
 }
 
-/// Plain progress that nobody is shown, and nothing that stops the run.
+/// Plain progress that nobody is shown, without hooks.
 impl Default for RunOptions {
     fn default() -> Self {
         Self {
@@ -93,6 +93,7 @@ impl Default for RunOptions {
             tensorboard: false,
             say: |_| {},
             interrupter: Interrupter::new(),
+            hooks: Vec::new(),
         }
     }
 }
