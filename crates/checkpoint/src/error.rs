@@ -78,6 +78,14 @@ pub enum ModelError {
         /// The path.
         path: PathBuf,
     },
+    /// The settings that the model recommends cannot be read.
+    #[error("{path} is not a JSON object: {reason}")]
+    GenerationConfig {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The path names a file.
     #[error("{path} is a file, not a model's directory")]
     NotADirectory {

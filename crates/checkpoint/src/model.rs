@@ -14,7 +14,7 @@ use emberlm_model::{Decoder, DecoderConfig};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
 use crate::digits::grouped;
@@ -22,6 +22,9 @@ use crate::error::{CheckpointError, ModelError};
 
 /// The default limit of a generation context, in tokens: its cache is allocated at once.
 const USUAL_CONTEXT: usize = 8192;
+
+/// The file in which `transformers` keeps the settings that a model is best sampled with.
+pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
 /// A model whose configuration has been read.
 #[derive(Debug)]
@@ -223,7 +226,8 @@ impl Model {
         }
     }
 
-    /// The ids that end a text: the tokenizer's, and those of a Hugging Face configuration.
+    /// The ids that end a text: the tokenizer's, and the `eos_token_id`s of a Hugging Face configuration and of
+    /// [`Model::generation_config`].
     pub fn stop_tokens(&self, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
         let mut ids: Vec<u32> = tokenizer
             .and_then(Tokenizer::end_of_text)
@@ -231,15 +235,31 @@ impl Model {
             .collect();
         if let Source::HuggingFace(model) = &self.source {
             ids.extend(token_ids(model.fields().get("eos_token_id")));
-            ids.extend(token_ids(
-                generation_field(model.path(), "eos_token_id").as_ref(),
-            ));
         }
+        let recommended = self.generation_config().unwrap_or_default();
+        ids.extend(token_ids(recommended.get("eos_token_id")));
         // A model smaller than its tokenizer's vocabulary can never choose it.
         ids.retain(|&id| (id as usize) < self.config.vocab_size);
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    /// The fields of the `generation_config.json` in the model's directory; none where there is no such file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a JSON object.
+    pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
+        let path = self.path().join(GENERATION_CONFIG_FILE);
+        let refuse = |reason: String| ModelError::GenerationConfig {
+            path: path.clone(),
+            reason,
+        };
+        match read_text(&path, DESCRIPTION_LIMIT) {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| refuse(error.to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+            Err(error) => Err(refuse(error.to_string())),
+        }
     }
 
     /// The encoder of conversations: with the template `asked` for (chatml, llama3 or a path), else with the model's own.
@@ -357,11 +377,4 @@ fn token_ids(value: Option<&Value>) -> Vec<u32> {
         Some(value) => id(value).into_iter().collect(),
         None => Vec::new(),
     }
-}
-
-/// A field of the `generation_config.json` beside the model, where there is one that can be read.
-fn generation_field(folder: &Path, field: &str) -> Option<Value> {
-    let text = read_text(&folder.join("generation_config.json"), DESCRIPTION_LIMIT).ok()?;
-    let mut fields: Value = serde_json::from_str(&text).ok()?;
-    fields.get_mut(field).map(Value::take)
 }

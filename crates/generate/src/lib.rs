@@ -11,6 +11,7 @@
 //! | [`generate()`], [`Generator`], [`GenerateOptions`] | one sequence from one prompt |
 //! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder |
 //! | [`SamplerConfig`], [`ChooserConfig`] | how a token is chosen: temperature, truncation, penalties, bias, constraint |
+//! | [`SamplingDefaults`] | what a model's `generation_config.json` recommends |
 //! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
 //! | [`Speculator`] | speculative decoding with a draft model |
 //! | [`embed`] | a text as a vector |
@@ -43,6 +44,7 @@
 mod check;
 pub mod chooser;
 pub mod constraint;
+pub mod defaults;
 mod distribution;
 pub mod embedding;
 pub mod engine;
@@ -60,6 +62,7 @@ pub mod vet;
 
 pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Vocabulary};
+pub use defaults::SamplingDefaults;
 pub use embedding::embed;
 pub use engine::{
     Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,

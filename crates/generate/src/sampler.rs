@@ -50,7 +50,7 @@ impl SamplerConfig {
         }
     }
 
-    fn check(&self) -> Result<(), SettingError> {
+    pub(crate) fn check(&self) -> Result<(), SettingError> {
         if !(self.temperature.is_finite() && self.temperature >= 0.0) {
             let rule = "must be 0 (greedy) or above, and finite";
             return Err(SettingError::new("temperature", self.temperature, rule));

@@ -62,7 +62,6 @@
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
 //! | [`mod@load`] | a model directory as a model that is served |
 //! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
-//! | [`sampling`] | default sampling settings of a model |
 //! | [`limits`] | what a client may ask for |
 //! | `metrics` | what is counted |
 //! | [`request_log`] | the records of requests for a log |
@@ -85,17 +84,16 @@ mod metrics;
 pub mod model;
 mod playground;
 pub mod request_log;
-pub mod sampling;
 mod server;
 pub mod tail;
 pub mod watch;
 pub mod worker;
 
+pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{LoadError, LoadPlan, Loaded, ServeOptions, load};
 pub use model::{Card, ServedModel};
 pub use request_log::{RequestLog, RequestRecord};
-pub use sampling::SamplingDefaults;
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelError};
-use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SettingError};
+use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, KvCache, count};
 use emberlm_tokenizer::Tokenizer;
 
 use crate::model::{Card, ServedModel, Tables, Talk};
-use crate::sampling::SamplingDefaults;
 use crate::worker::{Replacer, Worker};
 
 /// The memory of all slots' caches, in bytes, where the number of slots is open.
@@ -36,7 +36,7 @@ pub struct ServeOptions {
     pub queue: usize,
     /// The chat template (chatml, llama3 or a path); `None` for the model's own.
     pub chat_template: Option<String>,
-    /// The sampling settings of requests that leave them out.
+    /// The sampling settings of requests that leave them out; where one is `None`, that of the model's `generation_config.json`.
     pub sampling: SamplingDefaults,
     /// Whether each answer is computed in passes of its own, so that it does not depend on other requests.
     pub deterministic: bool,
@@ -75,6 +75,8 @@ pub struct LoadPlan<'a> {
     chat: Option<Talk>,
     /// The tokens of a prompt and its answer.
     context: usize,
+    /// Warnings of [`sampling_defaults`].
+    ignored: Vec<String>,
 }
 
 impl<'a> LoadPlan<'a> {
@@ -82,7 +84,7 @@ impl<'a> LoadPlan<'a> {
     ///
     /// # Errors
     /// The model has no tokenizer, or does not fit the options.
-    pub fn new(model: &'a Model, options: ServeOptions) -> Result<Self, LoadError> {
+    pub fn new(model: &'a Model, mut options: ServeOptions) -> Result<Self, LoadError> {
         let tokenizer = model.require_tokenizer()?;
         let chat = model.chat(&tokenizer, options.chat_template.as_deref())?;
         let chat = chat.map(|encoder| Talk {
@@ -90,18 +92,26 @@ impl<'a> LoadPlan<'a> {
             encoder,
         });
         options.sampling.check(model.config().vocab_size)?;
+        let (recommended, ignored) = sampling_defaults(model);
+        options.sampling = options.sampling.or(recommended);
         Ok(Self {
             context: model.context(options.context)?,
             model,
             options,
             tokenizer,
             chat,
+            ignored,
         })
     }
 
     /// The model.
     pub fn model(&self) -> &'a Model {
         self.model
+    }
+
+    /// Warnings about settings of the model's `generation_config.json` that are ignored because they break a rule.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     /// The options that the model is served with.
@@ -126,6 +136,7 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             chat,
             context,
+            ignored: _,
         } = self;
         let config = model.config();
         let one = KvCache::<B>::new(config, 1, context, device).bytes();
@@ -174,6 +185,22 @@ pub fn load<B: Backend>(
     device: &burn::tensor::Device<B>,
 ) -> Result<Loaded<B>, LoadError> {
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox, device)
+}
+
+/// The settings that a model's `generation_config.json` recommends, and a warning about each that is ignored because it
+/// breaks a rule.
+pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
+    let fields = match model.generation_config() {
+        Ok(fields) => fields,
+        Err(error) => {
+            let warning = format!("{error}; the file is ignored");
+            return (SamplingDefaults::default(), vec![warning]);
+        }
+    };
+    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size);
+    let path = model.path().join(GENERATION_CONFIG_FILE);
+    let warning = |error: &SettingError| format!("{}: {error}; it is ignored", path.display());
+    (defaults, ignored.iter().map(warning).collect())
 }
 
 impl Card {

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use emberlm_generate::{Constraint, Grammar, GrammarSandbox, SettingError, Vocabulary};
+use emberlm_generate::{
+    Constraint, Grammar, GrammarSandbox, SamplingDefaults, SettingError, Vocabulary,
+};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use serde::Serialize;
 
 use crate::grammars::{GrammarError, Grammars, ToCompile};
-use crate::sampling::SamplingDefaults;
 use crate::worker::Worker;
 
 /// A model that is served.

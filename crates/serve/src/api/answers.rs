@@ -23,7 +23,8 @@ use crate::worker::Ticket;
 pub(crate) struct Ask {
     pub prompt: Vec<u32>,
     pub samples: usize,
-    /// Tokens at most; what the context has room for, within the server's limit, where that is not said.
+    /// Tokens at most; where that is not said, what the model's `generation_config.json` says, or else what the context has room for,
+    /// both within the server's limit.
     pub max_tokens: Option<usize>,
     pub stops: StopStrings,
     /// Ids that end the answer, beside the model's.
@@ -296,6 +297,11 @@ fn max_tokens(app: &App, model: &ServedModel, ask: &Ask) -> Result<usize, ApiErr
         }
         Some(tokens) => Ok(tokens),
         None if room == 0 => Err(ApiError::context(ask.prompt.len(), 1, context)),
-        None => Ok(room.min(limit)),
+        None => Ok(model
+            .sampling
+            .max_new_tokens
+            .unwrap_or(room)
+            .min(room)
+            .min(limit)),
     }
 }

@@ -119,10 +119,15 @@ pub(crate) async fn answer(
     let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
     let echoed: Result<Vec<String>, _> = echoed.collect();
     let echoed = echoed.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+    // The model's own default counts where it has one.
+    let default_tokens = match model.sampling.max_new_tokens {
+        Some(_) => None,
+        None => Some(DEFAULT_TOKENS),
+    };
     let asks = prompts.into_iter().map(|prompt| Ask {
         prompt,
         samples,
-        max_tokens: Some(settings.max_tokens().unwrap_or(DEFAULT_TOKENS)),
+        max_tokens: settings.max_tokens().or(default_tokens),
         stops: stops.clone(),
         stop_tokens: Vec::new(),
         chooser: chooser.clone(),

@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::response::sse::Event;
+use emberlm_generate::SamplingDefaults;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -105,7 +106,8 @@ pub(crate) async fn answer(
             ));
         }
     };
-    let mut chooser = settings.chooser(model.sampling, seed())?;
+    // The page shows every setting, and leaves those out that do nothing.
+    let mut chooser = settings.chooser(SamplingDefaults::default(), seed())?;
     chooser.top_logprobs = Some(alternatives);
     constrained(&model, &mut chooser, settings.grammar()?).await?;
     let prompt = [opened.prompt, asked.continued].concat();

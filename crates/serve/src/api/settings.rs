@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emberlm_generate::{ChooserConfig, Grammar};
+use emberlm_generate::{ChooserConfig, Grammar, SamplingDefaults};
 use emberlm_tokenizer::StopStrings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
 use crate::model::ServedModel;
-use crate::sampling::SamplingDefaults;
 
-/// The fields. Null is as if a field were not there.
+/// The fields. Null is as if a field were not there: then the model's own settings decide, and where it has none, the defaults of
+/// OpenAI's API.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Settings {
@@ -97,6 +97,7 @@ impl Settings {
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
+            max_new_tokens: None,
         };
         // Any number, a negative one too, names a stream of draws.
         let seed = self.seed.map_or(seed, i64::cast_unsigned);

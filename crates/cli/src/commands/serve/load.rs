@@ -15,7 +15,7 @@ use indicatif::HumanCount;
 use super::follow;
 use super::models::ModelSpec;
 use crate::console;
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 use crate::model;
 use crate::run_folders::is_run;
 use crate::run_history::History;
@@ -64,6 +64,7 @@ fn load<B: Backend>(
     device: &Device<B>,
 ) -> Result<ServedModel, CliError> {
     let (path, model) = (&spec.path, plan.model());
+    plan.ignored().iter().for_each(|ignored| warn(ignored));
     let decoder = model::decoder_in::<B>(model, spec.weights, device)?;
     let Loaded {
         mut served,
