@@ -162,9 +162,9 @@ pub struct GenerateArgs {
     /// The token ids to continue, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
-    /// How many tokens to make at most
-    #[arg(long, alias = "max-tokens", value_name = "N", default_value_t = 200, value_parser = values::count)]
-    pub max_new_tokens: usize,
+    /// How many tokens to make at most [default: the model's, or 200]
+    #[arg(long, alias = "max-tokens", value_name = "N", value_parser = values::count)]
+    pub max_new_tokens: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub choice: ChoiceArgs,
@@ -187,6 +187,9 @@ pub struct GenerateArgs {
     /// With --json, each token's log-probability, and the N likeliest tokens' in its place
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
+    /// Report on stderr the sampling settings, where each comes from, and how fast the prompt was read and the tokens were generated
+    #[arg(long, short)]
+    pub verbose: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,

@@ -4,25 +4,37 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{Model, ModelError};
+use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, memory};
 use emberlm_model::{Decoder, WeightFormat};
+use emberlm_serve::load;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::error::{CliError, warn};
+use crate::progress;
 
-/// Opens the model at `path` and warns about newer checkpoints that are damaged.
+/// Opens the model at `path`, with a sign on a terminal while its files are read and hashed, and warns about newer checkpoints that are damaged.
 ///
 /// # Errors
 /// [`Model::open`]'s.
 pub fn open(path: &Path) -> Result<Model, CliError> {
+    let sign = progress::loading(path);
     let model = Model::open(path)?;
+    drop(sign);
     for damaged in model.passed_over() {
         warn(&format!("{damaged}; using the one before"));
     }
     Ok(model)
 }
 
-/// The decoder with its weights in a format. The memory that packing frees returns to the system, since generation needs little.
+/// The settings that the model's `generation_config.json` recommends; warns about those that cannot be used.
+pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
+    let (defaults, ignored) = load::sampling_defaults(model);
+    ignored.iter().for_each(|ignored| warn(ignored));
+    defaults
+}
+
+/// The decoder with its weights in a format, with a sign on a terminal while they are read. The memory that packing frees returns to the system, since generation needs little.
 ///
 /// # Errors
 /// The weights cannot be read.
@@ -31,6 +43,7 @@ pub fn decoder_in<B: Backend>(
     weights: WeightFormat,
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
+    let _sign = progress::loading(model.path());
     let load = || Ok(model.decoder(device)?.with_weights(weights));
     match weights {
         WeightFormat::F32 => load(),

@@ -1,7 +1,10 @@
 //! How far a long computation is, on stderr, where that is a terminal.
 
 use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
 
+use emberlm_system::text::escaped;
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 /// A bar over `tokens` tokens, with the rate and the time left; nothing is drawn where stderr is no terminal.
@@ -31,4 +34,24 @@ pub fn bytes(doing: &'static str, bytes: u64) -> ProgressBar {
     ProgressBar::new(bytes)
         .with_style(style.progress_chars("=> "))
         .with_message(doing)
+}
+
+/// A sign on stderr that a model is being loaded, where stderr is a terminal; removed when this is dropped.
+pub struct LoadingSign(ProgressBar);
+
+/// Shows that the model at `path` is being loaded.
+pub fn loading(path: &Path) -> LoadingSign {
+    const TICK: Duration = Duration::from_millis(120);
+    let style = ProgressStyle::with_template("{spinner} loading {wide_msg}");
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.set_message(escaped(&path.to_string_lossy()).into_owned());
+    bar.enable_steady_tick(TICK);
+    LoadingSign(bar)
+}
+
+impl Drop for LoadingSign {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }

@@ -160,12 +160,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn count<T: TryFrom<u64>>(
-        &mut self,
-        name: &'static str,
-        least: u64,
-        rule: &str,
-    ) -> Option<T> {
+    fn count<T: TryFrom<u64>>(&mut self, name: &'static str, least: u64, rule: &str) -> Option<T> {
         let value = self.field(name)?;
         let count = value.as_u64().filter(|&count| count >= least);
         let count = count.and_then(|count| T::try_from(count).ok());

@@ -25,6 +25,7 @@ use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::backend::{BackendArg, Job};
 use crate::commands::generate::choice::ChoiceArgs;
+use crate::commands::generate::sampling::Sampling;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::model;
@@ -47,9 +48,9 @@ pub struct ChatArgs {
     /// one [default: the model's own]
     #[arg(long, value_name = "TEMPLATE")]
     pub chat_template: Option<String>,
-    /// How many tokens an answer has at most
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = values::at_least_one)]
-    pub max_new_tokens: usize,
+    /// How many tokens an answer has at most [default: the model's, or 512]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    pub max_new_tokens: Option<usize>,
     /// How many tokens of the conversation are kept in sight [default: the model's context, at most 8192]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub context: Option<usize>,
@@ -70,6 +71,9 @@ pub struct ChatArgs {
     pub backend: BackendArg,
 }
 
+/// The most tokens of an answer where neither the user nor the model says otherwise.
+const MAX_NEW_TOKENS: usize = 512;
+
 /// Talks until the input ends.
 ///
 /// # Errors
@@ -87,6 +91,9 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let chooser = args
         .choice
         .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
+    let defaults = model::sampling_defaults(&model);
+    let tokens = args.max_new_tokens;
+    let sampling = Sampling::resolve(&args.choice, tokens, &defaults, MAX_NEW_TOKENS);
     let context = model.context(args.context)?;
     if args.chat_template.is_some() && !encoder.missing().is_empty() {
         let missing = encoder.missing();
@@ -115,7 +122,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         weights: args.weights,
         context,
         talk: Talk::new(args.system),
-        settings: Settings::new(chooser, args.max_new_tokens),
+        settings: Settings::new(chooser, sampling),
         input,
     })?
 }

@@ -1,6 +1,8 @@
 //! `emberlm generate`: continues a text, shown as it is made.
 
 pub mod choice;
+pub mod sampling;
+pub mod speed;
 mod writer;
 
 use std::path::Path;
@@ -14,10 +16,16 @@ use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::args::GenerateArgs;
 use crate::backend::Job;
+use crate::console;
 use crate::error::CliError;
 use crate::model::{self, needed};
 use crate::output::print;
+use sampling::Sampling;
+use speed::Stopwatch;
 use writer::Writer;
+
+/// The most tokens where neither the user nor the model says otherwise.
+const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates, and shows it as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
@@ -33,10 +41,15 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let choice = &args.choice;
     let mut chooser = choice.chooser(&model, tokenizer.as_ref(), &args.model, &stop_tokens)?;
     chooser.top_logprobs = args.logprobs;
+    let defaults = model::sampling_defaults(&model);
+    let sampling = Sampling::resolve(choice, args.max_new_tokens, &defaults, MAX_NEW_TOKENS);
+    if args.verbose {
+        console::note(&sampling);
+    }
     let options = GenerateOptions {
-        max_new_tokens: args.max_new_tokens,
+        max_new_tokens: sampling.max_new_tokens,
         stop_tokens,
-        chooser,
+        chooser: sampling.apply(chooser),
         ..GenerateOptions::default()
     };
     let draft = args
@@ -53,6 +66,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         stops,
         weights: args.weights,
         json: args.json,
+        verbose: args.verbose,
     })?
 }
 
@@ -125,6 +139,8 @@ struct Generate<'a> {
     stops: StopStrings,
     weights: WeightFormat,
     json: bool,
+    /// Whether times are reported on stderr.
+    verbose: bool,
 }
 
 impl Job for Generate<'_> {
@@ -141,17 +157,28 @@ impl Job for Generate<'_> {
         if !self.json {
             print(&self.prompt.echo)?;
         }
+        let mut watch = Stopwatch::start();
         if let Some(draft) = &draft {
             let mut generator = Speculator::new(&decoder, draft, self.draft_tokens, ids, options)?;
             while !writer.is_stopped() && generator.next().transpose()?.is_some() {
+                watch.token();
                 writer.write(generator.chosen())?;
             }
-            return writer.finish(generator.finish(), Some(generator.guesses()));
+            writer.finish(generator.finish(), Some(generator.guesses()))?;
+        } else {
+            let mut generator = Generator::new(&decoder, ids, options)?;
+            while !writer.is_stopped() && generator.next().transpose()?.is_some() {
+                watch.token();
+                writer.write(generator.chosen())?;
+            }
+            writer.finish(generator.finish(), None)?;
         }
-        let mut generator = Generator::new(&decoder, ids, options)?;
-        while !writer.is_stopped() && generator.next().transpose()?.is_some() {
-            writer.write(generator.chosen())?;
+        if self.verbose {
+            // The context has no room for more of a prompt.
+            let speed = watch.speed(ids.len().min(decoder.config().seq_len));
+            console::note(format_args!("prompt: {}", speed.of_prompt()));
+            console::note(format_args!("generated: {}", speed.of_tokens()));
         }
-        writer.finish(generator.finish(), None)
+        Ok(())
     }
 }

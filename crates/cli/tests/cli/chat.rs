@@ -52,7 +52,7 @@ impl Sandbox {
     }
 
     /// Talks, with `input` on stdin.
-    fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
+    pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
         let mut command = self.command(format!("chat {line}").split_whitespace());
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -143,7 +143,8 @@ fn a_conversation_is_led_by_commands() {
     assert_eq!(sandbox.words(line).code, Some(0));
     let help = sandbox.chat(LETTERS, "/help\n").ok();
     for command in [
-        "/help", "/system", "/reset", "/undo", "/retry", "/set", "/show", "/save", "/quit",
+        "/help", "/system", "/reset", "/undo", "/retry", "/set", "/show", "/stats", "/save",
+        "/quit",
     ] {
         assert!(help.contains(&format!("  {command} ")), "{command}: {help}");
     }
@@ -167,7 +168,7 @@ fn what_is_wrong_is_told_and_the_conversation_goes_on() {
         "kept"
     );
     insta::assert_snapshot!(ran.stderr, @r"
-    warning: there is no /frobnicate, but /help, /system, /reset, /undo, /retry, /set, /show, /save, /quit; // sends a message that begins with /
+    warning: there is no /frobnicate, but /help, /system, /reset, /undo, /retry, /set, /show, /stats, /save, /quit; // sends a message that begins with /
     warning: there is no setting heat, but: temperature, top-k, top-p, min-p, repetition-penalty, presence-penalty, frequency-penalty, seed, max-new-tokens
     warning: temperature cannot be -1: it must be at least 0 and finite
     warning: /save needs a file's name after it

@@ -51,7 +51,7 @@ fn each_command_tells_its_options() {
         ("data verify", "<DATASET> --json"),
         (
             "generate",
-            "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --weights --json --backend",
+            "<MODEL> --prompt --tokens --max-new-tokens --temperature --top-k --top-p --seed --weights --json --verbose --backend",
         ),
         (
             "chat",

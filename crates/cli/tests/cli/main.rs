@@ -27,6 +27,7 @@ mod feeding;
 mod fitting_defaults;
 #[cfg(target_os = "linux")]
 mod full_disk;
+mod generation_config;
 mod help;
 #[cfg(target_os = "linux")]
 mod hostile_grammars;
@@ -64,6 +65,7 @@ mod serve_refusals;
 mod serve_responses;
 #[cfg(unix)]
 mod signals;
+mod speed;
 mod support;
 mod sweep;
 mod tokenizer;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use burn_flex::Flex;
-use emberlm_generate::{Engine, EngineConfig, SamplingDefaults};
+use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::model::{Tables, Talk};
@@ -87,7 +87,6 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
             stops: encoder.stops(),
             encoder,
         }),
-        sampling: SamplingDefaults::default(),
         stop_tokens: vec![256],
         beginning: Some(256),
         sampling: SamplingDefaults::default(),

@@ -24,12 +24,13 @@ pub enum Command {
     Retry,
     Set(String),
     Show,
+    Stats,
     Save(String),
     Quit,
 }
 
 /// Names, what follows them, and what they do.
-const ALL: [(&str, &str, &str); 9] = [
+const ALL: [(&str, &str, &str); 10] = [
     ("/help", "", "this"),
     (
         "/system",
@@ -44,6 +45,11 @@ const ALL: [(&str, &str, &str); 9] = [
         "/show",
         "",
         "show the settings, and how full the context is",
+    ),
+    (
+        "/stats",
+        "",
+        "show how fast prompts were read and answers were generated",
     ),
     (
         "/save",
@@ -86,6 +92,7 @@ impl Said {
             "undo" => Command::Undo,
             "retry" => Command::Retry,
             "show" => Command::Show,
+            "stats" => Command::Stats,
             "quit" | "exit" => Command::Quit,
             _ => {
                 let all: Vec<&str> = names().collect();

@@ -13,6 +13,7 @@ use super::interrupt::Interrupt;
 use super::settings::Settings;
 use super::speaker::{Answer, End, Speaker};
 use super::talk::Talk;
+use crate::commands::generate::speed::Speed;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print};
@@ -27,6 +28,8 @@ pub struct Session<'a, B: Backend> {
     interrupt: Interrupt,
     /// The last answer.
     last: Option<Answer>,
+    /// The time that all answers took, also those that were taken back.
+    total: Speed,
     /// The files that it wrote: no other one is replaced.
     saved: Vec<PathBuf>,
 }
@@ -62,6 +65,7 @@ impl<'a, B: Backend> Session<'a, B> {
             settings,
             input,
             last: None,
+            total: Speed::default(),
             saved: Vec::new(),
         })
     }
@@ -120,6 +124,10 @@ impl<'a, B: Backend> Session<'a, B> {
                 Err(what) => warn(&what),
             },
             Command::Show => print(&self.shown())?,
+            Command::Stats => match self.stats() {
+                Some(stats) => print(&stats)?,
+                None => warn("nothing was answered yet"),
+            },
             Command::Save(name) => match self.save(PathBuf::from(name)) {
                 Ok(()) => self.note("saved"),
                 Err(error) => tell(&error),
@@ -146,7 +154,7 @@ impl<'a, B: Backend> Session<'a, B> {
 
     fn answer(&mut self) -> Result<(), Failure> {
         let context = self.speaker.context();
-        let most = self.settings.max_new_tokens;
+        let most = self.settings.max_new_tokens();
         // An answer may take more where there is more, but the conversation gives way for no more than that.
         let room = most.min(context / 4).max(1);
         let prompt = self.talk.prompt(self.encoder, context, room)?;
@@ -179,6 +187,7 @@ impl<'a, B: Backend> Session<'a, B> {
             End::Length => self.note(&format!("ended after {} tokens", answer.made)),
             End::Interrupted => self.note("ended by Ctrl-C: what was made of it is kept"),
         }
+        self.total.add(&answer.speed);
         self.last = Some(answer);
         Ok(())
     }
@@ -186,8 +195,8 @@ impl<'a, B: Backend> Session<'a, B> {
     /// The settings, and how full the context is.
     fn shown(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Left]);
-        for (name, value) in self.settings.all() {
-            table.row([name.to_owned(), value]);
+        for (name, value, origin) in self.settings.all() {
+            table.row([name.to_owned(), format!("{value} ({origin})")]);
         }
         let count = |count: usize| HumanCount(count as u64).to_string();
         let context = self.speaker.context();
@@ -216,6 +225,17 @@ impl<'a, B: Backend> Session<'a, B> {
             table.row(["last answer".to_owned(), said]);
         }
         table.render()
+    }
+
+    /// The speed of the last answer and of all answers; `None` before the first one.
+    fn stats(&self) -> Option<String> {
+        let last = self.last.as_ref()?;
+        let mut table = Table::new([Align::Left, Align::Left, Align::Left]);
+        table.row(["", "prompt", "answer"]);
+        for (name, speed) in [("last answer", &last.speed), ("all answers", &self.total)] {
+            table.row([name.to_owned(), speed.of_prompt(), speed.of_tokens()]);
+        }
+        Some(table.render())
     }
 
     fn save(&mut self, path: PathBuf) -> Result<(), CliError> {

@@ -4,65 +4,47 @@ use std::str::FromStr;
 
 use emberlm_generate::ChooserConfig;
 
+use crate::commands::generate::sampling::{Origin, Sampling};
 use crate::values;
+
+pub use crate::commands::generate::sampling::NAMES;
 
 /// How answers are made.
 #[derive(Debug)]
 pub struct Settings {
+    /// What cannot be set: bias and constraint.
     chooser: ChooserConfig,
-    /// How many tokens an answer has at most.
-    pub max_new_tokens: usize,
+    sampling: Sampling,
     /// How many answers were made since the seed was set.
     answers: u64,
 }
 
-/// What can be set, in the order in which it is shown.
-pub const NAMES: [&str; 9] = [
-    "temperature",
-    "top-k",
-    "top-p",
-    "min-p",
-    "repetition-penalty",
-    "presence-penalty",
-    "frequency-penalty",
-    "seed",
-    "max-new-tokens",
-];
-
 impl Settings {
-    /// What the command line says.
-    pub fn new(chooser: ChooserConfig, max_new_tokens: usize) -> Self {
+    /// The settings of the command line and of the model.
+    pub fn new(chooser: ChooserConfig, sampling: Sampling) -> Self {
         Self {
             chooser,
-            max_new_tokens,
+            sampling,
             answers: 0,
         }
     }
 
+    /// The maximum number of tokens of an answer.
+    pub fn max_new_tokens(&self) -> usize {
+        self.sampling.max_new_tokens
+    }
+
     /// How the next answer is chosen: each has a seed of its own, so that one that is asked for again is another.
     pub fn next(&mut self) -> ChooserConfig {
-        let mut chooser = self.chooser.clone();
+        let mut chooser = self.sampling.apply(self.chooser.clone());
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);
         self.answers += 1;
         chooser
     }
 
-    /// Each name with its value.
-    pub fn all(&self) -> [(&'static str, String); NAMES.len()] {
-        let (sampler, penalties) = (&self.chooser.sampler, &self.chooser.penalties);
-        let values = [
-            sampler.temperature.to_string(),
-            sampler.top_k.to_string(),
-            sampler.top_p.to_string(),
-            sampler.min_p.to_string(),
-            penalties.repetition.to_string(),
-            penalties.presence.to_string(),
-            penalties.frequency.to_string(),
-            sampler.seed.to_string(),
-            self.max_new_tokens.to_string(),
-        ];
-        let mut values = values.into_iter();
-        NAMES.map(|name| (name, values.next().unwrap_or_default()))
+    /// Each name with its value and where it comes from.
+    pub fn all(&self) -> Vec<(&'static str, String, Origin)> {
+        self.sampling.all()
     }
 
     /// Sets what `text` says, such as `temperature 0.5` or `temperature=0.5`.
@@ -76,7 +58,7 @@ impl Settings {
         let (name, value) = (name.trim().replace('_', "-"), value.trim());
         let value = value.strip_prefix('=').unwrap_or(value).trim();
         let all = NAMES.join(", ");
-        let (sampler, penalties) = (&mut self.chooser.sampler, &mut self.chooser.penalties);
+        let (sampler, penalties) = (&mut self.sampling.sampler, &mut self.sampling.penalties);
         let set = match &name[..] {
             "" => return Err(format!("say what to set, and to what: {all}")),
             "temperature" => put(&mut sampler.temperature, values::temperature(value)),
@@ -89,13 +71,21 @@ impl Settings {
             "presence-penalty" => put(&mut penalties.presence, values::penalty(value)),
             "frequency-penalty" => put(&mut penalties.frequency, values::penalty(value)),
             "seed" => put(&mut sampler.seed, whole(value)).map(|()| self.answers = 0),
-            "max-new-tokens" => put(&mut self.max_new_tokens, values::at_least_one(value)),
+            "max-new-tokens" => put(
+                &mut self.sampling.max_new_tokens,
+                values::at_least_one(value),
+            ),
             _ => return Err(format!("there is no setting {name}, but: {all}")),
         };
         set.map_err(|rule| match value {
             "" => format!("{name} needs a value"),
             value => format!("{name} cannot be {value}: {rule}"),
-        })
+        })?;
+        let names = NAMES.iter().zip(&mut self.sampling.origins);
+        for (_, origin) in names.filter(|(other, _)| **other == name) {
+            *origin = Origin::Set;
+        }
+        Ok(())
     }
 }
 
@@ -111,15 +101,52 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use emberlm_generate::SamplingDefaults;
+
     use super::*;
+    use crate::commands::generate::choice::ChoiceArgs;
 
     fn settings() -> Settings {
-        Settings::new(ChooserConfig::default(), 20)
+        let args = Line::parse_from(["", "--top-p", "0.7"]).args;
+        let model = SamplingDefaults {
+            temperature: Some(0.6),
+            top_p: Some(0.9),
+            ..SamplingDefaults::default()
+        };
+        let sampling = Sampling::resolve(&args, None, &model, 20);
+        Settings::new(ChooserConfig::default(), sampling)
+    }
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ChoiceArgs,
     }
 
     fn value(settings: &Settings, name: &str) -> String {
-        let found = settings.all().into_iter().find(|(other, _)| *other == name);
-        found.unwrap().1
+        found(settings, name).0
+    }
+
+    fn found(settings: &Settings, name: &str) -> (String, Origin) {
+        let mut all = settings.all().into_iter();
+        let (_, value, origin) = all.find(|(other, ..)| *other == name).unwrap();
+        (value, origin)
+    }
+
+    #[test]
+    fn each_value_says_where_it_comes_from() {
+        let mut settings = settings();
+        settings.set("min-p 0.1").unwrap();
+        for (name, value, origin) in [
+            ("temperature", "0.6", Origin::Model),
+            ("top-p", "0.7", Origin::CommandLine),
+            ("top-k", "0", Origin::Default),
+            ("min-p", "0.1", Origin::Set),
+            ("max-new-tokens", "20", Origin::Default),
+        ] {
+            assert_eq!(found(&settings, name), (value.to_owned(), origin), "{name}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Reque
 use emberlm_kernels::Backend;
 use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 
+use crate::commands::generate::speed::{Speed, Stopwatch};
 use crate::error::CliError;
 
 /// An engine of one slot, whose cache keeps what was said: an answer reads only what is new of its prompt.
@@ -40,6 +41,8 @@ pub struct Answer {
     pub reused: u64,
     /// Tokens that were made, what ended it not among them.
     pub made: usize,
+    /// The time that it took.
+    pub speed: Speed,
 }
 
 impl<B: Backend> Speaker<'_, B> {
@@ -59,6 +62,7 @@ impl<B: Backend> Speaker<'_, B> {
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Answer, CliError> {
         let (len, before) = (prompt.len(), self.engine.counts().reused_tokens);
+        let mut watch = Stopwatch::start();
         let mut stream = TextStream::after(self.tokenizer, &prompt, self.strings.clone());
         let mut text = String::new();
         let id = self.engine.submit(Request {
@@ -80,6 +84,7 @@ impl<B: Backend> Speaker<'_, B> {
                 match event {
                     EventKind::Token(chosen) => {
                         made += 1;
+                        watch.token();
                         let delta = stream.push(chosen.id);
                         text += &delta.visible;
                         if !show(&delta.visible) {
@@ -105,12 +110,15 @@ impl<B: Backend> Speaker<'_, B> {
         let rest = stream.finish();
         text += &rest.visible;
         show(&rest.visible);
+        let reused = self.engine.counts().reused_tokens - before;
+        let computed = len - usize::try_from(reused).unwrap_or(0).min(len);
         Ok(Answer {
             text,
             end,
             prompt: len,
-            reused: self.engine.counts().reused_tokens - before,
+            reused,
             made,
+            speed: watch.speed(computed),
         })
     }
 }

@@ -1,11 +1,12 @@
-//! How `emberlm generate` chooses tokens: its options, and what they come to.
+//! How `emberlm generate` chooses tokens: its options, and what they come to. `sampling` has the values of those that a model can
+//! recommend.
 
 use std::fs;
 use std::path::Path;
 
 use clap::Args;
 use emberlm_checkpoint::Model;
-use emberlm_generate::{ChooserConfig, Constraint, Grammar, Penalties, SamplerConfig};
+use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
 use emberlm_tokenizer::Tokenizer;
 
@@ -17,27 +18,28 @@ use crate::values;
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
     /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    #[arg(long, alias = "temp", value_name = "T", default_value = "0.8", value_parser = values::temperature, allow_negative_numbers = true)]
-    pub temperature: f64,
-    /// Choose among the K likeliest tokens; 0 for all
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    pub top_k: usize,
-    /// Choose among the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value = "1.0", value_parser = values::top_p, allow_negative_numbers = true)]
-    pub top_p: f64,
-    /// Choose among tokens at least P times as likely as the likeliest
-    #[arg(long, value_name = "P", default_value = "0.0", value_parser = values::min_p, allow_negative_numbers = true)]
-    pub min_p: f64,
+    /// [default: the model's, or 0.8]
+    #[arg(long, alias = "temp", value_name = "T", value_parser = values::temperature, allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Choose among the K likeliest tokens; 0 for all [default: the model's, or 0]
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Choose among the likeliest tokens that together have this probability [default: the model's, or 1]
+    #[arg(long, value_name = "P", value_parser = values::top_p, allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Choose among tokens at least P times as likely as the likeliest [default: the model's, or 0]
+    #[arg(long, value_name = "P", value_parser = values::min_p, allow_negative_numbers = true)]
+    pub min_p: Option<f64>,
     /// Above 1, tokens of the prompt and of what was made become less likely: their logits are divided by it, negative ones
-    /// multiplied
-    #[arg(long, value_name = "R", default_value = "1.0", value_parser = values::repetition_penalty, allow_negative_numbers = true)]
-    pub repetition_penalty: f64,
-    /// Taken from the logits of tokens that were made, from -2 to 2
-    #[arg(long, value_name = "X", default_value = "0.0", value_parser = values::penalty, allow_negative_numbers = true)]
-    pub presence_penalty: f64,
-    /// Taken from the logits of tokens for each time they were made, from -2 to 2
-    #[arg(long, value_name = "X", default_value = "0.0", value_parser = values::penalty, allow_negative_numbers = true)]
-    pub frequency_penalty: f64,
+    /// multiplied [default: the model's, or 1]
+    #[arg(long, value_name = "R", value_parser = values::repetition_penalty, allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f64>,
+    /// Taken from the logits of tokens that were made, from -2 to 2 [default: 0]
+    #[arg(long, value_name = "X", value_parser = values::penalty, allow_negative_numbers = true)]
+    pub presence_penalty: Option<f64>,
+    /// Taken from the logits of tokens for each time they were made, from -2 to 2 [default: 0]
+    #[arg(long, value_name = "X", value_parser = values::penalty, allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f64>,
     /// Added to a token's logit, from -100 (never) to 100 (always); may be given again
     #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias)]
     pub logit_bias: Vec<(u32, f32)>,
@@ -47,13 +49,13 @@ pub struct ChoiceArgs {
     /// Write a text that this regular expression matches as a whole
     #[arg(long, value_name = "PATTERN")]
     pub regex: Option<String>,
-    /// The same seed makes the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    /// The same seed makes the same text [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 impl ChoiceArgs {
-    /// What the options come to for `model`; `end` are the ids that end a text.
+    /// What the options other than the sampling settings come to for `model`; `end` are the ids that end a text.
     pub fn chooser(
         &self,
         model: &Model,
@@ -74,21 +76,9 @@ impl ChoiceArgs {
         };
         let constraint = self.grammar()?.map(compile);
         Ok(ChooserConfig {
-            sampler: SamplerConfig {
-                temperature: self.temperature,
-                top_k: self.top_k,
-                top_p: self.top_p,
-                min_p: self.min_p,
-                seed: self.seed,
-            },
-            penalties: Penalties {
-                repetition: self.repetition_penalty,
-                presence: self.presence_penalty,
-                frequency: self.frequency_penalty,
-            },
             logit_bias: self.logit_bias.clone(),
-            top_logprobs: None,
             constraint: constraint.transpose()?,
+            ..ChooserConfig::default()
         })
     }
 

@@ -1,0 +1,90 @@
+//! What `generate` and `chat` say of their speed, and the sign while a model is loaded.
+
+use super::chat::LETTERS;
+use super::support::Sandbox;
+
+/// Two lines such as "prompt: 5 tokens in 0.01 s (500.0 tokens/s)", with the numbers that are times taken out.
+fn without_times(line: &str) -> String {
+    let (before, rest) = line.split_once(" in ").unwrap();
+    let (seconds, rest) = rest.split_once(" s").unwrap();
+    let seconds: f64 = seconds.parse().unwrap();
+    assert!((0.0..600.0).contains(&seconds), "{line}");
+    let Some(speed) = rest.strip_prefix(" (") else {
+        return before.to_owned();
+    };
+    let speed: f64 = speed.split(' ').next().unwrap().parse().unwrap();
+    assert!(speed > 0.0, "{line}");
+    format!("{before} at a speed")
+}
+
+#[test]
+fn generate_reports_its_speed_when_it_is_asked_to() {
+    let sandbox = Sandbox::with_char_model();
+    let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30";
+    let silent = sandbox.words(line).ok();
+    for more in ["", " --draft run"] {
+        let ran = sandbox.words(&format!("{line} --verbose{more}"));
+        assert_eq!((ran.code, &ran.stdout), (Some(0), &silent), "{ran}");
+        let lines: Vec<String> = ran
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("prompt: ") || line.starts_with("generated: "))
+            .map(without_times)
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "prompt: 5 tokens at a speed",
+                "generated: 30 tokens at a speed"
+            ]
+        );
+    }
+    // JSON on stdout stays JSON.
+    let ran = sandbox.words(&format!("{line} --json -v"));
+    assert!(serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok());
+    assert!(ran.stderr.contains("\ngenerated: 30 tokens in "), "{ran}");
+}
+
+#[test]
+fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
+    let sandbox = Sandbox::with_letters();
+    let line = format!("{LETTERS} --max-new-tokens 20");
+    let ran = sandbox.chat(&line, "/stats\nhello\nagain\n/stats\n");
+    assert_eq!(ran.stderr, "warning: nothing was answered yet\n", "{ran}");
+    let lines: Vec<&str> = ran.stdout.lines().skip(2).collect();
+    let [heading, last, all] = lines[..] else {
+        panic!("{ran}");
+    };
+    assert_eq!(
+        heading.split_whitespace().collect::<Vec<_>>(),
+        ["prompt", "answer"]
+    );
+    assert!(last.starts_with("  last answer  "), "{last}");
+    assert!(last.contains("20 tokens in "), "{last}");
+    assert!(all.starts_with("  all answers  "), "{all}");
+    assert!(all.contains("40 tokens in "), "{all}");
+    // The second prompt is the whole conversation; only what is new of it is computed.
+    // Before the first one stands the end of a text.
+    let first = 1 + "### user: hello\n### assistant: ".len();
+    let new = "\n### user: again\n### assistant: ".len() + 1;
+    let computed = format!("{new} tokens in ");
+    assert!(last.contains(&computed), "{computed}: {last}");
+    let computed = format!("{} tokens in ", first + new);
+    assert!(all.contains(&computed), "{computed}: {all}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_terminal_shows_that_a_model_is_loaded_and_then_forgets_it() {
+    use super::support::terminal::Terminal;
+
+    let sandbox = Sandbox::with_char_model();
+    let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3";
+    let text = sandbox.words(line).ok();
+    let terminal = Terminal::start(&sandbox, line, 24, 80);
+    let bytes = terminal.bytes_at_the_end();
+    assert!(String::from_utf8_lossy(&bytes).contains("loading run"));
+    let mut screen = vt100::Parser::default();
+    screen.process(&bytes);
+    assert_eq!(screen.screen().contents().trim_end(), text.trim_end());
+}
