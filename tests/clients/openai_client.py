@@ -17,6 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from chat import chat
 from responses import responses
 from served import Binary, Checks, Server, arguments, close, equal
+from tools import tools
 
 PROMPT = "3 and 4 make"
 # Ends within a character now and then: the model's text has some of two, three and four bytes.
@@ -380,6 +381,7 @@ def main():
     binary = Binary(args.binary, args.model)
     chat(check)
     responses(check)
+    tools(check, connect)
     with Server(args.binary, args.model, "--chat-template", "chatml") as server:
         client = connect(server, args.model.rstrip("/").rsplit("/", 1)[-1])
         check.run(client, binary)

@@ -63,6 +63,7 @@
 //! | [`mod@load`] | a model directory as a model that is served |
 //! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
 //! | [`limits`] | what a client may ask for |
+//! | `tools` | calls of functions: their formats, grammars and parsing |
 //! | `metrics` | what is counted |
 //! | [`request_log`] | the records of requests for a log |
 //! | `playground` | the page at `/` |
@@ -86,6 +87,7 @@ mod playground;
 pub mod request_log;
 mod server;
 pub mod tail;
+mod tools;
 pub mod watch;
 pub mod worker;
 

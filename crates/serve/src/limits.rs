@@ -39,5 +39,7 @@ impl Default for Limits {
 pub(crate) const MOST_ALTERNATIVES: usize = 20;
 /// Strings that end a text.
 pub(crate) const MOST_STOPS: usize = 16;
+/// Functions that an answer may call.
+pub(crate) const MOST_TOOLS: usize = 128;
 /// Tokens whose logits are changed.
 pub(crate) const MOST_BIASES: usize = 1024;

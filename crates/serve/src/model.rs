@@ -128,8 +128,14 @@ impl ServedModel {
         vocabulary(
             &self.tokenizer,
             self.worker.model().vocab_size,
-            &self.stop_tokens,
+            &self.end_tokens(),
         )
+    }
+
+    /// The ids that end a text or an answer.
+    pub(crate) fn end_tokens(&self) -> Vec<u32> {
+        let of_answers = self.chat.iter().flat_map(|chat| &chat.stops.tokens);
+        self.stop_tokens.iter().chain(of_answers).copied().collect()
     }
 }
 

@@ -63,6 +63,7 @@ mod serve_log;
 mod serve_models;
 mod serve_refusals;
 mod serve_responses;
+mod serve_tools;
 #[cfg(unix)]
 mod signals;
 mod speed;

@@ -104,7 +104,11 @@ impl PromptAnswers {
             prompt: ask.prompt,
             samples: ask.samples,
             max_new_tokens,
-            stop_tokens: [&model.stop_tokens[..], &ask.stop_tokens].concat(),
+            stop_tokens: match ask.chooser.constraint {
+                // Where a constraint is met, any of them is a choice.
+                Some(_) => model.end_tokens(),
+                None => [&model.stop_tokens[..], &ask.stop_tokens].concat(),
+            },
             chooser: ask.chooser,
             overflow: Overflow::Refuse,
         };

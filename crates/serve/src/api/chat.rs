@@ -1,6 +1,12 @@
 //! `POST /v1/chat/completions`: what a conversation is answered.
+//!
+//! Map: `messages` and `tools` are fields of requests, `answer_text` makes text and calls of functions of what the model generates,
+//! `response` has the bodies of answers.
 
+mod answer_text;
+mod messages;
 mod response;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +32,15 @@ use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed}
 use super::error::ApiError;
 use super::memory::{self, Kept};
 use super::settings::{Settings, constrained, json_grammar};
-use crate::limits::MOST_ALTERNATIVES;
+use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::ServedModel;
 use crate::request_log::Trace;
+use crate::tools::ToolFormat;
+use answer_text::{AnswerDelta, AnswerText};
+pub(crate) use messages::Message;
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, Likely, LogProb, LogProbs};
+use tools::{Calling, Tool, ToolChoice, tool_format};
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -49,45 +59,16 @@ pub(crate) struct Chat {
     /// What the answer must be.
     #[serde(default, deserialize_with = "tagged")]
     response_format: Option<ResponseFormat>,
-}
-
-/// A message of a conversation.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Message {
-    /// Who says it: system, user or assistant, or what else the model's template knows.
-    role: String,
-    /// What is said.
-    content: Content,
-    /// What the speaker is called, for templates that know names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-}
-
-/// A text, or parts that are texts.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged, expecting = "a text, or a list of parts of type text")]
-enum Content {
-    /// A text.
-    Text(String),
-    /// Its parts.
-    Parts(Vec<Object<Part>>),
-}
-
-/// A part that is text.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Part {
-    #[serde(rename = "type")]
-    kind: PartKind,
-    /// It.
-    text: String,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum PartKind {
-    Text,
+    /// The functions that an answer may call.
+    #[serde(default)]
+    #[schemars(length(max = MOST_TOOLS))]
+    tools: Option<Vec<Object<Tool>>>,
+    /// Which of them it calls; by default as the model chooses.
+    #[serde(default)]
+    tool_choice: Option<ToolChoice>,
+    /// Whether it may call several; it may where this is not said.
+    #[serde(default)]
+    parallel_tool_calls: Option<bool>,
 }
 
 /// What an answer must be.
@@ -151,16 +132,33 @@ pub(crate) struct Opened {
     pub stop_strings: Vec<String>,
 }
 
-/// Writes a conversation by the model's template.
+/// What a template is given.
+#[derive(Serialize)]
+struct Record<'a> {
+    messages: &'a [Object<Message>],
+    /// A template asks whether there are tools.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [Object<Tool>],
+}
+
+/// Writes a conversation by the model's template, with the functions that the answer may call.
 ///
 /// # Errors
 /// The model has none, or it refuses the conversation.
 pub(crate) async fn open(
     model: &Arc<ServedModel>,
     messages: &[Object<Message>],
+    tools: &[Object<Tool>],
 ) -> Result<Opened, ApiError> {
     has_template(model)?;
-    let record = json!({ "messages": messages }).to_string();
+    for (index, message) in messages.iter().enumerate() {
+        message.0.check(index)?;
+    }
+    if messages.iter().any(|message| message.0.calls_functions()) {
+        tool_format(model, "messages")?;
+    }
+    let record = serde_json::to_string(&Record { messages, tools });
+    let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
     render(model, record).await
 }
 
@@ -219,7 +217,9 @@ pub(crate) async fn answer(
     if asked.top_logprobs.is_some() && !logprobs {
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
-    let opened = open(&model, &asked.messages).await?;
+    let calling = asked.calling(&model)?;
+    let tools = calling.map_or(&[][..], |calling| calling.tools());
+    let opened = open(&model, &asked.messages, tools).await?;
     let mut chooser = settings.chooser(model.sampling, seed())?;
     chooser.top_logprobs = logprobs.then_some(alternatives);
     let grammar = match (asked.grammar()?, settings.grammar()?) {
@@ -229,7 +229,15 @@ pub(crate) async fn answer(
         }
         (one, other) => one.or(other),
     };
+    if grammar.is_some() && calling.is_some() {
+        let rule = "cannot be had together with response_format or structured_outputs";
+        return Err(ApiError::field("tools", rule));
+    }
     constrained(&model, &mut chooser, grammar).await?;
+    if let Some(calling) = calling {
+        chooser.constraint = Some(calling.constraint(&model).await?);
+    }
+    let format = calling.map(|calling| calling.format);
     let ask = Ask {
         prompt: opened.prompt,
         samples,
@@ -252,6 +260,7 @@ pub(crate) async fn answer(
         created: now(),
         model,
         logprobs,
+        format,
     };
     if delivery.streams() {
         let reports_usage = delivery.tells_usage();
@@ -268,15 +277,20 @@ pub(crate) async fn answer(
         ));
     }
     let mut choices: Vec<Choice> = (0..samples).map(|index| writer.empty(index)).collect();
+    let mut texts: Vec<AnswerText> = (0..samples).map(|_| AnswerText::new(format)).collect();
     while let Some(event) = answers.next().await {
         let (_, event) = event?;
         let logprob = writer.logprob(&event);
+        let delta = texts[event.sample].push(&event);
         let choice = &mut choices[event.sample];
-        choice.message.content += &event.text;
-        choice.finish_reason = event.finish.or(choice.finish_reason);
+        choice.message.add(delta.message);
+        choice.finish_reason = delta.finish_reason.or(choice.finish_reason);
         if let Some(all) = &mut choice.logprobs {
             all.content.extend(logprob);
         }
+    }
+    for choice in &mut choices {
+        choice.message.complete();
     }
     let completion = ChatCompletion {
         id: writer.id,
@@ -298,6 +312,13 @@ fn read(app: &App, body: Bytes) -> Result<(Delivery, Chat, Settings), ApiError> 
 }
 
 impl Chat {
+    /// The functions that the answers may call, if any.
+    fn calling(&self, model: &ServedModel) -> Result<Option<Calling<'_>>, ApiError> {
+        let tools = self.tools.as_deref().unwrap_or_default();
+        let parallel = self.parallel_tool_calls != Some(false);
+        Calling::new(model, tools, self.tool_choice.as_ref(), parallel)
+    }
+
     fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
         let any = BTreeMap::from([("type".to_owned(), json!("object"))]);
         Ok(match &self.response_format {
@@ -316,6 +337,8 @@ struct Writer {
     created: u64,
     model: Arc<ServedModel>,
     logprobs: bool,
+    /// How the answers call functions, if they may.
+    format: Option<&'static ToolFormat>,
 }
 
 impl Writer {
@@ -375,30 +398,36 @@ impl Writer {
                 delta: Delta {
                     role: Some("assistant"),
                     content: Some(String::new()),
+                    ..Delta::default()
                 },
                 logprobs: None,
                 finish_reason: None,
             };
             pieces.send(self.chunk(vec![begun], None)).await?;
         }
+        let mut texts: Vec<AnswerText> =
+            (0..samples).map(|_| AnswerText::new(self.format)).collect();
         while let Some(event) = answers.next().await {
             let event = match event {
                 Ok((_, event)) => event,
                 Err(error) => return pieces.send(piece(&error.answer())).await,
             };
             let content = self.logprob(&event).map(|logprob| vec![logprob]);
+            let AnswerDelta {
+                message,
+                finish_reason,
+            } = texts[event.sample].push(&event);
+            if message.is_empty() && content.is_none() && finish_reason.is_none() {
+                continue;
+            }
             let choice = ChunkChoice {
                 index: event.sample,
-                delta: Delta {
-                    role: None,
-                    content: Some(event.text)
-                        .filter(|text| !text.is_empty() || event.finish.is_none()),
-                },
+                delta: message,
                 logprobs: content.map(|content| LogProbs {
                     content,
                     refusal: None,
                 }),
-                finish_reason: event.finish,
+                finish_reason,
             };
             pieces.send(self.chunk(vec![choice], None)).await?;
         }

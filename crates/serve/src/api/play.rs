@@ -98,7 +98,7 @@ pub(crate) async fn answer(
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
         },
-        (None, Some(messages)) => open(&model, messages).await?,
+        (None, Some(messages)) => open(&model, messages, &[]).await?,
         _ => {
             return Err(ApiError::field(
                 "prompt",

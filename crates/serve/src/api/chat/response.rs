@@ -22,22 +22,93 @@ pub(crate) struct Choice {
     pub index: usize,
     pub message: Answer,
     pub logprobs: Option<LogProbs>,
-    pub finish_reason: Option<FinishReason>,
+    pub finish_reason: Option<ChatFinishReason>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Answer {
     pub role: &'static str,
-    pub content: String,
+    /// Null where the answer only calls functions.
+    pub content: Option<String>,
     pub refusal: Option<String>,
+    /// The functions that the answer calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolCall {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub function: CalledFunction,
+}
+
+/// A function that is called. In a stream the name comes once, and the arguments in parts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct CalledFunction {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A JSON object, written as a text.
+    pub arguments: String,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChatFinishReason {
+    /// It came to its end.
+    Stop,
+    /// As many tokens as were allowed.
+    Length,
+    /// It came to its end, and calls functions.
+    ToolCalls,
+}
+
+impl From<FinishReason> for ChatFinishReason {
+    fn from(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Stop,
+            FinishReason::Length => Self::Length,
+        }
+    }
+}
+
+impl Answer {
+    /// Adds a part of it.
+    pub fn add(&mut self, delta: Delta) {
+        if let Some(text) = delta.content {
+            *self.content.get_or_insert_default() += &text;
+        }
+        for part in delta.tool_calls {
+            match (part.id, part.kind, self.tool_calls.get_mut(part.index)) {
+                (Some(id), Some(kind), None) => self.tool_calls.push(ToolCall {
+                    id,
+                    kind,
+                    function: part.function,
+                }),
+                (.., Some(call)) => call.function.arguments += &part.function.arguments,
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends it: an answer without calls has a text, if an empty one.
+    pub fn complete(&mut self) {
+        if self.tool_calls.is_empty() {
+            self.content.get_or_insert_default();
+        }
+    }
 }
 
 impl Default for Answer {
     fn default() -> Self {
         Self {
             role: "assistant",
-            content: String::new(),
+            content: None,
             refusal: None,
+            tool_calls: Vec::new(),
         }
     }
 }
@@ -59,7 +130,7 @@ pub(crate) struct ChunkChoice {
     pub index: usize,
     pub delta: Delta,
     pub logprobs: Option<LogProbs>,
-    pub finish_reason: Option<FinishReason>,
+    pub finish_reason: Option<ChatFinishReason>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -68,6 +139,20 @@ pub(crate) struct Delta {
     pub role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
+}
+
+/// A part of a call of a function.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolCallDelta {
+    /// The number of the call in the answer.
+    pub index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    pub function: CalledFunction,
 }
 
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]

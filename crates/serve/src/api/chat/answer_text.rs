@@ -1,0 +1,105 @@
+//! What a model generates, as the text and the calls of functions of an answer.
+
+use super::response::{CalledFunction, ChatFinishReason, Delta, ToolCallDelta};
+use crate::api::answers::{AnswerEvent, FinishReason};
+use crate::api::delivery::name;
+use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
+
+/// The text of one answer as it is generated.
+pub(super) struct AnswerText {
+    /// `None` where no function may be called.
+    parser: Option<ToolCallParser>,
+}
+
+/// The next part of an answer.
+pub(super) struct AnswerDelta {
+    pub message: Delta,
+    pub finish_reason: Option<ChatFinishReason>,
+}
+
+impl AnswerText {
+    /// An answer that calls functions in this format, if it may.
+    pub fn new(format: Option<&'static ToolFormat>) -> Self {
+        Self {
+            parser: format.map(ToolCallParser::new),
+        }
+    }
+
+    /// Takes what was generated next.
+    pub fn push(&mut self, event: &AnswerEvent) -> AnswerDelta {
+        let Some(parser) = &mut self.parser else {
+            // An empty text stands for a token that completes no character.
+            let content =
+                Some(&event.text).filter(|text| !text.is_empty() || event.finish.is_none());
+            return AnswerDelta {
+                message: Delta {
+                    content: content.cloned(),
+                    ..Delta::default()
+                },
+                finish_reason: event.finish.map(ChatFinishReason::from),
+            };
+        };
+        let mut message = Delta::default();
+        let mut call = parser.calls();
+        let mut deltas = parser.push(&event.text);
+        if event.finish.is_some() {
+            deltas.extend(parser.finish());
+        }
+        for delta in deltas {
+            match delta {
+                ToolDelta::Text(text) => *message.content.get_or_insert_default() += &text,
+                ToolDelta::Call { name: function } => {
+                    message.begin_call(call, function);
+                    call += 1;
+                }
+                ToolDelta::Arguments(text) => message.add_arguments(call.saturating_sub(1), &text),
+            }
+        }
+        let finish_reason = event.finish.map(|finish| match finish {
+            FinishReason::Stop if parser.calls() > 0 => ChatFinishReason::ToolCalls,
+            finish => finish.into(),
+        });
+        AnswerDelta {
+            message,
+            finish_reason,
+        }
+    }
+}
+
+impl Delta {
+    /// Returns true if it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.role.is_none() && self.content.is_none() && self.tool_calls.is_empty()
+    }
+
+    fn begin_call(&mut self, index: usize, function: String) {
+        self.tool_calls.push(ToolCallDelta {
+            index,
+            id: Some(name("call")),
+            kind: Some("function"),
+            function: CalledFunction {
+                name: Some(function),
+                arguments: String::new(),
+            },
+        });
+    }
+
+    fn add_arguments(&mut self, index: usize, text: &str) {
+        match self
+            .tool_calls
+            .last_mut()
+            .filter(|call| call.index == index)
+        {
+            Some(call) => call.function.arguments += text,
+            None => self.tool_calls.push(ToolCallDelta {
+                index,
+                id: None,
+                kind: None,
+                function: CalledFunction {
+                    name: None,
+                    arguments: text.to_owned(),
+                },
+            }),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The messages of a conversation, as requests have them and templates read them.
+
+use schemars::JsonSchema;
+use serde::ser::{Error, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::api::body::Object;
+use crate::api::error::ApiError;
+
+/// A message of a conversation.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Message {
+    /// Who says it: system, user, assistant or tool, or what else the model's template knows.
+    role: String,
+    /// What is said; only a message with calls of functions may lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Content>,
+    /// What the speaker is called, for templates that know names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The functions that an assistant's message calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<Object<ToolCall>>>,
+    /// The call that a tool's message answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+    /// Has no effect: messages that were answers have it.
+    #[allow(dead_code)]
+    #[serde(skip_serializing)]
+    refusal: Option<String>,
+}
+
+/// A text, or parts that are texts.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "a text, or a list of parts of type text")]
+enum Content {
+    /// A text.
+    Text(String),
+    /// Its parts.
+    Parts(Vec<Object<Part>>),
+}
+
+/// A part that is text.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: PartKind,
+    /// It.
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PartKind {
+    Text,
+}
+
+/// A call of a function in a message.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ToolCall {
+    /// The name that a tool's message answers it by.
+    id: String,
+    #[serde(rename = "type")]
+    kind: ToolKind,
+    /// What is called.
+    function: Object<CalledFunction>,
+}
+
+/// The kind of a tool.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToolKind {
+    /// A function of the client.
+    Function,
+}
+
+/// A function that was called. Templates read the arguments as an object.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CalledFunction {
+    /// The function's name.
+    name: String,
+    /// The arguments: a JSON object, written as a text.
+    #[serde(serialize_with = "as_object")]
+    arguments: String,
+}
+
+/// Writes the arguments as an object.
+fn as_object<S: Serializer>(arguments: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let object = read_arguments(arguments).map_err(S::Error::custom)?;
+    object.serialize(serializer)
+}
+
+/// Functions without parameters are called with an empty text too.
+fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
+    match text.trim() {
+        "" => Ok(Map::new()),
+        text => serde_json::from_str(text),
+    }
+}
+
+impl Message {
+    /// Checks the arguments of the calls of message number `index`.
+    ///
+    /// # Errors
+    /// One of them is not a JSON object.
+    pub fn check(&self, index: usize) -> Result<(), ApiError> {
+        for (number, call) in self.tool_calls.iter().flatten().enumerate() {
+            if let Err(error) = read_arguments(&call.0.function.0.arguments) {
+                let field = format!("messages[{index}].tool_calls[{number}].function.arguments");
+                let rule = format!("must be a JSON object, written as a text: {error}");
+                return Err(ApiError::field(field, rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if it calls functions.
+    pub fn calls_functions(&self) -> bool {
+        self.tool_calls
+            .as_ref()
+            .is_some_and(|calls| !calls.is_empty())
+    }
+}

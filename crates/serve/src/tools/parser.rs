@@ -1,0 +1,288 @@
+//! An answer, as it is generated, as text and calls of functions.
+
+use super::ToolFormat;
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ToolDelta {
+    /// Text beside calls.
+    Text(String),
+    /// A call begins. Calls are numbered by the order in which they begin.
+    Call {
+        /// The function's name.
+        name: String,
+    },
+    /// More of the arguments of the call that has begun.
+    Arguments(String),
+}
+
+/// Parses an answer that follows the grammar of [`tool_grammar`](super::tool_grammar), or a beginning of one.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCallParser {
+    format: &'static ToolFormat,
+    state: State,
+    /// What was not parsed yet.
+    pending: String,
+    calls: usize,
+    /// True once something of the answer was parsed.
+    begun: bool,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Text, up to the opening marker.
+    Text,
+    /// The beginning of a call, up to its arguments.
+    Name,
+    Arguments(Nesting),
+    /// The end of a call.
+    Close,
+}
+
+/// How deep in objects, lists and texts a place in a JSON value is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Nesting {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl ToolCallParser {
+    /// A parser at the beginning of an answer.
+    pub fn new(format: &'static ToolFormat) -> Self {
+        Self {
+            format,
+            state: State::Text,
+            pending: String::new(),
+            calls: 0,
+            begun: false,
+        }
+    }
+
+    /// The number of calls that have begun.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Takes the next text of the answer, and returns what it completes. Text that may begin a call is held back.
+    pub fn push(&mut self, text: &str) -> Vec<ToolDelta> {
+        self.pending += text;
+        let mut deltas = Vec::new();
+        while self.step(&mut deltas) {}
+        deltas
+    }
+
+    /// Ends the answer: what was held back is text. A call whose name is not complete is left out.
+    pub fn finish(&mut self) -> Vec<ToolDelta> {
+        let rest = std::mem::take(&mut self.pending);
+        let is_text = matches!(self.state, State::Text);
+        // Between calls stand line breaks.
+        match is_text && !rest.is_empty() && !(self.calls > 0 && rest.trim().is_empty()) {
+            true => vec![ToolDelta::Text(rest)],
+            false => Vec::new(),
+        }
+    }
+
+    /// Parses one part of what is pending; returns false if more must come first.
+    fn step(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+        match &mut self.state {
+            State::Text => self.text(deltas),
+            State::Name => self.name(deltas),
+            State::Arguments(nesting) => {
+                let end = nesting.end(&self.pending);
+                let rest = self.pending.split_off(end.unwrap_or(self.pending.len()));
+                let arguments = std::mem::replace(&mut self.pending, rest);
+                if !arguments.is_empty() {
+                    deltas.push(ToolDelta::Arguments(arguments));
+                }
+                if end.is_some() {
+                    self.state = State::Close;
+                }
+                end.is_some()
+            }
+            State::Close => {
+                let close = self.format.after_arguments();
+                let closed = self.pending.starts_with(&close);
+                if closed {
+                    self.pending.drain(..close.len());
+                    self.state = State::Text;
+                }
+                closed
+            }
+        }
+    }
+
+    fn text(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+        let open = self.format.open;
+        let (end, found) = if open.is_empty() {
+            // A call is the whole answer, or none.
+            let found = !self.begun && self.pending.starts_with('{');
+            (if found { 0 } else { self.pending.len() }, found)
+        } else {
+            match self.pending.find(open) {
+                Some(at) => (at, true),
+                None => (
+                    self.pending.len() - begun_marker(&self.pending, open),
+                    false,
+                ),
+            }
+        };
+        // White space before a call is a part of its markup.
+        let end = self.pending[..end].trim_end().len();
+        if end > 0 {
+            self.begun = true;
+            let text: String = self.pending.drain(..end).collect();
+            deltas.push(ToolDelta::Text(text));
+        }
+        if found {
+            let marker = self.pending.find(open).unwrap_or(0) + open.len();
+            self.pending.drain(..marker);
+            self.begun = true;
+            self.state = State::Name;
+        }
+        found
+    }
+
+    fn name(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+        let before = self.format.before_name();
+        let after = self.format.before_arguments();
+        let name = self.pending.strip_prefix(before);
+        let Some((name, rest)) = name.and_then(|rest| rest.split_once(&*after)) else {
+            return false;
+        };
+        let (name, rest) = (name.to_owned(), rest.to_owned());
+        deltas.push(ToolDelta::Call { name });
+        self.pending = rest;
+        self.calls += 1;
+        self.state = State::Arguments(Nesting::default());
+        true
+    }
+}
+
+/// The length of the end of `text` that is a beginning of `marker`.
+fn begun_marker(text: &str, marker: &str) -> usize {
+    let most = marker.len().min(text.len());
+    (1..=most)
+        .rev()
+        .find(|&length| text.ends_with(&marker[..length]))
+        .unwrap_or(0)
+}
+
+impl Nesting {
+    /// The length of the rest of an object at the beginning of `text`; `None` if it does not end there.
+    fn end(&mut self, text: &str) -> Option<usize> {
+        for (at, byte) in text.bytes().enumerate() {
+            if self.in_text {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_text = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_text = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(open: &str) -> &'static ToolFormat {
+        let template = match open {
+            "" => "tools tool_calls \"parameters\": ",
+            _ => "tools <tool_call>",
+        };
+        ToolFormat::of_template(template).unwrap()
+    }
+
+    /// The text and the calls of an answer that comes in parts of `size` characters.
+    fn parsed(open: &str, answer: &str, size: usize) -> (String, Vec<(String, String)>) {
+        let mut parser = ToolCallParser::new(format(open));
+        let chars: Vec<char> = answer.chars().collect();
+        let mut deltas = Vec::new();
+        for part in chars.chunks(size) {
+            deltas.extend(parser.push(&part.iter().collect::<String>()));
+        }
+        deltas.extend(parser.finish());
+        let (mut text, mut calls) = (String::new(), Vec::<(String, String)>::new());
+        for delta in deltas {
+            match delta {
+                ToolDelta::Text(more) => text += &more,
+                ToolDelta::Call { name } => calls.push((name, String::new())),
+                ToolDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
+            }
+        }
+        assert_eq!(parser.calls(), calls.len());
+        (text, calls)
+    }
+
+    #[track_caller]
+    fn check(open: &str, answer: &str, text: &str, calls: &[(&str, &str)]) {
+        let calls: Vec<_> = calls
+            .iter()
+            .map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned()))
+            .collect();
+        for size in 1..=answer.chars().count().max(1) {
+            assert_eq!(
+                parsed(open, answer, size),
+                (text.to_owned(), calls.clone()),
+                "in parts of {size}"
+            );
+        }
+    }
+
+    const MARKED: &str = "<tool_call>";
+
+    #[test]
+    fn marked_calls_are_told_from_the_text_before_them() {
+        check(MARKED, "Just text. <tool_", "Just text. <tool_", &[]);
+        check(MARKED, "  spaces \n ", "  spaces \n ", &[]);
+        check(MARKED, "a < b <t>  c", "a < b <t>  c", &[]);
+        let call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": [1, {\"b\": 2}]}}\n</tool_call>";
+        let arguments = "{\"a\": [1, {\"b\": 2}]}";
+        check(MARKED, call, "", &[("add", arguments)]);
+        check(
+            MARKED,
+            &format!("I add: é\n\n{call}\n{call}"),
+            "I add: é",
+            &[("add", arguments), ("add", arguments)],
+        );
+    }
+
+    #[test]
+    fn braces_quotes_and_markers_in_texts_end_nothing() {
+        let arguments = r#"{"a": "}\"]\\", "b": "<tool_call> </tool_call> \n}"}"#;
+        let call =
+            format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>");
+        check(MARKED, &call, "", &[("f", arguments)]);
+    }
+
+    #[test]
+    fn a_bare_call_is_the_whole_answer() {
+        let call = "{\"name\": \"add\", \"parameters\": {\"a\": {}}}";
+        check("", call, "", &[("add", "{\"a\": {}}")]);
+        let text = format!("See {call}");
+        check("", &text, &text, &[]);
+    }
+
+    #[test]
+    fn a_call_that_was_cut_keeps_what_it_has() {
+        let begun = "x <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"b";
+        check(MARKED, begun, "x", &[("add", "{\"a\": \"b")]);
+        check(MARKED, "x <tool_call>\n{\"name\": \"ad", "x", &[]);
+    }
+}

@@ -1,0 +1,134 @@
+//! A server in this process, of a model of bytes with random weights and a template that writes tools.
+
+use std::fs;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use burn_flex::Flex;
+use emberlm_checkpoint::{Description, Model, write_untrained};
+use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_serve::api::{Service, router};
+use emberlm_serve::{Limits, ServeOptions, load};
+use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt;
+
+/// Writes tools, calls and their answers as Hermes does.
+pub const HERMES: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}<tool_call>\n\
+    {\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}\n\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
+/// Writes them as Llama 3 does.
+pub const LLAMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
+    {\"name\": \"{{ call.function.name }}\", \"parameters\": {{ call.function.arguments | tojson }}}{% endfor %}\n\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
+/// Knows nothing of tools.
+pub const PLAIN: &str =
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";
+
+/// A server.
+pub struct Server {
+    runtime: Runtime,
+    router: Router,
+}
+
+impl Server {
+    /// A server of the model `m` with this template.
+    pub fn new(template: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        let config = ModelConfig {
+            vocab_size: Some(tokenizer.vocab_size()),
+            seq_len: 4096,
+            d_model: 8,
+            n_layers: 1,
+            heads: 1,
+            kv_heads: Some(1),
+            ..families::preset("char-nano").unwrap().config
+        };
+        let config = DecoderConfig::try_from(config).unwrap();
+        let device = Default::default();
+        let description = Description {
+            tokenizer: Some(tokenizer.spec()),
+            ..Description::of_model(&config)
+        };
+        let decoder = config.init::<Flex>(1, &device);
+        let file = folder.path().join("chat.jinja");
+        write_untrained(folder.path(), &decoder, &description, None).unwrap();
+        fs::write(&file, template).unwrap();
+        let options = ServeOptions {
+            name: "m".to_owned(),
+            chat_template: Some(file.to_str().unwrap().to_owned()),
+            queue: 8,
+            ..ServeOptions::default()
+        };
+        let model = Model::open(folder.path()).unwrap();
+        let loaded = load(&model, decoder, &options, None, &device).unwrap();
+        let service = Service {
+            models: vec![loaded.served],
+            limits: Limits::default(),
+            key: None,
+            log: None,
+        };
+        Self {
+            runtime: Builder::new_current_thread().enable_all().build().unwrap(),
+            router: router(service),
+        }
+    }
+
+    /// The status and the text of the answer to a conversation's request with these fields.
+    pub fn ask(&self, fields: Value) -> (u16, String) {
+        let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "?" }] });
+        let fields = fields.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(fields);
+        let request = Request::post("/v1/chat/completions")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()))
+            .unwrap();
+        let answered = self.router.clone().oneshot(request);
+        self.runtime.block_on(async {
+            let response = answered.await.unwrap();
+            let status = response.status().as_u16();
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        })
+    }
+
+    /// An answer.
+    #[track_caller]
+    pub fn answered(&self, fields: Value) -> Value {
+        let (status, body) = self.ask(fields);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The parameter and the message of a request that is refused.
+    #[track_caller]
+    pub fn refused(&self, fields: Value) -> (String, String) {
+        let (status, body) = self.ask(fields);
+        assert_eq!(status, 400, "{body}");
+        let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        (text("param"), text("message"))
+    }
+
+    /// The events of a streamed answer.
+    #[track_caller]
+    pub fn streamed(&self, mut fields: Value) -> Vec<Value> {
+        fields["stream"] = true.into();
+        let (status, body) = self.ask(fields);
+        assert_eq!(status, 200, "{body}");
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let data: Vec<&str> = data.collect();
+        assert_eq!(data.last(), Some(&"[DONE]"), "{body}");
+        let events = data[..data.len() - 1].iter();
+        events
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+}

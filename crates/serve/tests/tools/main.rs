@@ -1,0 +1,302 @@
+//! Function calling over HTTP. The weights are random: what answers must be holds whatever the model wants.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod entry;
+
+use entry::{HERMES, LLAMA, PLAIN, Server};
+use serde_json::{Value, json};
+
+/// Two functions whose arguments end soon, whatever is drawn.
+fn tools() -> Value {
+    json!([
+        { "type": "function", "function": {
+            "name": "get_weather",
+            "description": "The weather.",
+            "parameters": {
+                "type": "object",
+                "properties": { "city": { "enum": ["Köln", "Oslo"] }, "days": { "type": "integer", "minimum": 1, "maximum": 9 } },
+                "required": ["city", "days"],
+                "additionalProperties": false,
+            },
+            "strict": true,
+        } },
+        { "type": "function", "function": { "name": "now" } },
+    ])
+}
+
+/// Checks a call against the functions, and returns its name.
+#[track_caller]
+fn check_call(call: &Value) -> String {
+    assert!(call["id"].as_str().unwrap().starts_with("call"), "{call}");
+    assert_eq!(call["type"], "function", "{call}");
+    let name = call["function"]["name"].as_str().unwrap();
+    let arguments = call["function"]["arguments"].as_str().unwrap();
+    let arguments: Value = serde_json::from_str(arguments).unwrap();
+    match name {
+        "get_weather" => {
+            assert!(
+                ["Köln", "Oslo"].contains(&arguments["city"].as_str().unwrap()),
+                "{call}"
+            );
+            assert!(
+                (1..=9).contains(&arguments["days"].as_i64().unwrap()),
+                "{call}"
+            );
+            assert_eq!(arguments.as_object().unwrap().len(), 2, "{call}");
+        }
+        "now" => assert_eq!(arguments, json!({}), "{call}"),
+        other => panic!("{other}: {call}"),
+    }
+    name.to_owned()
+}
+
+#[test]
+fn a_required_call_is_valid_whatever_the_weights() {
+    for template in [HERMES, LLAMA] {
+        let server = Server::new(template);
+        let mut names = Vec::new();
+        for seed in 0..12 {
+            let answer = server.answered(json!({
+                "tools": tools(), "tool_choice": "required", "parallel_tool_calls": false, "seed": seed, "temperature": 1.5,
+            }));
+            let choice = &answer["choices"][0];
+            assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+            assert_eq!(choice["message"]["content"], Value::Null, "{answer}");
+            let calls = choice["message"]["tool_calls"].as_array().unwrap();
+            assert_eq!(calls.len(), 1, "{answer}");
+            names.push(check_call(&calls[0]));
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names, ["get_weather", "now"], "either is drawn");
+    }
+}
+
+#[test]
+fn a_named_function_is_the_one_that_is_called() {
+    for template in [HERMES, LLAMA] {
+        let server = Server::new(template);
+        for name in ["now", "get_weather"] {
+            let choice = json!({ "type": "function", "function": { "name": name } });
+            let answer = server
+                .answered(json!({ "tools": tools(), "tool_choice": choice, "n": 2, "seed": 3 }));
+            for choice in answer["choices"].as_array().unwrap() {
+                assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+                let calls = choice["message"]["tool_calls"].as_array().unwrap();
+                assert_eq!(calls.len(), 1, "{answer}");
+                assert_eq!(check_call(&calls[0]), name);
+            }
+        }
+    }
+}
+
+/// The message that a stream's parts make, as clients join them, and the reason of its end.
+fn joined(events: &[Value]) -> (Value, Value) {
+    let (mut content, mut calls, mut reason) = (String::new(), Vec::<Value>::new(), Value::Null);
+    for event in events {
+        let choice = &event["choices"][0];
+        let delta = &choice["delta"];
+        content += delta["content"].as_str().unwrap_or_default();
+        for part in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = part["index"].as_u64().unwrap() as usize;
+            let arguments = part["function"]["arguments"].as_str().unwrap();
+            match calls.get_mut(index) {
+                None => {
+                    assert_eq!(index, calls.len(), "{part}");
+                    assert!(
+                        part["id"].is_string() && part["function"]["name"].is_string(),
+                        "{part}"
+                    );
+                    calls.push(part.clone());
+                }
+                Some(call) => {
+                    assert!(
+                        part.get("id").is_none() && part["function"].get("name").is_none(),
+                        "{part}"
+                    );
+                    let whole =
+                        call["function"]["arguments"].as_str().unwrap().to_owned() + arguments;
+                    call["function"]["arguments"] = whole.into();
+                }
+            }
+        }
+        if !choice["finish_reason"].is_null() {
+            assert!(reason.is_null(), "{event}");
+            reason = choice["finish_reason"].clone();
+        }
+    }
+    (json!({ "content": content, "tool_calls": calls }), reason)
+}
+
+#[test]
+fn streamed_parts_make_the_whole_answer() {
+    for template in [HERMES, LLAMA] {
+        let server = Server::new(template);
+        for tool_choice in ["required", "auto"] {
+            let fields = json!({ "tools": tools(), "tool_choice": tool_choice, "parallel_tool_calls": false,
+                "seed": 5, "max_tokens": 300 });
+            let whole = server.answered(fields.clone());
+            let choice = &whole["choices"][0];
+            let (message, reason) = joined(&server.streamed(fields));
+            assert_eq!(reason, choice["finish_reason"]);
+            assert_eq!(
+                message["content"].as_str(),
+                Some(choice["message"]["content"].as_str().unwrap_or_default())
+            );
+            let functions = |message: &Value| -> Vec<Value> {
+                let calls = message["tool_calls"].as_array().into_iter().flatten();
+                calls.map(|call| call["function"].clone()).collect()
+            };
+            assert_eq!(functions(&message), functions(&choice["message"]));
+            if tool_choice == "required" {
+                let events = message["tool_calls"].as_array().unwrap();
+                check_call(&events[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_model_may_answer_with_text_or_with_a_call() {
+    let server = Server::new(LLAMA);
+    // The weights want no brace, and then nothing but braces.
+    let ask = |bias: i32| {
+        server.answered(json!({ "tools": tools(), "logit_bias": { "123": bias }, "temperature": 0, "max_tokens": 200 }))
+    };
+    let text = ask(-100);
+    let message = &text["choices"][0]["message"];
+    assert!(
+        message["content"].is_string() && message.get("tool_calls").is_none(),
+        "{text}"
+    );
+    assert_ne!(text["choices"][0]["finish_reason"], "tool_calls");
+    let called = ask(100);
+    assert_eq!(
+        called["choices"][0]["finish_reason"], "tool_calls",
+        "{called}"
+    );
+    check_call(&called["choices"][0]["message"]["tool_calls"][0]);
+    // An answer that is cut within a call keeps the call's beginning.
+    let cut = server.answered(json!({ "tools": tools(), "max_tokens": 40,
+        "tool_choice": { "type": "function", "function": { "name": "get_weather" } } }));
+    let choice = &cut["choices"][0];
+    assert_eq!(choice["finish_reason"], "length", "{cut}");
+    assert_eq!(
+        choice["message"]["tool_calls"][0]["function"]["name"], "get_weather",
+        "{cut}"
+    );
+}
+
+#[test]
+fn tools_calls_and_their_results_are_written_by_the_template() {
+    let server = Server::new(HERMES);
+    let messages = json!([
+        { "role": "user", "content": "Weather?" },
+        { "role": "assistant", "content": null, "refusal": null, "tool_calls": [
+            { "id": "call_1", "type": "function", "function": { "name": "now", "arguments": "{\"z\": 1, \"a\": [\"é\"]}" } },
+        ] },
+        { "role": "tool", "tool_call_id": "call_1", "content": "7 °C" },
+    ]);
+    // A line break after a block of Jinja is left out.
+    let written = |tools: &str| {
+        format!(
+            "{tools}[user]Weather?[assistant]<tool_call>\n{{\"name\": \"now\", \"arguments\": {{\"z\": 1, \"a\": [\"é\"]}}}}\n</tool_call>\
+             [tool]7 °C[assistant]"
+        )
+    };
+    // A token a byte, after the end of a text.
+    let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap() as usize - 1;
+    let tool = json!([{ "type": "function", "function": { "name": "now", "parameters": { "type": "object" }, "strict": false } }]);
+    let line = "{\"type\": \"function\", \"function\": {\"name\": \"now\", \"parameters\": {\"type\": \"object\"}}}\n";
+    let fields = json!({ "messages": messages, "tools": tool, "max_tokens": 1 });
+    assert_eq!(tokens(&server.answered(fields)), written(line).len());
+    // Functions that may not be called are not in the prompt.
+    let fields =
+        json!({ "messages": messages, "tools": tool, "tool_choice": "none", "max_tokens": 1 });
+    assert_eq!(tokens(&server.answered(fields)), written("").len());
+    let fields = json!({ "messages": messages, "max_tokens": 1 });
+    assert_eq!(tokens(&server.answered(fields)), written("").len());
+}
+
+#[test]
+fn what_cannot_be_called_is_refused_by_field_and_rule() {
+    let server = Server::new(HERMES);
+    let function = |function: Value| json!([{ "type": "function", "function": function }]);
+    let many: Vec<Value> = (0..129)
+        .map(|number| json!({ "type": "function", "function": { "name": format!("f{number}") } }))
+        .collect();
+    let same = json!({ "type": "function", "function": { "name": "f" } });
+    for (fields, param) in [
+        (json!({ "tools": many }), "tools"),
+        (json!({ "tools": [same, same] }), "tools[1].function.name"),
+        (
+            json!({ "tools": function(json!({ "name": "a b" })) }),
+            "tools[0].function.name",
+        ),
+        (
+            json!({ "tools": function(json!({ "name": "" })) }),
+            "tools[0].function.name",
+        ),
+        (
+            json!({ "tools": function(json!({ "name": "x".repeat(65) })) }),
+            "tools[0].function.name",
+        ),
+        (json!({ "tools": function(json!({})) }), "tools[0].function"),
+        (json!({ "tools": [{ "type": "search" }] }), "tools[0].type"),
+        (
+            json!({ "tools": function(json!({ "name": "f", "parameters": { "type": "string" } })) }),
+            "tools[0].function.parameters.type",
+        ),
+        (
+            json!({ "tools": function(json!({ "name": "f", "parameters": { "properties": 5 } })) }),
+            "tools",
+        ),
+        (json!({ "tool_choice": "required" }), "tool_choice"),
+        (
+            json!({ "tools": tools(), "tool_choice": "sometimes" }),
+            "tool_choice",
+        ),
+        (json!({ "tools": tools(), "tool_choice": 5 }), "tool_choice"),
+        (
+            json!({ "tools": tools(), "tool_choice": { "type": "function", "function": { "name": "g" } } }),
+            "tool_choice.function.name",
+        ),
+        (
+            json!({ "tools": tools(), "response_format": { "type": "json_object" } }),
+            "tools",
+        ),
+        (
+            json!({ "messages": [{ "role": "assistant", "tool_calls": [
+                { "id": "a", "type": "function", "function": { "name": "f", "arguments": "[1]" } }] }] }),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (json!({ "messages": [{ "role": "user" }] }), "messages"),
+    ] {
+        let (found, message) = server.refused(fields.clone());
+        assert_eq!(found, param, "{message}: {fields}");
+    }
+}
+
+#[test]
+fn a_template_without_tools_is_refused_in_plain_words() {
+    let server = Server::new(PLAIN);
+    let (param, message) = server.refused(json!({ "tools": tools() }));
+    assert_eq!(param, "tools");
+    assert!(
+        message.contains("the chat template of m does not support tools"),
+        "{message}"
+    );
+    let calls = json!([{ "role": "assistant", "tool_calls": [
+        { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } }] }]);
+    assert_eq!(server.refused(json!({ "messages": calls })).0, "messages");
+    // Without any the answer is text, as ever.
+    for fields in [
+        json!({ "tools": [] }),
+        json!({ "tools": tools(), "tool_choice": "none" }),
+    ] {
+        let mut fields = fields;
+        fields["max_tokens"] = 3.into();
+        assert!(server.answered(fields)["choices"][0]["message"]["content"].is_string());
+    }
+}
