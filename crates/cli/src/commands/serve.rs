@@ -179,9 +179,10 @@ fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
     let mut sender = Some(sender);
     signals::listen(move || match sender.take() {
         Some(sender) => {
-            console::note("finishing what is under way; Ctrl-C again ends it at once");
             // The server may be gone.
             let _ = sender.send(());
+            // Last: a stderr that takes no more must not keep the server from stopping.
+            console::note("finishing what is under way; Ctrl-C again ends it at once");
         }
         None => ending::at_once(130),
     })?;

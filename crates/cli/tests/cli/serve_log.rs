@@ -1,6 +1,7 @@
 //! The request log of `emberlm serve`.
 
 use std::fs::{self, File};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,4 +106,26 @@ fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
     server.get("/health");
     let log = fs::read_to_string(sandbox.path("log")).unwrap();
     assert!(!log.contains("/nothing"), "{log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stderr_that_nobody_reads_stops_neither_answers_nor_the_end() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve_with("serve run", Stdio::piped());
+    // More than a pipe and the log's queue hold.
+    let path = format!("/{}", "x".repeat(250));
+    for _ in 0..1600 {
+        assert_eq!(server.get(&path).status, 404);
+    }
+    let answer = server.post(
+        "/v1/completions",
+        &json!({ "model": "run", "prompt": "a", "max_tokens": 2 }),
+    );
+    assert_eq!(answer.status, 200);
+    let id = server.id().to_string();
+    let start = Instant::now();
+    Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    assert_eq!(server.ended(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
