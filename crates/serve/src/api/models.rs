@@ -65,7 +65,8 @@ pub(crate) async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Listed>, ApiError> {
     let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()).at("model"))?;
-    Ok(Json(Listed::new(&*app.model(&name)?, &name)))
+    let model = app.model(&name)?;
+    Ok(Json(Listed::new(&model, &name)))
 }
 
 /// What the page shows of a model.
