@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..ServeOptions::default()
     };
     // Without a sandbox: only for clients that are trusted not to send hostile grammars.
-    let loaded = load(&model, decoder, &options, None, &device)?;
+    let loaded = load(&model, decoder, &options, None)?;
 
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let server = Server::bind(address, 0)?;

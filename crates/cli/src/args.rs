@@ -30,6 +30,7 @@ use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
+use crate::memory_guard::MemoryArg;
 use crate::values;
 
 /// Train, evaluate and sample GPT-class language models
@@ -192,6 +193,9 @@ pub struct GenerateArgs {
     pub verbose: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -275,6 +279,9 @@ pub struct NewArgs {
     /// Replace an existing model
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub memory: MemoryArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,

@@ -129,18 +129,23 @@ fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
     }
 }
 
+/// Bytes of one sequence's cache with room for `capacity` tokens: keys and values, or linear attention's sums.
+pub fn kv_cache(config: &DecoderConfig, capacity: usize) -> usize {
+    let stack = config.stack();
+    let full = stack.full_layers.len().min(stack.n_layers) as u128;
+    let with_reach = |attention: &AttentionConfig| cached_elements(attention, capacity);
+    let elements = full * with_reach(&stack.block.attention.with_reach(Reach::Causal))
+        + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
+    narrow(4 * elements)
+}
+
 /// Counts a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
     let weights = 4 * parameters(config).total as u128;
-    let stack = config.stack();
-    let full = stack.full_layers.len().min(stack.n_layers) as u128;
-    let with_reach = |attention: &AttentionConfig| cached_elements(attention, config.seq_len);
-    let kv_elements = full * with_reach(&stack.block.attention.with_reach(Reach::Causal))
-        + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
     Memory {
         weights: narrow(weights),
         training_state: narrow(4 * weights),
-        kv_cache: narrow(4 * kv_elements),
+        kv_cache: kv_cache(config, config.seq_len),
     }
 }
 

@@ -37,7 +37,7 @@
 //! let model = Model::open(folder.path())?;
 //! let decoder = model.decoder::<Flex>(&device)?;
 //! let options = ServeOptions { name: "tiny".to_owned(), ..ServeOptions::default() };
-//! let loaded = load(&model, decoder, &options, None, &device)?;
+//! let loaded = load(&model, decoder, &options, None)?;
 //! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None, log: None };
 //! let router = api::router(service);
 //! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;

@@ -10,7 +10,7 @@ use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, KvCache, count};
+use emberlm_model::{Decoder, count};
 use emberlm_tokenizer::Tokenizer;
 
 use crate::model::{Card, ServedModel, Tables, Talk};
@@ -119,6 +119,19 @@ impl<'a> LoadPlan<'a> {
         &self.options
     }
 
+    /// The engine that the model is served with.
+    pub fn engine(&self) -> EngineConfig {
+        let config = self.model.config();
+        let one = count::kv_cache(config, self.context);
+        let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
+        EngineConfig {
+            slots: self.options.slots.unwrap_or_else(fitting),
+            capacity: self.context,
+            deterministic: self.options.deterministic,
+            ..EngineConfig::for_model(config)
+        }
+    }
+
     /// Starts the engine on a thread of its own. Clients' grammars are compiled in `sandbox` first; without one they are
     /// compiled in this process, where a hostile grammar can exhaust its memory and its stack.
     ///
@@ -128,25 +141,16 @@ impl<'a> LoadPlan<'a> {
         self,
         decoder: Decoder<B>,
         sandbox: Option<GrammarSandbox>,
-        device: &burn::tensor::Device<B>,
     ) -> Result<Loaded<B>, LoadError> {
+        let engine = self.engine();
         let Self {
             model,
             options,
             tokenizer,
             chat,
-            context,
+            context: _,
             ignored: _,
         } = self;
-        let config = model.config();
-        let one = KvCache::<B>::new(config, 1, context, device).bytes();
-        let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
-        let engine = EngineConfig {
-            slots: options.slots.unwrap_or_else(fitting),
-            capacity: context,
-            deterministic: options.deterministic,
-            ..EngineConfig::for_model(config)
-        };
         let engine = Engine::new(Arc::new(decoder), engine)?;
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(options.queue);
@@ -182,9 +186,8 @@ pub fn load<B: Backend>(
     decoder: Decoder<B>,
     options: &ServeOptions,
     sandbox: Option<GrammarSandbox>,
-    device: &burn::tensor::Device<B>,
 ) -> Result<Loaded<B>, LoadError> {
-    LoadPlan::new(model, options.clone())?.load(decoder, sandbox, device)
+    LoadPlan::new(model, options.clone())?.load(decoder, sandbox)
 }
 
 /// The settings that a model's `generation_config.json` recommends, and a warning about each that is ignored because it

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoader;
+use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use emberlm_data::{Batch, Packing};
 use emberlm_kernels::TrainingBackend;
@@ -17,6 +18,7 @@ use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::peers::{Rank, SingleProcess};
+use crate::read::host_read;
 use crate::trainee::Trainee;
 
 /// Steps that warm up caches, allocator and kernels.
@@ -52,6 +54,45 @@ pub fn measure<B: TrainingBackend>(
     steps: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
+    let (measured, _) = measure_steps::<B>(model, train, warm_up, steps, device)?;
+    Ok(measured)
+}
+
+/// Measures two steps and an evaluation of one batch after them, with the optimizer's state still held: the peak of a run.
+/// The first step makes the optimizer's state, the second has it from its beginning.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_peak<B: TrainingBackend>(
+    model: &DecoderConfig,
+    train: &TrainConfig,
+    device: &Device<B>,
+) -> Result<Measured, TrainError> {
+    let (measured, (trainee, engine)) = measure_steps::<B>(model, train, 1, 1, device)?;
+    let seq = train.sequence_tokens(model.seq_len)?;
+    let evaluated = TrainConfig {
+        micro_batch: train.evaluation.batch,
+        ..train.clone()
+    };
+    let batch = to_tensors::<B::InnerBackend>(&random_batch(model, &evaluated, seq), device);
+    let decoder = trainee.valid().decoder;
+    host_read(B::run(|| decoder.loss_sum(batch.tokens, batch.targets)));
+    drop(engine);
+    Ok(Measured {
+        peak_bytes: memory::peak(),
+        device_bytes: B::memory(device).map(|memory| memory.reserved),
+        ..measured
+    })
+}
+
+/// [`measure`], with the model and the engine after the last step.
+fn measure_steps<B: TrainingBackend>(
+    model: &DecoderConfig,
+    train: &TrainConfig,
+    warm_up: usize,
+    steps: usize,
+    device: &Device<B>,
+) -> Result<(Measured, (Trainee<B>, StepEngine<B>)), TrainError> {
     let seq = train.sequence_tokens(model.seq_len)?;
     if train.documents == Packing::Isolated {
         model.check_documents()?;
@@ -103,14 +144,15 @@ pub fn measure<B: TrainingBackend>(
     }
     seconds.sort_unstable_by(f64::total_cmp);
     let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
-    Ok(Measured {
+    let measured = Measured {
         parameters: count::parameters(model).total,
         tokens_per_second: tokens as f64 / median,
         seconds_per_step: median,
         peak_bytes: memory::peak(),
         device_bytes: B::memory(device).map(|memory| memory.reserved),
         flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
-    })
+    };
+    Ok((measured, (trainee, engine)))
 }
 
 /// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`

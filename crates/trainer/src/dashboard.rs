@@ -1,195 +1,326 @@
-//! Burn's terminal dashboard, with four repairs.
+//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a thread of its own when something changes.
 //!
-//! It puts the terminal into raw mode, which swallows Ctrl-C: signals are switched on again. And its thread polls
-//! without a pause, which takes a whole core from training: the thread is given the lowest priority, so that it only
-//! gets what is left over. It ends a run at once by panics, whose messages tell the user nothing. And where the terminal
-//! is closed it panics, and prints to stderr within the panic, which would abort the process: while it has the terminal,
-//! what is printed to stderr goes nowhere.
+//! Map: [`screen`] is what is drawn, [`plot`] its curves, [`quit`] the dialog that asks how to end the run.
 
+mod plot;
+mod quit;
+mod screen;
+
+use std::collections::HashMap;
+use std::io::stdout;
 use std::panic;
+use std::path::PathBuf;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use burn::train::Interrupter;
-use burn::train::renderer::tui::TuiMetricsRendererWrapper;
+use burn::train::metric::{MetricDefinition, MetricId};
+use burn::train::renderer::{
+    EvaluationName, EvaluationProgress, MetricState, MetricsRenderer, MetricsRendererEvaluation,
+    MetricsRendererTraining, ProgressType, TrainingProgress,
+};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 
-/// Starts the dashboard; `q` in it stops a run through the interrupter.
-pub fn start(interrupter: Interrupter) -> TuiMetricsRendererWrapper {
-    let before = terminal::state();
-    terminal::set_stderr_aside();
-    // Before the dashboard's own hook, which restores the terminal and then calls this one.
-    expect_kill();
-    let dashboard = TuiMetricsRendererWrapper::new(interrupter, None);
-    if let Some(before) = before {
-        terminal::keep_signals(&before);
-    }
-    terminal::yield_processor();
-    dashboard
+use crate::metrics::renderers::NOW;
+use crate::stop::StopSignal;
+use quit::{Choice, QuitDialog};
+use screen::Screen;
+
+/// The time between two looks at keys and figures.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A run as the dashboard shows it.
+pub(crate) struct DashboardRun {
+    /// The run's directory.
+    pub(crate) path: PathBuf,
+    /// All its steps.
+    pub(crate) steps: usize,
+    /// Steps between two evaluations.
+    pub(crate) interval: usize,
+    /// Stops the run.
+    pub(crate) stop: StopSignal,
 }
 
-/// Puts the terminal back as it was before the dashboard, for a program that ends without closing it.
+/// Burn's renderer for a terminal.
+pub(crate) struct Dashboard {
+    names: HashMap<MetricId, String>,
+    updates: Sender<Update>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A change of what is shown.
+enum Update {
+    /// A metric's newest value, as text and as a number.
+    Value {
+        name: String,
+        text: String,
+        number: Option<f64>,
+        validation: bool,
+    },
+    /// All values of a step are there.
+    Step {
+        step: usize,
+        validation: bool,
+    },
+    Close,
+}
+
+impl Dashboard {
+    /// Takes the terminal. [`Drop`] gives it back, as [`restore_terminal`] does for a program that ends otherwise.
+    pub(crate) fn start(run: DashboardRun) -> std::io::Result<Self> {
+        restore_before_panics();
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        execute!(stdout(), EnterAlternateScreen)?;
+        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        let (updates, receiver) = channel();
+        let painter = Painter {
+            screen: Screen {
+                steps: run.steps,
+                interval: run.interval,
+                ..Screen::default()
+            },
+            run,
+            updates: receiver,
+            newest: HashMap::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("dashboard".to_owned())
+            .spawn(move || painter.run(terminal))?;
+        Ok(Self {
+            names: HashMap::new(),
+            updates,
+            thread: Some(thread),
+        })
+    }
+
+    fn send(&self, update: Update) {
+        // The thread is gone only where it has panicked.
+        let _ = self.updates.send(update);
+    }
+
+    fn value(&self, state: MetricState, validation: bool) {
+        let numeric = matches!(state, MetricState::Numeric(..));
+        let (MetricState::Generic(entry) | MetricState::Numeric(entry, _)) = state;
+        let Some(name) = self.names.get(&entry.metric_id) else {
+            return;
+        };
+        let number = entry.serialized_entry.serialized.parse().ok();
+        self.send(Update::Value {
+            name: name.clone(),
+            text: entry.serialized_entry.formatted,
+            number: number.filter(|_| numeric),
+            validation,
+        });
+    }
+
+    fn step(&self, progress: &TrainingProgress, validation: bool) {
+        let step = progress.iteration.unwrap_or(0);
+        self.send(Update::Step { step, validation });
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        self.send(Update::Close);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        restore_terminal();
+    }
+}
+
+impl MetricsRendererTraining for Dashboard {
+    fn update_train(&mut self, state: MetricState) {
+        self.value(state, false);
+    }
+
+    fn update_valid(&mut self, state: MetricState) {
+        self.value(state, true);
+    }
+
+    fn render_train(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
+        self.step(&progress, false);
+    }
+
+    fn render_valid(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
+        self.step(&progress, true);
+    }
+}
+
+impl MetricsRendererEvaluation for Dashboard {
+    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
+
+    fn render_test(&mut self, _progress: EvaluationProgress, _indicators: Vec<ProgressType>) {}
+}
+
+impl MetricsRenderer for Dashboard {
+    fn manual_close(&mut self) {}
+
+    fn register_metric(&mut self, definition: MetricDefinition) {
+        self.names.insert(definition.metric_id, definition.name);
+    }
+}
+
+/// Whether a dashboard has the terminal.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Puts the terminal back as it was before the dashboard; nothing where there is none.
 pub fn restore_terminal() {
-    terminal::restore();
-    terminal::put_stderr_back();
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        // The terminal may be closed.
+        let _ = disable_raw_mode();
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    }
 }
 
-/// Lets stderr be written to again, after the dashboard has closed.
-pub fn put_stderr_back() {
-    terminal::put_stderr_back();
+/// A panic's message is for the terminal as it was.
+fn restore_before_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            restore_terminal();
+            before(info);
+        }));
+    });
 }
 
-/// Whether the run was ended at once from the dashboard. Its way to do so is to panic, on its own thread and then on all
-/// that speak to it.
-static KILLED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the run was ended at once from the dashboard.
-pub fn was_killed() -> bool {
-    KILLED.load(Ordering::SeqCst)
+/// The thread that draws and reads keys.
+struct Painter {
+    run: DashboardRun,
+    screen: Screen,
+    updates: Receiver<Update>,
+    /// The newest numbers, by metric and whether they are of an evaluation, until their step comes.
+    newest: HashMap<(String, bool), f64>,
 }
 
-/// Keeps quiet about the panics that end a run from the dashboard; any other is told as before.
-fn expect_kill() {
-    let told = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        let text = info.payload_as_str().unwrap_or_default();
-        if text.starts_with("Killing training") {
-            KILLED.store(true, Ordering::SeqCst);
+impl Painter {
+    fn run(mut self, mut terminal: Terminal<CrosstermBackend<std::io::Stdout>>) {
+        let mut changed = true;
+        loop {
+            loop {
+                match self.updates.try_recv() {
+                    Ok(Update::Close) | Err(TryRecvError::Disconnected) => return,
+                    Ok(update) => self.take(update),
+                    Err(TryRecvError::Empty) => break,
+                }
+                changed = true;
+            }
+            let stopping = self.run.stop.is_requested();
+            changed |= stopping != self.screen.stopping;
+            self.screen.stopping = stopping;
+            // Another end of the program may have given the terminal back.
+            if changed && TAKEN.load(Ordering::SeqCst) {
+                // A terminal that was closed cannot be drawn on; its signal ends the run.
+                let _ = terminal.draw(|frame| self.screen.draw(frame));
+                changed = false;
+            }
+            match event::poll(TICK) {
+                Ok(true) => {
+                    if let Ok(event) = event::read() {
+                        self.on(&event);
+                    }
+                    changed = true;
+                }
+                Ok(false) => {}
+                Err(_) => thread::sleep(TICK),
+            }
         }
-        if !was_killed() {
-            terminal::put_stderr_back();
-            told(info);
+    }
+
+    fn take(&mut self, update: Update) {
+        match update {
+            Update::Value {
+                name,
+                text,
+                number,
+                validation,
+            } => match number {
+                Some(number) => {
+                    // In the order of the metrics, whichever is evaluated first.
+                    self.screen.plots.of(&name);
+                    self.newest.insert((name, validation), number);
+                }
+                None if name == NOW => self.screen.now = text,
+                None => {}
+            },
+            Update::Step { step, validation } => {
+                self.screen.step = self.screen.step.max(step);
+                let newest = std::mem::take(&mut self.newest);
+                for ((name, of_validation), number) in newest {
+                    if of_validation != validation {
+                        self.newest.insert((name, of_validation), number);
+                        continue;
+                    }
+                    let curves = self.screen.plots.of(&name);
+                    let points = match validation {
+                        true => &mut curves.valid,
+                        false => &mut curves.train,
+                    };
+                    points.push((step as f64, number));
+                }
+            }
+            Update::Close => {}
         }
-    }));
+    }
+
+    fn on(&mut self, event: &Event) {
+        let Event::Key(key) = event else {
+            return;
+        };
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        if is_interrupt(*key) {
+            return interrupt(&self.run.stop);
+        }
+        match (&self.screen.dialog, key.code) {
+            (Some(_), KeyCode::Esc) => self.screen.dialog = None,
+            (Some(_), KeyCode::Char(key)) => {
+                match Choice::of(key) {
+                    Some(Choice::Save) => self.run.stop.save(),
+                    Some(Choice::Discard) => self.run.stop.discard(),
+                    Some(Choice::Cancel) => {}
+                    None => return,
+                }
+                self.screen.dialog = None;
+            }
+            (None, KeyCode::Char('q')) if !self.screen.stopping => {
+                let saved = emberlm_checkpoint::checkpoint::newest_step(&self.run.path);
+                let saved = saved.ok().flatten();
+                self.screen.dialog = Some(QuitDialog { saved });
+            }
+            (None, KeyCode::Left) => self.screen.plots.turn(false),
+            (None, KeyCode::Right) => self.screen.plots.turn(true),
+            (None, KeyCode::Up | KeyCode::Down) => self.screen.plots.change_range(),
+            _ => {}
+        }
+    }
 }
 
+/// Returns true for Ctrl-C, which raw mode makes a key.
+fn is_interrupt(key: KeyEvent) -> bool {
+    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL)
+}
+
+/// Ctrl-C is what it is without raw mode: a signal, which the program may handle or ignore.
 #[cfg(unix)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the terminal that the dashboard has taken is asked about and put back"
-)]
-mod terminal {
-    use std::fs::File;
-    use std::io::{Write, stderr, stdout};
-    use std::os::fd::OwnedFd;
-    use std::sync::Mutex;
-    use std::time::{Duration, Instant};
-
-    use rustix::io::fcntl_dupfd_cloexec;
-    use rustix::stdio::dup2_stderr;
-    use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-
-    /// The terminal's state before the dashboard.
-    static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
-
-    /// Stderr, while the dashboard has the terminal.
-    static STDERR: Mutex<Option<Stderr>> = Mutex::new(None);
-
-    struct Stderr {
-        file: OwnedFd,
-        is_terminal: bool,
-    }
-
-    /// The first number after stdin, stdout and stderr.
-    const FIRST_FREE: i32 = 3;
-
-    pub fn set_stderr_aside() {
-        let aside = || -> std::io::Result<Stderr> {
-            let nowhere = File::options().write(true).open("/dev/null")?;
-            let file = fcntl_dupfd_cloexec(stderr(), FIRST_FREE)?;
-            let is_terminal = tcgetattr(&file).is_ok();
-            dup2_stderr(nowhere)?;
-            Ok(Stderr { file, is_terminal })
-        };
-        if let (Ok(aside), Ok(mut stderr)) = (aside(), STDERR.lock()) {
-            *stderr = Some(aside);
-        }
-    }
-
-    /// Not where it is a terminal that was closed: nobody can read it.
-    pub fn put_stderr_back() {
-        let Ok(Some(aside)) = STDERR.lock().map(|mut stderr| stderr.take()) else {
-            return;
-        };
-        if !aside.is_terminal || tcgetattr(&aside.file).is_ok() {
-            let _ = dup2_stderr(aside.file);
-        }
-    }
-
-    /// How long the dashboard's thread may take to set up the terminal.
-    const PATIENCE: Duration = Duration::from_secs(2);
-
-    pub fn state() -> Option<Termios> {
-        let state = tcgetattr(stdout()).ok()?;
-        if let Ok(mut before) = BEFORE.lock() {
-            *before = Some(state.clone());
-        }
-        Some(state)
-    }
-
-    /// Waits for raw mode, then lets Ctrl-C and its like be signals again.
-    pub fn keep_signals(before: &Termios) {
-        if !before.local_modes.contains(LocalModes::ICANON) {
-            return;
-        }
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            let Ok(mut state) = tcgetattr(stdout()) else {
-                return;
-            };
-            if !state.local_modes.contains(LocalModes::ICANON) {
-                state.local_modes.insert(LocalModes::ISIG);
-                let _ = tcsetattr(stdout(), OptionalActions::Now, &state);
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    pub fn restore() {
-        let Ok(Some(before)) = BEFORE.lock().map(|mut before| before.take()) else {
-            return;
-        };
-        if tcsetattr(stdout(), OptionalActions::Now, &before).is_ok() {
-            // Leave the alternate screen and show the cursor.
-            let _ = stdout().write_all(b"\x1b[?1049l\x1b[?25h");
-            let _ = stdout().flush();
-        }
-    }
-
-    /// Linux keeps a priority per thread, under the thread's number in `/proc`.
-    #[cfg(target_os = "linux")]
-    pub fn yield_processor() {
-        use rustix::process::{Pid, setpriority_process};
-        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-            return;
-        };
-        for task in tasks.flatten() {
-            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            let number = task.file_name().to_str().and_then(|n| n.parse().ok());
-            if name.trim_end() == "train-renderer"
-                && let Some(thread) = number.and_then(Pid::from_raw)
-            {
-                let _ = setpriority_process(Some(thread), 19);
-            }
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn yield_processor() {}
+fn interrupt(_stop: &StopSignal) {
+    use rustix::process::{Signal, getpid, kill_process};
+    let _ = kill_process(getpid(), Signal::INT);
 }
 
 #[cfg(not(unix))]
-mod terminal {
-    pub fn set_stderr_aside() {}
-
-    pub fn put_stderr_back() {}
-
-    pub fn state() -> Option<()> {
-        None
-    }
-
-    pub fn keep_signals(_before: &()) {}
-
-    pub fn restore() {}
-
-    pub fn yield_processor() {}
+fn interrupt(stop: &StopSignal) {
+    stop.save();
 }

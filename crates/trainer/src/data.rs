@@ -1,16 +1,20 @@
 //! The datasets of a run: what is trained on in proportion to their weights, and what is evaluated.
 
+use std::ops::ControlFlow;
+
 use emberlm_data::{
-    ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TokenSplit, TrainBatches, Windows,
+    Batch, ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TokenSplit, TrainBatches,
+    Windows,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
 use crate::config::DataConfig;
 use crate::error::TrainError;
-use crate::evaluate::evaluate;
+use crate::evaluate::evaluate_until;
 use crate::events::DatasetLoss;
 use crate::identity::DataIdentity;
+use crate::stop::StopSignal;
 
 /// One dataset, or several whose ids stand for the same tokens.
 pub struct TrainingData {
@@ -176,13 +180,18 @@ impl Validation {
     }
 
     /// The mean loss over each dataset's validation split, of at most `max_tokens` each; none where there is nothing to
-    /// predict in any.
+    /// predict in any. It is broken off where `stop` asks for the end.
     pub(crate) fn evaluate<B: Backend>(
         &self,
         decoder: &Decoder<B>,
         batch: usize,
         max_tokens: Option<u64>,
-    ) -> Result<Option<Validated>, TrainError> {
+        stop: &StopSignal,
+    ) -> Result<ControlFlow<(), Option<Validated>>, TrainError> {
+        let stopped = |_: &Batch| match stop.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
         let mut datasets = Vec::new();
         let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
         for part in &self.parts {
@@ -190,7 +199,10 @@ impl Validation {
             if part.windows.split().len() < 2 {
                 continue;
             }
-            let found = evaluate(decoder, &part.windows, batch, max_tokens)?;
+            let found = evaluate_until(decoder, &part.windows, batch, max_tokens, stopped)?;
+            let Some(found) = found else {
+                return Ok(ControlFlow::Break(()));
+            };
             if found.tokens == 0 {
                 continue;
             }
@@ -207,10 +219,10 @@ impl Validation {
             datasets.clear();
         }
         let loss = sum / weights;
-        Ok((tokens > 0).then_some(Validated {
+        Ok(ControlFlow::Continue((tokens > 0).then_some(Validated {
             loss,
             tokens,
             datasets,
-        }))
+        })))
     }
 }

@@ -12,7 +12,6 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::train::Interrupter;
 use emberlm_data::{DataError, Floor};
 use emberlm_kernels::TrainingBackend;
 
@@ -22,6 +21,7 @@ use crate::error::TrainError;
 use crate::file_check::FileCheck;
 use crate::loader::Failure;
 use crate::metrics::Metric;
+use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::trainee::{TokenBatch, Trainee};
 
@@ -64,6 +64,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
     /// The check of the files whose blocks are not verified as they are read.
     file_check: FileCheck,
     rank_zero: Option<RankZero<B>>,
+    stop: StopSignal,
     interrupted: bool,
     result: Option<Result<RunResult, TrainError>>,
 }
@@ -78,15 +79,17 @@ impl<B: TrainingBackend> Driver<B> {
         failure: Failure,
         file_check: FileCheck,
         rank_zero: Option<RankZero<B>>,
+        stop: StopSignal,
     ) -> Self {
         Self {
             run,
-            engine,
+            engine: engine.stopped_by(stop.clone()),
             state,
             floor,
             failure,
             file_check,
             rank_zero,
+            stop,
             interrupted: false,
             result: None,
         }
@@ -108,6 +111,11 @@ impl<B: TrainingBackend> Driver<B> {
         self.engine.config().steps
     }
 
+    /// Steps between two evaluations.
+    pub(crate) fn evaluation_interval(&self) -> usize {
+        self.engine.config().evaluation.interval
+    }
+
     /// Takes the result of [`Driver::run`]; `None` if it did not come to an end.
     pub(crate) fn take_result(&mut self) -> Option<Result<RunResult, TrainError>> {
         self.result.take()
@@ -119,14 +127,15 @@ impl<B: TrainingBackend> Driver<B> {
         mut model: Trainee<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
-        interrupter: &Interrupter,
     ) -> Trainee<B> {
         let begun_at = self.step();
         if let Some(rank_zero) = &mut self.rank_zero {
             rank_zero.begin(&self.engine, &self.state, self.floor.as_ref(), processor);
         }
-        let mut result;
-        (model, result) = self.steps(model, batches, processor, interrupter);
+        let mut result = self.evaluate_due(&model, processor);
+        if result.is_ok() {
+            (model, result) = self.steps(model, batches, processor);
+        }
         if let Some(rank_zero) = &mut self.rank_zero {
             let state = position(&self.state, &self.engine);
             result = rank_zero.end(
@@ -164,13 +173,12 @@ impl<B: TrainingBackend> Driver<B> {
         mut model: Trainee<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
-        interrupter: &Interrupter,
     ) -> (Trainee<B>, Result<(), TrainError>) {
         let begun_at = self.step();
         let damaged = |source| TrainError::DamagedData { source, begun_at };
         let mut made = Ok(());
         while made.is_ok() && self.engine.steps_made() < self.engine.config().steps {
-            if interrupter.should_stop() {
+            if self.stop.is_requested() {
                 self.interrupted = true;
                 break;
             }
@@ -180,12 +188,39 @@ impl<B: TrainingBackend> Driver<B> {
             }
         }
         if made.is_ok() && !self.interrupted {
-            made = self.finish_file_check(interrupter).map_err(damaged);
+            made = self.finish_file_check().map_err(damaged);
         }
         // Steps after one that has to be skipped have changed nothing, and a run that is resumed makes them.
         let report = self.engine.settle();
         let settled = self.report(&report);
-        (model, settled.and(made))
+        let discarded = match self.interrupted && self.stop.discards() {
+            true => Err(self.discarded()),
+            false => Ok(()),
+        };
+        (model, settled.and(made).and(discarded))
+    }
+
+    /// Makes the evaluation that was broken off when the run was stopped.
+    fn evaluate_due(
+        &mut self,
+        model: &Trainee<B>,
+        processor: &mut Processor<B>,
+    ) -> Result<(), TrainError> {
+        match &mut self.rank_zero {
+            Some(rank_zero) if self.state.evaluation_due => rank_zero
+                .validate(&self.engine, model, &mut self.state, processor)
+                .map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a run that was stopped without a checkpoint.
+    fn discarded(&mut self) -> TrainError {
+        TrainError::Discarded {
+            run: self.run.clone(),
+            step: self.step(),
+            last: self.rank_zero.as_mut().and_then(RankZero::last_checkpoint),
+        }
     }
 
     /// Makes a step, and does what is due after it.
@@ -269,7 +304,7 @@ impl<B: TrainingBackend> Driver<B> {
     }
 
     /// Waits for the check of files without block hashes, unless the run is interrupted.
-    fn finish_file_check(&mut self, interrupter: &Interrupter) -> Result<(), DataError> {
+    fn finish_file_check(&mut self) -> Result<(), DataError> {
         self.poll_file_check()?;
         let left = self.file_check.left();
         if left > 0 {
@@ -277,7 +312,7 @@ impl<B: TrainingBackend> Driver<B> {
                 "waiting until the last {left} bytes of the data are verified"
             ));
         }
-        if let Some(line) = self.file_check.wait(|| interrupter.should_stop())? {
+        if let Some(line) = self.file_check.wait(|| self.stop.is_requested())? {
             self.note(line);
         }
         Ok(())

@@ -29,6 +29,7 @@ use crate::optimizer::{Optimizer, Snapshot};
 use crate::peers::{Peers, PeersError, Rank};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{Verdict, Watch};
+use crate::stop::StopSignal;
 use crate::trainee::Trainee;
 
 mod outcome;
@@ -110,6 +111,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     average: Option<Average<B::InnerBackend>>,
     position: StepPosition,
     pending: PendingSteps<B>,
+    /// Ends a step between two micro-batches.
+    stop: Option<StopSignal>,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -131,7 +134,15 @@ impl<B: TrainingBackend> StepEngine<B> {
             average,
             position,
             pending: PendingSteps::default(),
+            stop: None,
         }
+    }
+
+    /// The engine with a signal that ends a step between two of its micro-batches. With other ranks, which would wait for
+    /// this one, steps are made to their end.
+    pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
+        self.stop = Some(stop).filter(|_| self.rank().world_size() == 1);
+        self
     }
 
     /// The position after the last step that was judged.
@@ -183,7 +194,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         let learning_rate = self.schedule.at(numbers.step);
         let made = match self.gradients(&model, &batches, numbers) {
-            Ok(made) => made,
+            Ok(Some(made)) => made,
+            Ok(None) => return (model, Ok(StepReport::abandoned())),
             Err(error) => return (model, Err(error)),
         };
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
@@ -200,21 +212,23 @@ impl<B: TrainingBackend> StepEngine<B> {
         (model, Ok(report))
     }
 
-    /// The complete gradients of a step: the one place where ranks exchange them.
+    /// The complete gradients of a step: the one place where ranks exchange them. None if the step was abandoned.
     fn gradients(
         &self,
         model: &Trainee<B>,
         batches: &StepBatches<B>,
         numbers: StepNumbers,
-    ) -> Result<StepGradients<B::InnerBackend>, PeersError> {
-        let config = &self.config;
-        let (loss, grads) =
-            B::run(|| gradients::accumulate(model, &batches.batches, numbers, config));
+    ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
+        let (config, stop) = (&self.config, self.stop.as_ref());
+        let made = B::run(|| gradients::accumulate(model, &batches.batches, numbers, config, stop));
+        let Some((loss, grads)) = made else {
+            return Ok(None);
+        };
         // Outside of the backend's threads, since it waits for other processes.
         let summed = crate::peers::all_reduce(&*self.peers, model, loss, grads)?;
-        Ok(B::run(|| {
+        Ok(Some(B::run(|| {
             gradients::finish(model, summed, config, numbers.scale)
-        }))
+        })))
     }
 
     /// Decides whether a step updates the weights, and updates them.

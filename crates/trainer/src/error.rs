@@ -158,9 +158,22 @@ pub enum TrainError {
     /// The processes that train the model cannot exchange their gradients.
     #[error(transparent)]
     Peers(#[from] PeersError),
-    /// The run was ended from the dashboard, at once.
-    #[error("the run was killed from the dashboard, without a last checkpoint")]
-    Killed,
+    /// The run was stopped without a checkpoint of its last steps.
+    #[error("the run was stopped after step {step} without saving{}", kept(.last))]
+    Discarded {
+        /// The run's directory.
+        run: PathBuf,
+        /// The last whole step.
+        step: usize,
+        /// The newest checkpoint.
+        last: Option<PathBuf>,
+    },
+    /// The dashboard cannot take the terminal.
+    #[error("the dashboard cannot take the terminal: {0}")]
+    Terminal(#[source] std::io::Error),
+    /// The run ended without a result.
+    #[error("the run ended without a result")]
+    NoResult,
 }
 
 /// The rest of a sentence that names a checkpoint.
@@ -168,6 +181,14 @@ fn last_good(last: &Option<PathBuf>) -> String {
     match last {
         Some(path) => format!("; the last good checkpoint is {}", path.display()),
         None => "; there is no checkpoint yet".to_owned(),
+    }
+}
+
+/// The rest of a sentence that says what is kept of a run.
+fn kept(last: &Option<PathBuf>) -> String {
+    match last {
+        Some(path) => format!("; its newest checkpoint is {}", path.display()),
+        None => "; it has no checkpoint".to_owned(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The loss over a split, as a whole and by the position in the window.
 
+use std::ops::ControlFlow;
+
 use burn::tensor::Tensor;
 use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
 use emberlm_kernels::Backend;
@@ -46,6 +48,25 @@ pub fn evaluate_observed<B: Backend>(
     max_tokens: Option<u64>,
     mut observe: impl FnMut(&Batch),
 ) -> Result<Evaluation, TrainError> {
+    let observe = |batch: &Batch| {
+        observe(batch);
+        ControlFlow::Continue(())
+    };
+    let found = evaluate_until(decoder, windows, batch, max_tokens, observe)?;
+    Ok(found.unwrap_or(Evaluation {
+        loss: f64::NAN,
+        tokens: 0,
+    }))
+}
+
+/// As [`evaluate_observed`]; none if `observe` breaks it off.
+pub(crate) fn evaluate_until<B: Backend>(
+    decoder: &Decoder<B>,
+    windows: &Windows,
+    batch: usize,
+    max_tokens: Option<u64>,
+    mut observe: impl FnMut(&Batch) -> ControlFlow<()>,
+) -> Result<Option<Evaluation>, TrainError> {
     let device = decoder.device();
     let batches = EvalBatches::new(windows, batch, max_tokens)?;
     let (mut sum, mut tokens) = (0.0f64, 0u64);
@@ -64,11 +85,13 @@ pub fn evaluate_observed<B: Backend>(
         if unread.len() == READ_TOGETHER {
             sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
         }
-        observe(&batch);
+        if observe(&batch).is_break() {
+            return Ok(None);
+        }
     }
     sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
     let loss = sum / tokens as f64;
-    Ok(Evaluation { loss, tokens })
+    Ok(Some(Evaluation { loss, tokens }))
 }
 
 /// The loss by the position in the window, or in the document where those are isolated: at position `p` a token is

@@ -10,6 +10,7 @@
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + what the last block's way back makes
 //! embedding   P + N·d               all gradients
+//! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
 //! update      P                     in place; but for AdamW, + 2·(the largest parameter)
 //! ```
 //!
@@ -26,17 +27,19 @@
 //! within one step, with several micro-batches or recomputing. Both were fitted to measured peaks (`docs/results.md`).
 
 mod block;
+mod inference;
 mod plan;
 
 use emberlm_kernels::cpu::head_loss::most_held;
 use emberlm_model::config::Position;
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{DecoderConfig, WeightFormat, count};
 use serde::Serialize;
 
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::error::TrainError;
 use block::Block;
 
+pub use inference::{HeadUse, InferencePrediction, InferenceWork, predict_inference};
 pub use plan::{Plan, plans};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -81,6 +84,8 @@ pub enum Phase {
     Embedding,
     /// The optimizer's update.
     Update,
+    /// An evaluation between two steps.
+    Evaluation,
 }
 
 /// What a phase holds besides the state, in elements.
@@ -167,7 +172,7 @@ fn phases(
     tokens: f64,
     seq: f64,
     before: f64,
-) -> [Held; 4] {
+) -> [Held; 5] {
     let [d, vocab, layers] = [model.d_model, model.vocab_size, model.n_layers].map(|n| n as f64);
     let parameters = count::parameters(model).total as f64;
     let block = Block::of(model, tokens, seq);
@@ -183,6 +188,8 @@ fn phases(
     };
     let again = if train.recompute { block.kept } else { 0.0 };
     let head = Head::of(model, tokens);
+    let batch = train.evaluation.batch;
+    let evaluation = InferenceWork::evaluation(WeightFormat::F32, batch, seq as usize);
     [
         Held {
             phase: Phase::Head,
@@ -210,6 +217,12 @@ fn phases(
                 OptimizerKind::AdamW => 0.0,
                 OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
             },
+        },
+        Held {
+            phase: Phase::Evaluation,
+            gradients: 0.0,
+            activations: 0.0,
+            temporaries: inference::pass(model, evaluation),
         },
     ]
 }

@@ -15,6 +15,7 @@ use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
 use crate::peers::Rank;
 use crate::read::host_read;
+use crate::stop::StopSignal;
 use crate::trainee::{TokenBatch, Trainee};
 
 /// A step's loss and gradients, on the device and before the update.
@@ -44,13 +45,14 @@ pub(crate) struct StepNumbers {
 
 /// The loss summed over one rank's micro-batches and divided by the step's targets, and its gradients: over all ranks, the
 /// mean over the step's targets, however they are spread over micro-batches and ranks. The gradients are those of the
-/// loss times `scale`.
+/// loss times `scale`. None if `stop` asks for the end before all micro-batches are computed.
 pub(crate) fn accumulate<B: TrainingBackend>(
     model: &Trainee<B>,
     micro_batches: &[TokenBatch<B>],
     numbers: StepNumbers,
     config: &TrainConfig,
-) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
+    stop: Option<&StopSignal>,
+) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
     let StepNumbers {
         step,
         targets,
@@ -61,6 +63,9 @@ pub(crate) fn accumulate<B: TrainingBackend>(
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     for (number, batch) in (0..).zip(micro_batches) {
+        if stop.is_some_and(StopSignal::is_requested) {
+            return None;
+        }
         // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
         let pass = TrainingPass {
             recompute: config.recompute,
@@ -79,7 +84,7 @@ pub(crate) fn accumulate<B: TrainingBackend>(
         });
     }
     let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
-    (loss, accumulator.grads())
+    Some((loss, accumulator.grads()))
 }
 
 /// The norm and the factor of complete gradients; both are without the loss's `scale`.

@@ -12,6 +12,7 @@
 //! | [`skip`], `guard` | the decision whether a step updates the weights, on the host or on the device |
 //! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
 //! | `trainee`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
+//! | [`divergence`] | signs that a run has diverged |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
 //! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
 //! | [`hooks`] | a program's own code at steps, evaluations and checkpoints |
@@ -56,6 +57,7 @@ pub mod clip;
 pub mod config;
 pub mod dashboard;
 pub mod data;
+pub mod divergence;
 mod driver;
 pub mod ema;
 mod engine;
@@ -93,6 +95,7 @@ mod sample;
 pub mod schedule;
 pub mod skip;
 mod spread;
+mod stop;
 mod strategy;
 pub mod tasks;
 pub mod tensorboard;
@@ -104,6 +107,7 @@ pub use config::{
     ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
 pub use data::TrainingData;
+pub use divergence::Divergence;
 pub use engine::StepMetrics;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};

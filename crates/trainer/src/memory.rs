@@ -1,6 +1,10 @@
-//! How much memory the process holds, and how much the machine has left. Figures are those of the system, in bytes.
+//! The memory that the process holds and the memory that it may still take, by the system's account, in bytes.
+
+mod available;
 
 use std::fs;
+
+pub use available::{Available, MemoryLimit, available};
 
 /// What the process holds now, in the machine's memory; none where the system does not tell.
 pub fn resident() -> Option<u64> {
@@ -15,16 +19,6 @@ pub fn peak() -> Option<u64> {
 /// [`peak`] in whole MiB.
 pub fn peak_rss_mib() -> Option<u64> {
     peak().map(|bytes| bytes >> 20)
-}
-
-/// What a new process may still take, by Linux's account: what the machine has available, or less where a control group
-/// allows less; none elsewhere.
-pub fn available() -> Option<u64> {
-    let machine = kib_of("/proc/meminfo", "MemAvailable:")?;
-    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let limit = number("/sys/fs/cgroup/memory.max");
-    let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0);
-    Some(limit.map_or(machine, |limit| machine.min(limit.saturating_sub(used))))
 }
 
 /// The number of a line `NAME number kB`, in bytes.
@@ -48,6 +42,6 @@ mod tests {
         assert!(with >= before + (BYTES as u64) / 10 * 9, "{before}, {with}");
         drop(touched);
         assert!(peak().expect("Linux tells") >= before + (BYTES as u64) / 10 * 9);
-        assert!(available().expect("Linux tells") > 0);
+        assert!(available().expect("Linux tells").bytes > 0);
     }
 }

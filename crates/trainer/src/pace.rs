@@ -32,7 +32,7 @@ pub(crate) struct Pace {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) tokens_per_second: f64,
-    /// The model's operations per second over the matrix product's.
+    /// The model's operations per second over the matrix product's, at most 1.
     pub(crate) utilization: Option<f64>,
     pub(crate) memory_mib: Option<u64>,
     /// The device's own.
@@ -86,5 +86,27 @@ impl Pace {
             device: B::memory(device),
             seconds_left: (steps - step) as f64 * per_step,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+
+    #[test]
+    fn utilization_is_at_most_one_and_later_lines_have_the_same_scale() {
+        let mut pace = Pace::new(0, 1000, Precision::F32);
+        // Measured while the machine was busy.
+        pace.peak = Some(500_000.0);
+        let mut utilization = |tokens| {
+            pace.add(tokens, 1.0);
+            let line = pace.line::<Flex>(1, 10, &Default::default());
+            line.utilization.unwrap()
+        };
+        assert_eq!(utilization(250), 0.5);
+        assert_eq!(utilization(1000), 1.0);
+        assert_eq!(utilization(250), 0.25);
     }
 }

@@ -25,6 +25,7 @@ use crate::peers::{Peers, SingleProcess};
 use crate::recorder::Recorder;
 use crate::run_config;
 use crate::schedule::LearningRateSchedule;
+use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
 use crate::trainee::Trainee;
 
@@ -39,7 +40,7 @@ pub use inputs::resolve_model;
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renderer {
-    /// Burn's terminal dashboard.
+    /// A dashboard in the terminal.
     Dashboard,
     /// A line per logged step, on stderr.
     Plain,
@@ -168,10 +169,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
         true => options.renderer,
         false => Renderer::Plain,
     };
-    let (say, interrupter) = (options.say, options.interrupter.clone());
+    let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
-            &config, start, &inputs, &initial, options, &device,
+            &config, start, &inputs, &initial, options, &stop, &device,
         )?),
         false => None,
     };
@@ -199,6 +200,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         failure,
         file_check,
         rank_zero,
+        stop.clone(),
     );
     let model = Trainee {
         decoder: initial
@@ -206,7 +208,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
             .with_precision(config.train.precision.products),
     };
     let learner = launch::Learner::new(model, optimizer, schedule);
-    launch::launch(driver, learner, loaders, renderer, say, interrupter)
+    launch::launch(driver, learner, loaders, renderer, say, stop)
 }
 
 /// What rank 0 has besides the engine: the run's directory is created or continued, with its configuration and its log.
@@ -216,6 +218,7 @@ fn rank_zero<B: TrainingBackend>(
     inputs: &RunInputs,
     initial: &InitialState<B>,
     options: RunOptions,
+    stop: &StopSignal,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
@@ -262,6 +265,7 @@ fn rank_zero<B: TrainingBackend>(
         device: device.clone(),
         recorder: Recorder::new(Arc::new(folder), log, tensorboard, notes, hooks, checkpoint),
         pace: Pace::new(step, flops, config.train.precision.products),
+        stop: stop.clone(),
         sample: None,
     })
 }

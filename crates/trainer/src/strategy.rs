@@ -42,10 +42,10 @@ impl<B: TrainingBackend> StepStrategy<B> {
     /// The result of the training, once.
     ///
     /// # Errors
-    /// What ended it; it was killed if nothing else did.
+    /// What ended it.
     pub(crate) fn take_result(&self) -> Result<RunResult, TrainError> {
         let result = self.lock().take_result();
-        result.unwrap_or(Err(TrainError::Killed))
+        result.unwrap_or(Err(TrainError::NoResult))
     }
 
     /// The driver, also after another thread has panicked.
@@ -67,10 +67,8 @@ impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrat
         // The driver's engine has the same optimizer and learning rates. The learner keeps a second handle on every
         // parameter while its optimizer works, so that none could be updated in place.
         drop(learner);
-        let (mut processor, interrupter) = (components.event_processor, components.interrupter);
-        let model = self
-            .lock()
-            .run(model, &mut train.iter(), &mut processor, &interrupter);
+        let mut processor = components.event_processor;
+        let model = self.lock().run(model, &mut train.iter(), &mut processor);
         (model, processor)
     }
 }

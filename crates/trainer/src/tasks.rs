@@ -20,7 +20,7 @@ use std::path::Path;
 pub use error::TaskError;
 pub use hellaswag::{ChoiceAnswer, ChoiceReport, Convention, ConventionReport, Item, ItemAnswer};
 pub use lambada::{LambadaReport, Passage, WordAnswer};
-pub use likelihood::{Likelihood, Row, score};
+pub use likelihood::{BATCH_TOKENS, Likelihood, Row, score};
 pub use statistics::Estimate;
 
 use emberlm_data::Tokenizer;

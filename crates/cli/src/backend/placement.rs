@@ -46,6 +46,11 @@ impl Placement {
         (number < listed.len()).then(|| listed.swap_remove(number).name)
     }
 
+    /// The device's number; none for the one that its driver prefers.
+    pub fn number(self) -> Option<usize> {
+        self.device
+    }
+
     /// The options that ask for it.
     pub fn options(self) -> Vec<String> {
         let mut words = vec!["--backend".to_owned(), self.name().to_owned()];

@@ -22,12 +22,14 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
+use emberlm_trainer::fit::InferenceWork;
 
 use crate::backend::{BackendArg, Job};
 use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::generate::sampling::Sampling;
 use crate::console;
 use crate::error::{CliError, warn};
+use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::values;
 use input::Input;
@@ -68,6 +70,9 @@ pub struct ChatArgs {
     pub no_history: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -105,6 +110,15 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
             "the model's tokenizer has no {names}: they are written as plain text"
         ));
     }
+    let pass = EngineConfig::for_model(model.config()).prefill_tokens;
+    let work = InferenceWork::generation(args.weights, 1, context, pass);
+    let short = |work: InferenceWork| {
+        InferenceWork::generation(work.weights, 1, SHORT_CONTEXT.min(context), pass)
+    };
+    let option = format!("--context {}", SHORT_CONTEXT.min(context));
+    let guard = args.memory.guard(backend);
+    let works = [(model.config(), work)];
+    guard.check_inference("chatting", &works, &[(&option, &short)])?;
     let input = Input::new(!args.no_history)?;
     if input.is_terminal() {
         let (about, template) = (model.about()?, encoder.template());
@@ -126,6 +140,9 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         input,
     })?
 }
+
+/// The context that is proposed where a longer one does not fit.
+const SHORT_CONTEXT: usize = 1024;
 
 fn no_template(path: &Path) -> CliError {
     let path = path.display();

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use emberlm_data::{Packing, Split};
-use emberlm_model::WeightFormat;
+use emberlm_model::{DecoderConfig, WeightFormat};
+use emberlm_trainer::fit::InferenceWork;
 use emberlm_trainer::tasks::Task;
 
-use crate::backend::BackendArg;
+use crate::backend::{BackendArg, Placement};
 use crate::error::CliError;
+use crate::memory_guard::MemoryArg;
 use crate::values::{at_least_one, packing_parser, weights_parser};
 
 /// Arguments of `eval`.
@@ -62,6 +64,9 @@ pub struct EvalArgs {
     pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -78,6 +83,27 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
         (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
             .hint("give one of --data, --hellaswag and --lambada")),
     }
+}
+
+/// Checks that the weights and batches of `batch` windows of `seq_len` tokens fit into memory.
+fn check_memory(
+    args: &EvalArgs,
+    backend: Placement,
+    model: &DecoderConfig,
+    batch: usize,
+    seq_len: usize,
+) -> Result<(), CliError> {
+    let work = InferenceWork::evaluation(args.weights, batch, seq_len);
+    let one = |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len);
+    let short =
+        |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len.div_ceil(4));
+    let short_option = format!("--batch 1 --seq-len {}", seq_len.div_ceil(4));
+    let guard = args.memory.guard(backend);
+    guard.check_inference(
+        "evaluating",
+        &[(model, work)],
+        &[("--batch 1", &one), (&short_option, &short)],
+    )
 }
 
 /// Tokens of a window: as asked for, or the model's context, at most `longest`.

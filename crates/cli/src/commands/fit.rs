@@ -16,7 +16,7 @@ use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json, shell_word, size};
-use crate::{console, values};
+use crate::{console, model, values};
 use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit`.
@@ -25,6 +25,9 @@ pub struct FitArgs {
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
+    /// A model to fine-tune: a run, checkpoint or Hugging Face directory
+    #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
+    pub from: Option<PathBuf>,
     /// The memory that training may take, such as 8GiB [default: what the machine has available]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
@@ -51,7 +54,11 @@ const TRIES: usize = 3;
 /// What the command says.
 #[derive(Serialize)]
 struct Fit {
-    preset: String,
+    /// None with `--from`.
+    preset: Option<String>,
+    /// The model to fine-tune.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<PathBuf>,
     /// What may be taken.
     memory: u64,
     /// The vocabulary's size, made up where a dataset would decide it.
@@ -101,12 +108,19 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     }
     let memory = match args.memory {
         Some(size) => size.as_u64(),
-        None => memory::available().ok_or_else(|| {
-            CliError::new("this system does not tell how much memory is available")
-                .hint("give it: --memory 8GiB")
-        })?,
+        None => {
+            let available = memory::available().ok_or_else(|| {
+                CliError::new("this system does not report how much memory is available")
+                    .hint("give it: --memory 8GiB")
+            })?;
+            available.bytes
+        }
     };
-    let mut config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
+    let base = match &args.from {
+        Some(from) => presets::fine_tuning(model::open(from)?.config(), from),
+        None => presets::run(&args.preset)?,
+    };
+    let mut config = run_config::layered(base, None, &args.set)?;
     let vocab_size_assumed = args.data.is_none() && config.model.vocab_size.is_none();
     let model = resolve(&mut config, &args)?;
     let fitter = Fitter {
@@ -120,7 +134,8 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     let asked = fitter.asked()?;
     let proposal = fitter.propose(&asked)?;
     let fit = Fit {
-        preset: args.preset.clone(),
+        preset: args.from.is_none().then(|| args.preset.clone()),
+        from: args.from.clone(),
         memory,
         vocab_size: fitter.model.vocab_size,
         vocab_size_assumed,
@@ -250,8 +265,11 @@ impl Fitter<'_> {
     /// What to run.
     fn command(&self, plan: Plan) -> String {
         let mut words = vec![
-            "emberlm train --preset".to_owned(),
-            shell_word(&self.args.preset),
+            "emberlm train".to_owned(),
+            match &self.args.from {
+                Some(from) => format!("--from {}", shell_word(&from.to_string_lossy())),
+                None => format!("--preset {}", shell_word(&self.args.preset)),
+            },
         ];
         if let Some(data) = &self.args.data {
             words.extend(["--data".to_owned(), shell_word(&data.to_string_lossy())]);
@@ -259,13 +277,7 @@ impl Fitter<'_> {
         for setting in &self.args.set {
             words.extend(["--set".to_owned(), shell_word(setting)]);
         }
-        words.push(format!("--set train.micro_batch={}", plan.micro_batch));
-        words.push(format!("--accumulation {}", plan.accumulation));
-        if plan.recompute {
-            words.push("--recompute".to_owned());
-        } else if self.config.train.recompute {
-            words.push("--set train.recompute=false".to_owned());
-        }
+        words.push(plan.options(&self.config.train));
         words.join(" ")
     }
 
@@ -360,6 +372,7 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Block => "the way back through a block",
         Phase::Embedding => "the embedding's gradient",
         Phase::Update => "the optimizer's update",
+        Phase::Evaluation => "an evaluation's batch",
     }
 }
 

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::DecoderConfig;
-use emberlm_trainer::bench::{Measured, measure};
+use emberlm_trainer::bench::{Measured, measure_peak};
 use emberlm_trainer::{TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
@@ -49,8 +49,7 @@ struct Steps {
 impl Job for Steps {
     type Output = Result<Measured, TrainError>;
 
-    /// The first step makes the optimizer's state, the second has it from its beginning.
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        measure::<B>(&self.model, &self.train, 1, 1, &device)
+        measure_peak::<B>(&self.model, &self.train, &device)
     }
 }

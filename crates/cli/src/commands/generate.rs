@@ -13,11 +13,13 @@ use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::{StopStrings, Tokenizer};
+use emberlm_trainer::fit::InferenceWork;
 
 use crate::args::GenerateArgs;
-use crate::backend::Job;
+use crate::backend::{Job, Placement};
 use crate::console;
 use crate::error::CliError;
+use crate::memory_guard::Work;
 use crate::model::{self, needed};
 use crate::output::print;
 use sampling::Sampling;
@@ -56,9 +58,12 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         .draft
         .as_deref()
         .map(|path| draft(path, &args, tokenizer.as_ref()));
+    let draft = draft.transpose()?;
+    let tokens = (prompt.ids.len(), options.max_new_tokens);
+    check_memory(&args, backend, &model, draft.as_ref(), tokens)?;
     backend.run(Generate {
         model: &model,
-        draft: draft.transpose()?,
+        draft,
         draft_tokens: args.draft_tokens,
         tokenizer: tokenizer.as_ref(),
         prompt,
@@ -68,6 +73,31 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         json: args.json,
         verbose: args.verbose,
     })?
+}
+
+/// Checks that weights, caches and the prompt's pass fit into memory.
+fn check_memory(
+    args: &GenerateArgs,
+    backend: Placement,
+    model: &Model,
+    draft: Option<&Model>,
+    (prompt, new): (usize, usize),
+) -> Result<(), CliError> {
+    let work = |model: &Model| {
+        let context = model.config().seq_len;
+        let capacity = prompt.saturating_add(new).min(context);
+        // A context that is full is read again from its newest half.
+        let pass = prompt.clamp(1, context).max(capacity / 2);
+        InferenceWork::generation(args.weights, 1, capacity, pass)
+    };
+    let models = [Some(model), draft];
+    let works: Vec<Work<'_>> = models
+        .iter()
+        .flatten()
+        .map(|model| (model.config(), work(model)))
+        .collect();
+    let guard = args.memory.guard(backend);
+    guard.check_inference("generating", &works, &[])
 }
 
 /// The model that guesses ahead, of the same tokens.

@@ -5,8 +5,9 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_data::Packing;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{DecoderConfig, WeightFormat, count};
 use emberlm_trainer::checkpoint::{Description, write_untrained};
+use emberlm_trainer::fit::InferenceWork;
 use indicatif::HumanCount;
 
 use crate::args::NewArgs;
@@ -30,6 +31,9 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         return Err(CliError::usage(message).hint("give its size: --vocab-size N"));
     }
     let config = DecoderConfig::try_from(model)?;
+    let work = InferenceWork::evaluation(WeightFormat::F32, 0, 0);
+    let guard = args.memory.guard(backend);
+    guard.check_inference("making the model", &[(&config, work)], &[])?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     backend.run(New {
         config: &config,

@@ -25,6 +25,7 @@ use crate::commands::watch::{AllowedHosts, cannot_listen};
 use crate::console;
 use crate::ending;
 use crate::error::{CliError, warn};
+use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::output::print;
 use crate::{signals, values};
 use log::{LogContent, LogFormat};
@@ -101,6 +102,9 @@ pub struct ServeArgs {
     pub weights: WeightFormat,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -116,11 +120,13 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
             "anybody who can reach this address may use the models: --api-key-file asks for a key",
         );
     }
+    let guard = args.memory.guard(backend);
     let serve = Serve {
         args,
         specs,
         server,
         key,
+        guard,
     };
     backend.run(serve)?
 }
@@ -130,6 +136,7 @@ struct Serve {
     specs: Vec<ModelSpec>,
     server: Server,
     key: Option<String>,
+    guard: MemoryGuard,
 }
 
 impl Job for Serve {
@@ -141,8 +148,9 @@ impl Job for Serve {
             specs,
             server,
             key,
+            guard,
         } = self;
-        let models = load::all::<B::InnerBackend>(&specs, &device)?;
+        let models = load::all::<B::InnerBackend>(&specs, guard, &device)?;
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);

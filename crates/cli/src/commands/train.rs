@@ -69,8 +69,9 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         (None, Some(out)) => RunStart::New(out.clone()),
         (None, None) => RunStart::New(free_run_folder(&run_name(&args))),
     };
+    memory::check(&config, args.memory.guard(backend))?;
     let interrupter = Interrupter::new();
-    listen(&interrupter)?;
+    listen(&interrupter, renderer)?;
     let options = RunOptions {
         renderer,
         tensorboard: args.tensorboard,
@@ -183,8 +184,9 @@ fn free_run_folder(preset: &str) -> PathBuf {
         .unwrap_or_else(|| folder(0))
 }
 
-/// Ctrl-C, SIGTERM and a closed terminal end the run with a checkpoint; the second time it ends at once.
-fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
+/// Ctrl-C, SIGTERM and a closed terminal end the run after the current micro-batch, with a checkpoint; the second time it
+/// ends at once. The dashboard says so itself.
+fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
     signals::listen(move || {
@@ -194,6 +196,11 @@ fn listen(interrupter: &Interrupter) -> Result<(), CliError> {
         }
         asked = true;
         interrupter.stop(Some("interrupted"));
+        if renderer == Renderer::Plain {
+            console::note(
+                "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it.",
+            );
+        }
     })
 }
 

@@ -191,6 +191,17 @@ impl From<TrainError> for CliError {
             TrainError::Tokenizers { .. } => {
                 Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
             }
+            TrainError::Discarded {
+                ref run, ref last, ..
+            } => {
+                let run = run.display();
+                let hint = match last {
+                    Some(_) => format!("continue from it: emberlm train --resume {run}"),
+                    None => format!("begin it again: emberlm train --resume {run} --restart"),
+                };
+                return with(&error, Some(hint));
+            }
+            TrainError::Terminal(_) => Some("use --renderer plain"),
             TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
             TrainError::Diverged { .. } => {
                 Some("lower the rate, for example --set train.schedule.learning_rate=1e-4")

@@ -96,7 +96,8 @@ impl Planned {
         }
         let mut words: Vec<OsString> = vec!["train".into(), "--resume".into()];
         words.push(self.folder.clone().into());
-        words.extend(["--renderer", "plain"].map(OsString::from));
+        // A sweep is for finished runs: one without a checkpoint begins again.
+        words.extend(["--restart", "--renderer", "plain"].map(OsString::from));
         words.extend(backend.iter().map(OsString::from));
         words
     }

@@ -70,7 +70,9 @@ fn soak(settings: &str, kills: usize, seed: u64) {
         let checkpoints = sandbox.path(&out).join("checkpoints");
         loop {
             let line = match sandbox.path(&out).join("config.toml").exists() {
-                true => format!("train --resume {out} --renderer plain --backend {backend}"),
+                true => {
+                    format!("train --resume {out} --restart --renderer plain --backend {backend}")
+                }
                 false => format!("train {TINY} {line} --out {out}"),
             };
             let mut command = sandbox.command(line.split_whitespace());

@@ -41,19 +41,56 @@ fn all_figures_are_in_80_by_24_and_it_survives_resizing() {
 }
 
 #[test]
-fn q_then_s_stops_and_q_then_k_kills() {
-    for (key, success, expected) in [("s", true, "Stopped after step "), ("k", false, "killed")] {
+fn the_quit_dialog_stops_with_or_without_saving() {
+    for (key, success, expected) in [
+        ("s", true, "Stopped after step "),
+        ("k", false, "without saving; it has no checkpoint"),
+    ] {
         let sandbox = Sandbox::with_data();
         let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
         terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
         terminal.press("q");
-        terminal.wait_for("the question", |text| text.contains("[k]"));
+        let text = terminal.wait_for("the question", |text| text.contains("[k]"));
+        for part in [
+            "[s] Stop and save",
+            "LOSES all ",
+            "[c] or Esc: keep training",
+            "--resume RUN",
+        ] {
+            assert!(text.contains(part), "`{part}` is not on\n{text}");
+        }
+        // Esc closes it, and the run goes on.
+        terminal.press("\u{1b}");
+        terminal.wait_for("the plots", |text| !text.contains("[k]"));
+        terminal.press("q");
+        terminal.wait_for("the question again", |text| text.contains("[k]"));
         terminal.press(key);
-        // Killing is a panic in three threads: the terminal comes back after it as well.
         let (succeeded, text) = terminal.ended();
         assert_eq!(succeeded, success, "{text}");
         assert!(text.contains(expected), "{text}");
+        let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
+        assert_eq!(saved.count(), usize::from(success), "{text}");
     }
+}
+
+#[test]
+fn stopping_without_saving_keeps_the_newest_checkpoint() {
+    let sandbox = Sandbox::with_data();
+    super::support::train::trained(sandbox.train("--data data --out run --steps 3"));
+    let line = "train --resume run --steps 100000";
+    let mut terminal = Terminal::start(&sandbox, line, 24, 80);
+    terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
+    terminal.press("q");
+    terminal.wait_for("the question", |text| {
+        text.contains("after step 3, whose checkpoint stays.")
+    });
+    terminal.press("k");
+    let (success, text) = terminal.ended();
+    assert!(!success, "{text}");
+    let text = text.replace('\n', " ");
+    assert!(text.contains("checkpoints/step-00000003"), "{text}");
+    assert!(text.contains("emberlm train --resume run"), "{text}");
+    assert!(sandbox.path("run/checkpoints/step-00000003").exists());
 }
 
 #[test]

@@ -39,6 +39,8 @@ mod hugging_face;
 mod info;
 mod int8;
 mod memory;
+#[cfg(target_os = "linux")]
+mod memory_guard;
 mod mistakes;
 mod model;
 mod model_errors;

@@ -44,7 +44,15 @@ fn a_run_without_a_checkpoint_begins_again() {
     let sandbox = with_run();
     fs::remove_dir_all(sandbox.path("run/checkpoints")).unwrap();
     let losses = sandbox.losses("run");
-    let ran = sandbox.words("train --resume run --renderer plain");
+    // Its log is not dropped without being asked.
+    let message = refused(sandbox.words("train --resume run --renderer plain"));
+    assert!(message.contains("run has no checkpoint yet"), "{message}");
+    assert!(
+        message.contains("hint: begin it again: emberlm train --resume run --restart"),
+        "{message}"
+    );
+    assert_eq!(sandbox.losses("run"), losses);
+    let ran = sandbox.words("train --resume run --restart --renderer plain");
     assert!(ran.stderr.contains("run has no checkpoint yet"), "{ran}");
     trained(ran);
     assert_eq!(sandbox.losses("run"), losses);
@@ -224,7 +232,7 @@ fn two_trainers_of_one_run() {
     child.kill().unwrap();
     child.wait().unwrap();
     // The lock goes with its process.
-    trained(sandbox.words("train --resume run --renderer plain --steps 1"));
+    trained(sandbox.words("train --resume run --restart --renderer plain --steps 1"));
 }
 
 #[cfg(unix)]

@@ -101,3 +101,97 @@ fn a_closed_terminal_ends_a_run_with_a_checkpoint() {
         1
     );
 }
+
+/// A step of so many micro-batches that it takes seconds.
+const LONG: &str = "--data data --steps 3 --accumulation 1500 --set train.evaluation.interval=1000";
+
+/// Starts a run of long steps, and stops it once `kind` is in its log and a moment later.
+fn stopped_within_a_step(sandbox: &Sandbox, kind: &str, out: &str) -> (Duration, String) {
+    let mut child = sandbox
+        .command(format!("train {TINY} {LONG} --out {out}").split_whitespace())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the run", || sandbox.events_so_far(out, kind) > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    let asked = Instant::now();
+    send(&child, Signal::INT);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    (asked.elapsed(), said)
+}
+
+#[test]
+fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
+    let sandbox = Sandbox::with_data();
+    let started = Instant::now();
+    let line = format!("train {TINY} {LONG} --out whole");
+    assert_eq!(sandbox.words(&line).code, Some(0));
+    let step = started.elapsed() / 3;
+    let (took, said) = stopped_within_a_step(&sandbox, "step", "run");
+    assert!(
+        said.contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
+        "{said}"
+    );
+    println!("a step takes {step:?}, stopping took {took:?}");
+    // Only the first step counts: the second was dropped.
+    assert_eq!(sandbox.events("run", "ended")[0]["step"], 1);
+    assert_eq!(sandbox.losses("run").len(), 1);
+    let ran = sandbox.words("train --resume run --renderer plain");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert_eq!(sandbox.losses("whole"), sandbox.losses("run"));
+    assert_eq!(sandbox.weights("whole", 3), sandbox.weights("run", 3));
+}
+
+#[test]
+fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
+    let sandbox = Sandbox::with_data();
+    let (_, said) = stopped_within_a_step(&sandbox, "begun", "run");
+    assert!(said.contains("Stopped after step 0."), "{said}");
+    assert_eq!(sandbox.losses("run"), [] as [f64; 0]);
+    let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
+    assert_eq!(saved.count(), 0);
+    // Nothing is lost by beginning again.
+    let ran = sandbox.words("train --resume run --renderer plain --steps 1");
+    assert_eq!(ran.code, Some(0), "{ran}");
+}
+
+#[test]
+fn an_evaluation_is_broken_off_and_made_when_the_run_is_resumed() {
+    let sandbox = Sandbox::with_data();
+    let lines = (0..40_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+    sandbox.write("long.txt", lines.collect::<String>());
+    sandbox
+        .words("prepare long.txt --out long --tokenizer char")
+        .ok();
+    let line = format!(
+        "train {TINY} --data long --steps 3 --eval-interval 2 --set train.evaluation.batch=1 \
+         --set train.evaluation.tokens=0 --out"
+    );
+    assert_eq!(sandbox.words(&format!("{line} whole")).code, Some(0));
+    let mut child = sandbox
+        .command(format!("{line} run").split_whitespace())
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the second step", || {
+        sandbox.events_so_far("run", "step") > 1
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    send(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(sandbox.events("run", "ended")[0]["step"], 2);
+    assert_eq!(sandbox.events("run", "evaluation").len(), 0);
+    let ran = sandbox.words("train --resume run --renderer plain");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let log = |run: &str| {
+        let text = std::fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
+        let lines = text.lines().filter(|line| !line.contains("\"time\":"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(log("whole"), log("run"));
+    assert_eq!(sandbox.weights("whole", 3), sandbox.weights("run", 3));
+}

@@ -172,8 +172,7 @@ fn a_dry_run_prints_commands_that_work() {
     // What was begun is gone on with.
     sandbox.write("out/model.norm.epsilon=0.000001/config.toml", "");
     let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
-    let expected =
-        "emberlm train --resume out/model.norm.epsilon=0.000001 --renderer plain --backend ";
+    let expected = "emberlm train --resume out/model.norm.epsilon=0.000001 --restart --renderer plain --backend ";
     assert!(
         text.starts_with(expected) && text.lines().count() == 1,
         "{text}"

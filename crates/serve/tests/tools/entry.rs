@@ -68,7 +68,7 @@ impl Server {
             ..ServeOptions::default()
         };
         let model = Model::open(folder.path()).unwrap();
-        let loaded = load(&model, decoder, &options, None, &device).unwrap();
+        let loaded = load(&model, decoder, &options, None).unwrap();
         let service = Service {
             models: vec![loaded.served],
             limits: Limits::default(),

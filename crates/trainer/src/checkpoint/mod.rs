@@ -32,6 +32,9 @@ pub struct State {
     pub validation_loss: Option<f64>,
     /// The lowest one, and the step it was seen at.
     pub best: Option<Best>,
+    /// The evaluation after `step` was broken off by the request to stop; a resumed run begins with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub evaluation_due: bool,
     /// What steps are compared with, to be skipped.
     #[serde(default)]
     pub watch: Watch,

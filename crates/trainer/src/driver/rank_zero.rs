@@ -17,6 +17,7 @@ use crate::events::{Ending, Event, now};
 use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
 use crate::pace::Pace;
 use crate::recorder::Recorder;
+use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::trainee::Trainee;
 
@@ -37,6 +38,8 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) device: Device<B>,
     pub(crate) recorder: Recorder,
     pub(crate) pace: Pace,
+    /// Breaks off evaluations.
+    pub(crate) stop: StopSignal,
     /// The newest sample.
     pub(crate) sample: Option<String>,
 }
@@ -113,7 +116,9 @@ impl<B: TrainingBackend> RankZero<B> {
         let metrics = match report.outcome {
             StepOutcome::Updated(metrics) => Some(metrics),
             StepOutcome::Skipped => None,
-            StepOutcome::Deferred | StepOutcome::Diverged => return Ok(()),
+            StepOutcome::Deferred | StepOutcome::Abandoned | StepOutcome::Diverged => {
+                return Ok(());
+            }
         };
         let config = engine.config();
         let step = engine.position().step;
@@ -167,6 +172,8 @@ impl<B: TrainingBackend> RankZero<B> {
         let saved = match &result {
             // The weights led to what had to be skipped, or were trained on damaged data: the checkpoint before is better.
             Err(TrainError::Diverged { .. } | TrainError::DamagedData { .. }) => Ok(()),
+            // The newest checkpoint was to stay.
+            Err(TrainError::Discarded { .. }) => Ok(()),
             // It is not this process's directory any more.
             Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
             // There is nothing that was not there before.
@@ -181,6 +188,7 @@ impl<B: TrainingBackend> RankZero<B> {
         self.recorder.wait();
         let result = result.and(self.recorder.check());
         let how = match &result {
+            Err(TrainError::Discarded { .. }) => Ending::Interrupted,
             Err(_) => Ending::Failed,
             Ok(()) if interrupted => Ending::Interrupted,
             Ok(()) => Ending::Finished,

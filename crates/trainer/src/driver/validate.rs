@@ -1,5 +1,7 @@
 //! An evaluation during training: the loss on the validation splits, and a sample.
 
+use std::ops::ControlFlow;
+
 use burn::train::{EventProcessorTraining, LearnerEvent};
 use emberlm_kernels::TrainingBackend;
 
@@ -17,7 +19,8 @@ use crate::strategy::Processor;
 use crate::trainee::Trainee;
 
 impl<B: TrainingBackend> RankZero<B> {
-    /// Evaluates and samples. Returns true if the loss is the lowest so far.
+    /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile, the
+    /// evaluation is due when it is resumed.
     pub(super) fn validate(
         &mut self,
         engine: &StepEngine<B>,
@@ -35,11 +38,15 @@ impl<B: TrainingBackend> RankZero<B> {
             text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
         }
         let mut better = false;
-        let found = self.validation.evaluate(
-            &decoder,
-            config.evaluation.batch,
-            config.evaluation.token_limit(),
-        )?;
+        let (batch, limit) = (config.evaluation.batch, config.evaluation.token_limit());
+        let found = self
+            .validation
+            .evaluate(&decoder, batch, limit, &self.stop)?;
+        // A run at its last step is not resumed for it.
+        state.evaluation_due = found.is_break() && step < config.steps;
+        let ControlFlow::Continue(found) = found else {
+            return Ok(false);
+        };
         if let Some(found) = found {
             let loss = found.loss;
             state.validation_loss = Some(loss);

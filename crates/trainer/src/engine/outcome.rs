@@ -23,6 +23,14 @@ impl StepReport {
             outcome: StepOutcome::Deferred,
         }
     }
+
+    /// The report on a step that was abandoned.
+    pub(super) fn abandoned() -> Self {
+        Self {
+            outcome: StepOutcome::Abandoned,
+            ..Self::deferred()
+        }
+    }
 }
 
 /// The outcome of one training step.
@@ -34,6 +42,9 @@ pub enum StepOutcome {
     Skipped,
     /// The step is still to be judged, or is to be computed again after an earlier step was skipped.
     Deferred,
+    /// The run was asked to stop between two of its micro-batches. Its gradients are dropped; the weights are those of the
+    /// last whole step.
+    Abandoned,
     /// So many steps in a row were skipped that the run has to end.
     Diverged,
 }

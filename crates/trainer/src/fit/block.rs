@@ -35,6 +35,8 @@ pub(super) struct Block {
     pub kept: f64,
     /// The most that the way back makes, less what is freed until then.
     pub back: f64,
+    /// The most that a forward pass makes where nothing is kept for gradients.
+    pub forward: f64,
 }
 
 impl Block {
@@ -67,9 +69,11 @@ impl Block {
 
         let activation = maps * width + 2.0 * d;
         let attention = inside + 2.0 * (queries + 2.0 * keys) - feed_forward - 2.0 * d;
+        let mixing = 3.0 * queries + 4.0 * keys + inside;
         Self {
             kept: tokens * kept,
             back: tokens * activation.max(attention),
+            forward: tokens * mixing.max(maps * width + d),
         }
     }
 }

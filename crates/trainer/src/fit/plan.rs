@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::config::TrainConfig;
+use crate::config::{EvaluationConfig, TrainConfig};
 
 /// How a step is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +15,8 @@ pub struct Plan {
     pub accumulation: usize,
     /// Whether blocks are computed again for their gradients.
     pub recompute: bool,
+    /// Sequences per batch of an evaluation.
+    pub evaluation_batch: usize,
 }
 
 impl Plan {
@@ -24,7 +26,26 @@ impl Plan {
             micro_batch: train.micro_batch,
             accumulation: train.accumulation,
             recompute: train.recompute,
+            evaluation_batch: train.evaluation.batch,
         }
+    }
+
+    /// The options of `emberlm train` that divide the step of a configuration so.
+    pub fn options(self, train: &TrainConfig) -> String {
+        let (micro_batch, accumulation) = (self.micro_batch, self.accumulation);
+        let recompute = match (self.recompute, train.recompute) {
+            (true, _) => " --recompute",
+            (false, true) => " --set train.recompute=false",
+            (false, false) => "",
+        };
+        let batch = self.evaluation_batch;
+        let evaluation = match batch == train.evaluation.batch {
+            true => String::new(),
+            false => format!(" --set train.evaluation.batch={batch}"),
+        };
+        format!(
+            "--set train.micro_batch={micro_batch} --accumulation {accumulation}{recompute}{evaluation}"
+        )
     }
 
     /// The configuration with this in it.
@@ -33,6 +54,10 @@ impl Plan {
             micro_batch: self.micro_batch,
             accumulation: self.accumulation,
             recompute: self.recompute,
+            evaluation: EvaluationConfig {
+                batch: self.evaluation_batch,
+                ..train.evaluation.clone()
+            },
             ..train.clone()
         }
     }
@@ -42,7 +67,8 @@ impl Plan {
 const LARGEST: usize = 1 << 16;
 
 /// Every division of the configuration's step into whole micro-batches, so that its tokens stay the same; the fastest
-/// first: large micro-batches before small ones, and all of them before those that compute blocks twice.
+/// first: large micro-batches before small ones, and all of them before those that compute blocks twice. Evaluations have the
+/// configuration's batch, or then one that is no larger than the micro-batch.
 pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     let sequences = train.micro_batch.saturating_mul(train.accumulation);
     let mut sizes: Vec<usize> = (1..=LARGEST)
@@ -53,10 +79,16 @@ pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     sizes.sort_unstable_by_key(|&size| Reverse(size));
     sizes.dedup();
     let with = |recompute| {
-        sizes.iter().map(move |&micro_batch| Plan {
-            micro_batch,
-            accumulation: sequences / micro_batch,
-            recompute,
+        sizes.iter().flat_map(move |&micro_batch| {
+            let plan = move |evaluation_batch| Plan {
+                micro_batch,
+                accumulation: sequences / micro_batch,
+                recompute,
+                evaluation_batch,
+            };
+            let own = train.evaluation.batch;
+            let smaller = (micro_batch < own).then_some(micro_batch);
+            std::iter::once(own).chain(smaller).map(plan)
         })
     };
     with(false).chain(with(true)).collect()
@@ -71,6 +103,10 @@ mod tests {
         let train = TrainConfig {
             micro_batch: 4,
             accumulation: 3,
+            evaluation: EvaluationConfig {
+                batch: 1,
+                ..EvaluationConfig::default()
+            },
             ..TrainConfig::default()
         };
         let plans = plans(&train);
@@ -81,5 +117,21 @@ mod tests {
             assert_eq!(plan.recompute, i >= 6);
             assert_eq!(Plan::of(&plan.over(&train)), plan);
         }
+    }
+
+    #[test]
+    fn an_evaluation_s_batch_may_be_as_small_as_the_micro_batch() {
+        let mut train = TrainConfig {
+            micro_batch: 2,
+            ..TrainConfig::default()
+        };
+        train.evaluation.batch = 16;
+        let plans = plans(&train);
+        let batches: Vec<_> = plans.iter().map(|plan| plan.evaluation_batch).collect();
+        assert_eq!(batches, [16, 2, 16, 1, 16, 2, 16, 1]);
+        assert_eq!(
+            plans[3].options(&train),
+            "--set train.micro_batch=1 --accumulation 2 --set train.evaluation.batch=1"
+        );
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const GRADIENT_NORM: &str = "Gradient";
 pub(crate) const TOKENS_PER_SECOND: &str = "Tokens/s";
 pub(crate) const TIME_LEFT: &str = "Time left";
 pub(crate) const DATASETS: &str = "Datasets";
-const NOW: &str = "Now";
+pub(crate) const NOW: &str = "Now";
 
 /// The names that a plain line has places for.
 pub(crate) const NAMED: [&str; 8] = [

@@ -1,22 +1,22 @@
 //! The launch of a run on Burn's learner, with its metrics and a renderer.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as MetricSplit};
 use burn::train::metric::{MetricDefinition, NumericEntry};
-use burn::train::{Interrupter, SupervisedTraining, TrainingStrategy};
+use burn::train::{SupervisedTraining, TrainingStrategy};
 use emberlm_kernels::TrainingBackend;
 
 use super::inputs::Loaders;
 use super::{Renderer, RunResult};
-use crate::dashboard;
+use crate::dashboard::{Dashboard, DashboardRun};
 use crate::driver::Driver;
 use crate::error::TrainError;
 use crate::metrics::renderers::{FigureMetric, TextMetric};
 use crate::metrics::{Metric, Phase, built_in};
 use crate::plain::PlainRenderer;
+use crate::stop::StopSignal;
 use crate::strategy::{Components, StepStrategy};
 
 /// Burn's learner of a run.
@@ -29,9 +29,10 @@ pub(super) fn launch<B: TrainingBackend>(
     (train, validation): Loaders<B>,
     renderer: Renderer,
     say: fn(&str),
-    interrupter: Interrupter,
+    stop: StopSignal,
 ) -> Result<RunResult, TrainError> {
     let steps = driver.steps_in_all();
+    let interval = driver.evaluation_interval();
     let run = driver.path().to_owned();
     let metrics: Vec<Metric> = built_in()
         .iter()
@@ -42,7 +43,7 @@ pub(super) fn launch<B: TrainingBackend>(
     let training = SupervisedTraining::new(&run, train, validation)
         .with_application_logger(None)
         .with_metric_logger(NoMetricLog)
-        .with_interrupter(interrupter.clone())
+        .with_interrupter(stop.interrupter())
         .metric_train(TextMetric::now())
         .with_training_strategy(TrainingStrategy::Custom(strategy.clone()));
     let numbers = metrics.iter().filter_map(|metric| {
@@ -65,17 +66,14 @@ pub(super) fn launch<B: TrainingBackend>(
             drop(training.launch(learner));
         }
         Renderer::Dashboard => {
-            let training = training.renderer(dashboard::start(interrupter));
-            let ended = catch_unwind(AssertUnwindSafe(|| drop(training.launch(learner))));
-            dashboard::put_stderr_back();
-            if let Err(panic) = ended {
-                dashboard::restore_terminal();
-                // For a run that was killed the missing result tells the caller. Any other panic goes on, in a terminal
-                // that can show it.
-                if !dashboard::was_killed() {
-                    resume_unwind(panic);
-                }
-            }
+            let dashboard = Dashboard::start(DashboardRun {
+                path: run.clone(),
+                steps,
+                interval,
+                stop,
+            });
+            let dashboard = dashboard.map_err(TrainError::Terminal)?;
+            drop(training.renderer(dashboard).launch(learner));
         }
     }
     strategy.take_result()

@@ -34,7 +34,7 @@ pub struct Likelihood {
 }
 
 /// Tokens in a batch, unless its rows are counted out.
-const BATCH_TOKENS: usize = 4096;
+pub const BATCH_TOKENS: usize = 4096;
 
 /// The likelihood of every row, in the rows' order. Rows are scored longest first, `batch` or about 4096 tokens at a time,
 /// shorter ones filled up at their ends, which no token before sees. `done` is told of each batch's rows' tokens.

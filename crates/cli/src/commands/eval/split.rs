@@ -15,7 +15,7 @@ use emberlm_trainer::{
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::{EvalArgs, window};
+use super::{EvalArgs, check_memory, window};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
 use crate::model;
@@ -51,12 +51,17 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
         model.config().check_documents()?;
     }
     let windows = dataset.windows(args.split, seq_len, packing)?;
+    let batch = args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1));
+    let windows_in_all = manifest.tokens.div_ceil(seq_len as u64);
+    let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
+    let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
+    check_memory(args, backend, model.config(), held, longest)?;
     let mut file_check = FileCheck::start([windows.split()]);
     let found = backend.run(Evaluate {
         model: &model,
         weights: args.weights,
         windows,
-        batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
+        batch,
         per_position: args.per_position,
         bytes: dataset.tokenizer().token_bytes(),
     })??;

@@ -7,13 +7,13 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_trainer::tasks::{
-    ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood, Report, Row,
-    Task, TaskError, WordAnswer, score,
+    BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
+    Report, Row, Task, TaskError, WordAnswer, score,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::{EvalArgs, window};
+use super::{EvalArgs, check_memory, window};
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model;
@@ -48,6 +48,9 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
         let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
         CliError::from(error).hint(hint)
     })?;
+    let longest = rows.iter().map(Row::seq).max().unwrap_or(1).max(1);
+    let batch = args.batch.unwrap_or(BATCH_TOKENS / longest).max(1);
+    check_memory(args, backend, config, batch.min(rows.len()), longest)?;
     let likelihoods = backend.run(Score {
         model: &model,
         weights: args.weights,

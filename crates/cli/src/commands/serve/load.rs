@@ -10,12 +10,14 @@ use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_kernels::Backend;
 use emberlm_model::count;
 use emberlm_serve::{Card, LoadPlan, Loaded, ServedModel};
+use emberlm_trainer::fit::InferenceWork;
 use indicatif::HumanCount;
 
 use super::follow;
 use super::models::ModelSpec;
 use crate::console;
 use crate::error::{CliError, warn};
+use crate::memory_guard::MemoryGuard;
 use crate::model;
 use crate::run_folders::is_run;
 use crate::run_history::History;
@@ -24,6 +26,7 @@ use crate::sandbox;
 /// Reads all models and starts their threads. What can be checked without weights is checked for all of them first.
 pub fn all<B: Backend>(
     specs: &[ModelSpec],
+    guard: MemoryGuard,
     device: &Device<B>,
 ) -> Result<Vec<ServedModel>, CliError> {
     // An error is about one of the models.
@@ -43,6 +46,7 @@ pub fn all<B: Backend>(
         let plan = LoadPlan::new(model, spec.options.clone());
         plans.push(plan.map_err(|error| about(spec)(error.into()))?);
     }
+    check_memory(specs, &plans, guard)?;
     let mut served = Vec::new();
     for (spec, plan) in specs.iter().zip(plans) {
         served.push(load::<B>(spec, plan, device).map_err(about(spec))?);
@@ -70,7 +74,7 @@ fn load<B: Backend>(
         mut served,
         replacer,
         cache_bytes,
-    } = plan.load(decoder, Some(sandbox::grammars()), device)?;
+    } = plan.load(decoder, Some(sandbox::grammars()))?;
     let engine = served.worker.config();
     let aliases = match &served.aliases[..] {
         [] => String::new(),
@@ -97,6 +101,43 @@ fn load<B: Backend>(
     }
     Ok(served)
 }
+
+/// Checks that the weights, the slots' caches and a pass of all models fit into memory together.
+fn check_memory(
+    specs: &[ModelSpec],
+    plans: &[LoadPlan<'_>],
+    guard: MemoryGuard,
+) -> Result<(), CliError> {
+    let works = specs.iter().zip(plans).map(|(spec, plan)| {
+        let engine = plan.engine();
+        let work = InferenceWork::generation(
+            spec.weights,
+            engine.slots,
+            engine.capacity,
+            engine.prefill_tokens,
+        );
+        (plan.model().config(), work)
+    });
+    let works: Vec<_> = works.collect();
+    let one = |context: usize| {
+        move |work: InferenceWork| {
+            let capacity = work.capacity.min(context);
+            InferenceWork::generation(work.weights, 1, capacity, work.pass_tokens)
+        }
+    };
+    let short_option = format!("--slots 1 --context {SHORT_CONTEXT}");
+    guard.check_inference(
+        "serving",
+        &works,
+        &[
+            ("--slots 1", &one(usize::MAX)),
+            (&short_option, &one(SHORT_CONTEXT)),
+        ],
+    )
+}
+
+/// The context that is proposed where a longer one does not fit.
+const SHORT_CONTEXT: usize = 1024;
 
 /// Describes the model in a folder. Opening a model hashes its weights: it is described once, and again only when a
 /// followed run has another checkpoint.

@@ -10,6 +10,7 @@ use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
 use crate::console;
+use crate::memory_guard::MemoryArg;
 use crate::{run_labels, values};
 use emberlm_trainer::presets;
 
@@ -28,6 +29,9 @@ pub struct TrainArgs {
     /// Go on with a run that was stopped, from its newest whole checkpoint
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"])]
     pub resume: Option<PathBuf>,
+    /// With --resume: begin again a run that has no checkpoint, and drop its log
+    #[arg(long, requires = "resume")]
+    pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
     #[arg(long, value_name = "RUN")]
     pub out: Option<PathBuf>,
@@ -96,6 +100,9 @@ pub struct TrainArgs {
     pub print_config: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -104,7 +111,7 @@ pub struct TrainArgs {
 pub enum RendererArg {
     /// The dashboard in a terminal, plain lines elsewhere
     Auto,
-    /// Burn's dashboard
+    /// A dashboard, which needs a terminal
     Dashboard,
     /// A line per logged step, on stderr
     Plain,

@@ -1,10 +1,50 @@
-//! `--memory-report`: what a step holds, part by part, before the run begins.
+//! The memory of a run: refused before it begins where it does not fit, and part by part with `--memory-report`.
 
-use emberlm_trainer::fit::Prediction;
+use emberlm_trainer::fit::{Prediction, plans, predict};
 use emberlm_trainer::memory_report::MemoryReport;
+use emberlm_trainer::{RunConfig, TrainConfig, TrainingData, memory, run};
 
 use crate::commands::fit;
+use crate::error::CliError;
+use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
+
+/// Refuses a run whose predicted memory is more than what is available, before anything large is allocated.
+///
+/// # Errors
+/// It does not fit, or the configuration and the data are no run.
+pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
+    let mut config = config.clone();
+    let data = TrainingData::open(&config.data)?;
+    let model = run::resolve_model(&mut config, data.first())?;
+    let train = &config.train;
+    let program = memory::resident().unwrap_or(0);
+    let demand = |train: &TrainConfig| -> Result<Demand, CliError> {
+        let predicted = predict(&model, train, program)?;
+        Ok(Demand::training(&predicted))
+    };
+    let of_config = demand(train)?;
+    guard.check(&of_config, || {
+        let found = plans(train).into_iter().find_map(|plan| {
+            let demand = demand(&plan.over(train)).ok()?;
+            let fits = guard.fits(&demand);
+            fits.then(|| (plan, demand.total()))
+        });
+        let hint = match found {
+            Some((plan, total)) => format!(
+                "this fits, in about {}, with as many tokens in a step: {}",
+                size(total),
+                plan.options(train)
+            ),
+            None => {
+                "no division of the step fits: make the model or its sequences smaller, such as \
+                --set train.seq_len=128, or take another --preset"
+                    .to_owned()
+            }
+        };
+        vec![hint]
+    })
+}
 
 /// What was measured on a device with memory of its own.
 pub fn measured(report: &MemoryReport) -> String {

@@ -1,9 +1,10 @@
 //! What is said when a run has ended.
 
-use emberlm_trainer::RunResult;
+use emberlm_trainer::events;
+use emberlm_trainer::{Divergence, RunResult};
 
 use crate::console;
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 use crate::output::print;
 
 /// Prints the result, and what to do next.
@@ -35,7 +36,28 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
             text += &format!("To go on         {program} train --resume {run}\n");
         }
     }
-    print(&text)
+    print(&text)?;
+    check_divergence(result)
+}
+
+/// Warns of a run that seems to have diverged, and fails for one whose model is of no use. A run that was interrupted may
+/// still recover.
+fn check_divergence(result: &RunResult) -> Result<(), CliError> {
+    const HINT: &str =
+        "lower the learning rate, for example --set train.schedule.learning_rate=1e-4";
+    // Without its log only what the checkpoint says is known.
+    let events = events::read(&result.run).unwrap_or_default().events;
+    match Divergence::of(&result.state, &events) {
+        Some(sign) if sign.is_failure() && !result.interrupted => {
+            Err(CliError::new(sign.to_string()).hint(HINT))
+        }
+        Some(sign) => {
+            warn(&sign.to_string());
+            console::note(format_args!("hint: {HINT}"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Columns of the sample's text: it is read, not copied.

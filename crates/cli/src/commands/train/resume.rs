@@ -4,6 +4,7 @@ use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::checkpoint::Checkpoint;
+use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume, run_config};
 
 use super::TrainArgs;
@@ -24,6 +25,9 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
     let checkpoint = Checkpoint::newest_to_resume(run, |damaged| {
         warn(&format!("{damaged}; going on from the one before"));
     })?;
+    if checkpoint.is_none() && !args.restart {
+        check_nothing_is_lost(run)?;
+    }
     match checkpoint.as_ref().and_then(|found| found.state.as_ref()) {
         Some(state) if state.step >= now.train.steps => console::note(format_args!(
             "{} has made all of its {} steps: --steps gives it more",
@@ -41,4 +45,22 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
         )),
     }
     Ok((now, RunStart::Resumed(held, checkpoint.map(Box::new))))
+}
+
+/// Refuses to begin again a run without a checkpoint that has logged steps: its log would be dropped.
+fn check_nothing_is_lost(run: &Path) -> Result<(), CliError> {
+    let events = events::read(run).unwrap_or_default().events;
+    let steps = events.iter().filter_map(|event| match event {
+        Event::Step { step, .. } => Some(*step),
+        _ => None,
+    });
+    let Some(step) = steps.max() else {
+        return Ok(());
+    };
+    let path = run.display();
+    Err(CliError::new(format!(
+        "{path} has no checkpoint yet: to resume it is to begin again, and its log of {step} steps would be dropped"
+    ))
+    .hint(format!("begin it again: emberlm train --resume {path} --restart"))
+    .hint("or keep it, and begin another run with another --out"))
 }

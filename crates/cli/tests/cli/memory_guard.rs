@@ -1,0 +1,159 @@
+//! Models that do not fit into memory are refused before anything large is allocated.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::support::train::{TINY, trained};
+use super::support::{Ran, Sandbox};
+
+/// 33 million parameters, which are 130 MiB.
+const MEDIUM: &str =
+    "--set model.d_model=512 --set model.n_layers=8 --set model.feed_forward.width=2048";
+
+/// Runs a command line in a process that may allocate so many KiB.
+fn limited(sandbox: &Sandbox, line: &str, kib: usize) -> Ran {
+    let shell = format!("ulimit -d {kib}; exec \"$EMBERLM\" {line}");
+    sandbox.sh(&shell)
+}
+
+/// The size in MiB after `needs about`.
+#[track_caller]
+fn needed(ran: &Ran) -> f64 {
+    let (_, rest) = ran.stderr.split_once("needs about ").unwrap();
+    let mut words = rest.split_whitespace();
+    let size: f64 = words.next().unwrap().parse().unwrap();
+    match words.next().unwrap() {
+        "MiB" => size,
+        "GiB" => size * 1024.0,
+        unit => panic!("{unit} in {ran}"),
+    }
+}
+
+#[track_caller]
+fn refused(ran: &Ran, what: &str) {
+    assert_eq!(ran.code, Some(1), "{ran}");
+    for part in [
+        &format!("error: {what} needs about "),
+        " are left by the limit of this process (ulimit): weights ",
+        "hint: begin all the same: --ignore-memory",
+    ] {
+        assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
+    }
+}
+
+#[test]
+fn a_model_that_no_machine_holds_is_refused_by_train_and_new() {
+    let sandbox = Sandbox::with_data();
+    let ran = sandbox.words("train --preset palm-540b --data data --out run");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.starts_with("error: training needs about "),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("no division of the step fits"), "{ran}");
+    assert!(!sandbox.path("run").exists());
+    let ran = sandbox.words("new --preset palm-540b --out model");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.contains("making the model needs about "),
+        "{ran}"
+    );
+    assert!(!sandbox.path("model").exists());
+}
+
+#[test]
+fn the_proposed_step_fits_where_the_one_asked_for_does_not() {
+    let sandbox = Sandbox::with_data();
+    let line = format!(
+        "train {TINY} --data data --steps 2 --set train.micro_batch=4096 --set train.evaluation.batch=4"
+    );
+    let kib = 300_000;
+    let ran = limited(&sandbox, &format!("{line} --out refused"), kib);
+    refused(&ran, "training");
+    assert!(!sandbox.path("refused").exists());
+    let (_, hint) = ran.stderr.split_once("in a step: ").unwrap();
+    let options = hint.lines().next().unwrap();
+    assert!(options.contains("--set train.micro_batch="), "{ran}");
+    trained(limited(
+        &sandbox,
+        &format!("{line} --out fits {options}"),
+        kib,
+    ));
+    assert_eq!(sandbox.losses("fits").len(), 2);
+}
+
+#[test]
+fn generating_evaluating_chatting_and_serving_are_refused_too() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
+    let few = 110_000;
+    refused(&limited(&sandbox, "generate run", few), "generating");
+    refused(
+        &limited(&sandbox, "eval run --data data", few),
+        "evaluating",
+    );
+    refused(
+        &limited(&sandbox, "chat run --chat-template chatml", few),
+        "chatting",
+    );
+    let ran = limited(&sandbox, "serve run --port 0 --slots 4096", 900_000);
+    refused(&ran, "serving");
+    assert!(ran.stderr.contains("hint: this fits, in about "), "{ran}");
+    assert!(ran.stderr.contains(": --slots 1\n"), "{ran}");
+}
+
+#[test]
+fn the_check_can_be_left_out() {
+    let sandbox = Sandbox::with_data();
+    let line = "train --data data --steps 1 --set train.micro_batch=64";
+    let line = format!("{line} {}", TINY.replace("--set train.micro_batch=4 ", ""));
+    let kib = 60_000;
+    refused(
+        &limited(&sandbox, &format!("{line} --out run"), kib),
+        "training",
+    );
+    assert!(!sandbox.path("run").exists());
+    // It begins, whether it comes to its end or not.
+    let ran = limited(&sandbox, &format!("{line} --out run --ignore-memory"), kib);
+    assert!(!ran.stderr.contains("needs about"), "{ran}");
+    assert!(sandbox.path("run/config.toml").exists(), "{ran}");
+}
+
+/// The largest anonymous memory of a process, in MiB, looked at every few milliseconds.
+fn peak(command: &mut Command) -> f64 {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak: u64 = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("RssAnon:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(child.wait().unwrap().success());
+    peak as f64 / 1024.0
+}
+
+/// Within 25% of what is measured, above or below.
+#[test]
+fn predictions_of_inference_are_near_what_is_measured() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
+    for line in [
+        "generate run --max-new-tokens 40",
+        "generate run --max-new-tokens 40 --weights int8",
+        "eval run --data data",
+        "eval run --data data --seq-len 32 --batch 512",
+    ] {
+        let predicted = needed(&limited(&sandbox, line, 100_000));
+        let measured = peak(&mut sandbox.command(line.split_whitespace()));
+        let off = predicted / measured - 1.0;
+        println!("{line}: {predicted:.1} MiB predicted, {measured:.1} MiB measured, {off:+.3}");
+        assert!(
+            off.abs() < 0.25,
+            "{line}: {predicted:.1} MiB, but {measured:.1} MiB measured"
+        );
+    }
+}

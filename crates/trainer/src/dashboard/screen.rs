@@ -1,0 +1,126 @@
+//! The dashboard's screen: figures, curves, progress.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style};
+use ratatui::widgets::{Block, Gauge, Paragraph, Wrap};
+
+use super::plot::Plots;
+use super::quit::QuitDialog;
+
+/// The state of the screen.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    pub(super) plots: Plots,
+    /// The newest figures in words.
+    pub(super) now: String,
+    /// The newest step that was shown, of so many.
+    pub(super) step: usize,
+    pub(super) steps: usize,
+    /// Steps between two evaluations.
+    pub(super) interval: usize,
+    pub(super) dialog: Option<QuitDialog>,
+    /// The run was asked to stop.
+    pub(super) stopping: bool,
+}
+
+/// The line of keys.
+const KEYS: &str = " q quit   ← → metric   ↑ ↓ all or newest steps";
+/// Shown once a stop was asked for.
+const STOPPING: &str =
+    " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
+
+impl Screen {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let rows = [
+            Constraint::Min(0),
+            Constraint::Length(3),
+            Constraint::Length(1),
+        ];
+        let [top, progress, keys] = Layout::vertical(rows).areas(frame.area());
+        let columns = [Constraint::Percentage(38), Constraint::Percentage(62)];
+        let [now, plots] = Layout::horizontal(columns).areas(top);
+        let figures = Paragraph::new(self.now.as_str())
+            .wrap(Wrap { trim: true })
+            .block(Block::bordered().title("Now"));
+        frame.render_widget(figures, now);
+        self.plots.draw(frame, plots);
+        self.progress(frame, progress);
+        let line = match self.stopping {
+            true => Paragraph::new(STOPPING).style(Style::default().fg(Color::Yellow)),
+            false => Paragraph::new(KEYS).style(Style::default().fg(Color::DarkGray)),
+        };
+        frame.render_widget(line, keys);
+        if let Some(dialog) = &self.dialog {
+            dialog.draw(frame, self.step);
+        }
+    }
+
+    /// The part of all steps that is made, and when the next evaluation comes. The time left is among the figures.
+    fn progress(&self, frame: &mut Frame<'_>, area: Rect) {
+        let ratio = self.step as f64 / self.steps.max(1) as f64;
+        let mut label = format!("step {} of {}", self.step, self.steps);
+        let until = self.interval - self.step % self.interval.max(1);
+        if self.interval > 0 && self.step < self.steps {
+            let until = until.min(self.steps - self.step);
+            label += &format!(", evaluation in {until}");
+        }
+        let gauge = Gauge::default()
+            .block(Block::bordered().title("Progress"))
+            .gauge_style(Style::default().fg(Color::Yellow))
+            .ratio(ratio.clamp(0.0, 1.0))
+            .label(label);
+        frame.render_widget(gauge, area);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn drawn(screen: &Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn there_is_one_countdown_and_no_epoch() {
+        let mut screen = Screen {
+            now: "loss 1.5000  ppl 4.48  3\u{a0}min\u{a0}20\u{a0}s\u{a0}left".to_owned(),
+            step: 130,
+            steps: 1000,
+            interval: 100,
+            ..Screen::default()
+        };
+        screen
+            .plots
+            .of("Loss")
+            .train
+            .extend([(1.0, 4.0), (130.0, 1.5)]);
+        let text = drawn(&screen);
+        assert_eq!(text.matches("left").count(), 1, "{text}");
+        assert!(
+            text.contains("step 130 of 1000, evaluation in 70"),
+            "{text}"
+        );
+        assert!(!text.to_lowercase().contains("epoch"), "{text}");
+        assert!(text.contains("4.00") && text.contains("q quit"), "{text}");
+        screen.step = 1000;
+        assert!(drawn(&screen).contains("step 1000 of 1000 "));
+        screen.stopping = true;
+        assert!(drawn(&screen).contains("Stopping after this micro-batch"));
+    }
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        let screen = Screen::default();
+        for (columns, rows) in [(1, 1), (20, 5), (200, 60)] {
+            let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+        }
+    }
+}

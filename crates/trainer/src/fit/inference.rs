@@ -1,0 +1,167 @@
+//! The peak memory of prediction: generating, serving and evaluating.
+//!
+//! ```text
+//! peak   = program + max(loading, weights + caches + pass) + allocator
+//! caches   slots · L · 2 · capacity · k           keys and values; linear attention's sums are small
+//! pass     T · (2d + max(2(q + 2k) + q, m F + d))  the states of a block; no earlier block keeps anything
+//!          + the head: R · V logits, or the head's loss in blocks of rows
+//! ```
+//!
+//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights are packed layer by layer
+//! after they are read in f32, so loading holds all of them in f32.
+
+use emberlm_kernels::PackedFormat;
+use emberlm_kernels::cpu::head_loss::most_held;
+use emberlm_model::{DecoderConfig, WeightFormat, count};
+use serde::Serialize;
+
+use super::block::Block;
+use super::{COMPUTING, MIB};
+
+/// The work of a model that predicts, as far as its memory depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InferenceWork {
+    /// The format that the weights are held in.
+    pub weights: WeightFormat,
+    /// Sequences with a key-value cache; 0 for none.
+    pub slots: usize,
+    /// Tokens that a cache has room for.
+    pub capacity: usize,
+    /// Tokens of the largest pass.
+    pub pass_tokens: usize,
+    /// Tokens of a sequence in a pass.
+    pub sequence: usize,
+    /// The use of the head.
+    pub head: HeadUse,
+}
+
+/// The use of the head in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadUse {
+    /// The logits of so many rows.
+    Logits(usize),
+    /// The loss of every token, whose logits exist in blocks of rows only.
+    Loss,
+}
+
+impl InferenceWork {
+    /// The evaluation of batches of `batch` windows of `sequence` tokens.
+    pub fn evaluation(weights: WeightFormat, batch: usize, sequence: usize) -> Self {
+        Self {
+            weights,
+            slots: 0,
+            capacity: 0,
+            pass_tokens: batch.saturating_mul(sequence),
+            sequence,
+            head: HeadUse::Loss,
+        }
+    }
+
+    /// The generation of `slots` sequences of `capacity` tokens, whose prompts are read by `pass_tokens`.
+    pub fn generation(
+        weights: WeightFormat,
+        slots: usize,
+        capacity: usize,
+        pass_tokens: usize,
+    ) -> Self {
+        Self {
+            weights,
+            slots,
+            capacity,
+            pass_tokens: pass_tokens.saturating_add(slots),
+            sequence: capacity,
+            head: HeadUse::Logits(slots),
+        }
+    }
+}
+
+/// A predicted peak by its parts, in bytes; they add up to `total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InferencePrediction {
+    /// The program itself.
+    pub program: u64,
+    /// The weights, in f32 while they are read.
+    pub weights: u64,
+    /// The key-value caches.
+    pub caches: u64,
+    /// The states and logits of a pass.
+    pub temporaries: u64,
+    /// What the allocator keeps of freed memory.
+    pub allocator: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// Predicts the peak resident memory of prediction, of a process that holds `program` bytes before it computes.
+pub fn predict_inference(
+    model: &DecoderConfig,
+    work: InferenceWork,
+    program: u64,
+) -> InferencePrediction {
+    let loaded = 4.0 * count::parameters(model).total as f64;
+    let caches = work.slots as f64 * count::kv_cache(model, work.capacity) as f64;
+    let temporaries = 4.0 * pass(model, work);
+    let held = held_weights(model, work.weights);
+    let live = loaded.max(held + caches + temporaries);
+    // The parts of the larger moment.
+    let (weights, caches, temporaries) = match loaded > held + caches + temporaries {
+        true => (loaded, 0.0, 0.0),
+        false => (held, caches, temporaries),
+    };
+    let allocator = (0.3 * live).min(25.0 * MIB) + 0.02 * live;
+    let mut total = 0u64;
+    let mut part = |bytes: f64| {
+        let bytes = bytes.round() as u64;
+        total = total.saturating_add(bytes);
+        bytes
+    };
+    InferencePrediction {
+        program: part(program as f64 + COMPUTING),
+        weights: part(weights),
+        caches: part(caches),
+        temporaries: part(temporaries),
+        allocator: part(allocator),
+        total,
+    }
+}
+
+/// Bytes of the weights once they are packed: a byte for each weight and four for each output row. A tied embedding table
+/// stays in f32 beside the packed head.
+fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
+    let all = count::parameters(model).total as f64;
+    match format {
+        WeightFormat::F32 => 4.0 * all,
+        WeightFormat::Packed(PackedFormat::Int8) => {
+            let layers = model.stack().block.linear_layers();
+            let rows = |input: usize, output: usize| {
+                let elements = input as f64 * output as f64;
+                (elements, elements + 4.0 * output as f64)
+            };
+            let (mut floats, mut packed) = (0.0, 0.0);
+            for layer in layers {
+                let (elements, bytes) = rows(layer.d_input, layer.d_output);
+                floats += elements * model.n_layers as f64;
+                packed += bytes * model.n_layers as f64;
+            }
+            let (elements, bytes) = rows(model.d_model, model.vocab_size);
+            packed += bytes;
+            if !model.head.tied {
+                floats += elements;
+            }
+            4.0 * (all - floats) + packed
+        }
+    }
+}
+
+/// Elements of a pass.
+pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
+    let tokens = work.pass_tokens as f64;
+    let block = Block::of(model, tokens, work.sequence as f64);
+    let ends = 2.0 * tokens * model.d_model as f64;
+    let head = match work.head {
+        // The logits, and a copy of them for the sampler.
+        HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size as f64,
+        HeadUse::Loss => most_held(work.pass_tokens, model.d_model, model.vocab_size) as f64,
+    };
+    ends + block.forward.max(head)
+}
