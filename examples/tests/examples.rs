@@ -31,6 +31,17 @@ fn a_loop_of_ones_own_lowers_the_loss() {
     assert!(losses[24] < 2.9, "{}", losses[24]);
 }
 
+#[test]
+fn the_readme_has_the_program_that_is_compiled() {
+    let program = include_str!("../readme.rs");
+    let (_, code) = program.split_once("#![recursion_limit").unwrap();
+    let readme = include_str!("../../README.md");
+    assert!(
+        readme.contains(&format!("```rust\n#![recursion_limit{code}```\n")),
+        "examples/readme.rs differs from the README"
+    );
+}
+
 /// Writes a model of nine characters with random weights.
 fn write_model(folder: &Path) {
     let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();
