@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use emberlm_generate::ChooserConfig;
+use emberlm_system::nearest::nearest;
 
 use crate::commands::generate::sampling::{Origin, Sampling};
 use crate::values;
@@ -56,6 +57,7 @@ impl Settings {
             .split_once(|c: char| c == '=' || c.is_whitespace())
             .unwrap_or((text, ""));
         let (name, value) = (name.trim().replace('_', "-"), value.trim());
+        let name = own_name(name)?;
         let value = value.strip_prefix('=').unwrap_or(value).trim();
         let all = NAMES.join(", ");
         let (sampler, penalties) = (&mut self.sampling.sampler, &mut self.sampling.penalties);
@@ -92,6 +94,24 @@ impl Settings {
 fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
+}
+
+/// The name that a setting has here. One that is near to none is left as it is.
+///
+/// # Errors
+/// There is no such setting, but one of a similar name.
+fn own_name(name: String) -> Result<String, String> {
+    match &name[..] {
+        "temp" => Ok("temperature".to_owned()),
+        "max-tokens" => Ok("max-new-tokens".to_owned()),
+        known if NAMES.contains(&known) => Ok(name),
+        unknown => match nearest(unknown, NAMES) {
+            Some(near) => Err(format!(
+                "there is no setting {unknown}: did you mean {near}?"
+            )),
+            None => Ok(name),
+        },
+    }
 }
 
 fn whole<T: FromStr>(text: &str) -> Result<T, String> {
@@ -182,7 +202,14 @@ mod tests {
             message.starts_with("there is no setting heat, but: temperature, top-k, "),
             "{message}"
         );
+        let message = settings().set("tempertaure 1").unwrap_err();
+        assert_eq!(
+            message,
+            "there is no setting tempertaure: did you mean temperature?"
+        );
         settings().set("max_new_tokens = 3").unwrap();
+        settings().set("temp=0.5").unwrap();
+        settings().set("max-tokens 3").unwrap();
     }
 
     #[test]
