@@ -103,7 +103,7 @@ mod tests {
         };
         labels.write(run.path()).expect("written");
         assert_eq!(RunLabels::read(run.path()).expect("labels"), labels);
-        std::fs::write(run.path().join(FILE), "[]").expect("written");
+        std::fs::write(run.path().join(FILE), r#"{"tags": 3}"#).expect("written");
         assert!(RunLabels::read(run.path()).is_err());
     }
 
