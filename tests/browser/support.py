@@ -55,8 +55,8 @@ def trained(binary, at, name, steps, seed):
         (at / "tale.txt").write_text(TALE * 400)
         run(binary, "prepare", "--out", "bytes", "--tokenizer", "byte", "tale.txt", at=at)
     sizes = ["model.vocab_size=0", "model.n_layers=2", "model.d_model=32", "model.heads=2", "model.kv_heads=1",
-             "model.feed_forward.width=64", "model.seq_len=512", "train.learning_rate=0.01", "train.warmup_steps=5",
-             "train.log_interval=2", "train.eval_tokens=512"]
+             "model.feed_forward.width=64", "model.seq_len=512", "train.schedule.learning_rate=0.01",
+             "train.schedule.warmup_steps=5", "train.log_interval=2", "train.evaluation.tokens=512"]
     run(binary, "train", "--preset", "pocket-tales", "--data", "bytes", "--out", name, "--steps", steps, "--seed", seed,
         "--eval-interval", max(steps // 4, 1), *[word for size in sizes for word in ("--set", size)], at=at)
     return at / name

@@ -152,7 +152,7 @@ fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: 
     for setting in [
         "model.dropout=0",
         "train.log_interval=10",
-        "train.eval_tokens=4096",
+        "train.evaluation.tokens=4096",
     ] {
         command.args(["--set", setting]);
     }

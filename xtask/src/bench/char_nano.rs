@@ -161,12 +161,12 @@ impl Programs<'_> {
         command.args(["--steps", &args.steps.to_string()]);
         command.args(["--seed", &args.seed.to_string()]);
         for setting in [
-            format!("train.eval_interval={interval}"),
-            format!("train.eval_tokens={EVALUATION_TOKENS}"),
-            format!("train.checkpoint_interval={interval}"),
+            format!("train.evaluation.interval={interval}"),
+            format!("train.evaluation.tokens={EVALUATION_TOKENS}"),
+            format!("train.checkpoints.interval={interval}"),
             // nanoGPT prints every step, and no samples.
             "train.log_interval=1".to_owned(),
-            "train.sample_tokens=0".to_owned(),
+            "train.evaluation.sample_tokens=0".to_owned(),
         ] {
             command.args(["--set", &setting]);
         }
@@ -253,9 +253,9 @@ mod tests {
         };
         let line = workspace::shown(&programs.train());
         for setting in [
-            "eval_interval=100",
-            "eval_tokens=30720",
-            "checkpoint_interval=100",
+            "evaluation.interval=100",
+            "evaluation.tokens=30720",
+            "checkpoints.interval=100",
         ] {
             assert!(line.contains(&format!("--set train.{setting}")), "{line}");
         }

@@ -174,14 +174,16 @@ mod tests {
 
     #[test]
     fn a_grid_is_every_combination() {
-        let file = parsed("[grid]\n\"train.seed\" = [1, 2]\ntrain.learning_rate = [1e-3, 3e-3]\n");
+        let file = parsed(
+            "[grid]\n\"train.seed\" = [1, 2]\ntrain.schedule.learning_rate = [1e-3, 3e-3]\n",
+        );
         assert_eq!(
             shown(&file.runs),
             [
-                "train.learning_rate=0.001 train.seed=1",
-                "train.learning_rate=0.001 train.seed=2",
-                "train.learning_rate=0.003 train.seed=1",
-                "train.learning_rate=0.003 train.seed=2",
+                "train.schedule.learning_rate=0.001 train.seed=1",
+                "train.schedule.learning_rate=0.001 train.seed=2",
+                "train.schedule.learning_rate=0.003 train.seed=1",
+                "train.schedule.learning_rate=0.003 train.seed=2",
             ]
         );
     }

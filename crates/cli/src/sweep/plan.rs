@@ -232,10 +232,10 @@ mod tests {
     #[test]
     fn names_are_values_and_safe() {
         let seed = ("train.seed", Value::Integer(2));
-        let rate = ("train.learning_rate", Value::Float(1e-3));
+        let rate = ("train.schedule.learning_rate", Value::Float(1e-3));
         let run = own(&[rate.clone(), seed.clone()]);
-        assert_eq!(name(&run), "learning_rate=0.001,seed=2");
-        assert_eq!(configuration(&run), "learning_rate=0.001");
+        assert_eq!(name(&run), "schedule.learning_rate=0.001,seed=2");
+        assert_eq!(configuration(&run), "schedule.learning_rate=0.001");
         assert_eq!(configuration(&own(&[seed])), "all");
         let from = |path: &str| name(&own(&[("train.from", Value::String(path.into()))]));
         for path in ["../a", "..-a", "a b", "ä", "con:", "x\0y", ""] {

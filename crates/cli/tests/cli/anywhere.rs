@@ -27,7 +27,9 @@ impl Sandbox {
         let decay = part * backends.len();
         for (i, backend) in backends.iter().enumerate() {
             let line = match i {
-                0 => format!("{TINY} --data data --out {run} --set train.decay_steps={decay}"),
+                0 => format!(
+                    "{TINY} --data data --out {run} --set train.schedule.decay_steps={decay}"
+                ),
                 _ => format!("--resume {run} --renderer plain"),
             };
             let steps = part * (i + 1);
@@ -88,7 +90,8 @@ mod vulkan {
     fn a_table_larger_than_a_buffer_is_trained() {
         let sandbox = Sandbox::with_data();
         let how = "--set model.vocab_size=50257 --set model.d_model=768 --set model.n_layers=1 --set model.seq_len=16 \
-            --set train.micro_batch=1 --set train.eval_tokens=16 --set train.sample_tokens=0 --set train.decay_steps=3";
+            --set train.micro_batch=1 --set train.evaluation.tokens=16 --set train.evaluation.sample_tokens=0 \
+            --set train.schedule.decay_steps=3";
         let expected = sandbox.curve("flex", 3, how);
         let line =
             format!("train {TINY} --data data --steps 2 --out vulkan {how} --backend vulkan");
@@ -113,7 +116,7 @@ mod vulkan {
     #[test]
     fn a_resumed_run_is_the_one_left_alone() {
         let sandbox = Sandbox::with_data().with_own_cache();
-        let how = "--set model.dropout=0.1 --set train.decay_steps=8 --backend vulkan";
+        let how = "--set model.dropout=0.1 --set train.schedule.decay_steps=8 --backend vulkan";
         let expected = sandbox.curve("alone", 8, how);
         sandbox.curve("stopped", 5, how);
         trained(

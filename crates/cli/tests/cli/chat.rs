@@ -33,7 +33,7 @@ impl Sandbox {
         let line = "prepare talks.jsonl --out talks --tokenizer byte --chat-template chatml";
         assert_eq!(sandbox.words(line).code, Some(0));
         let line = "--preset char-nano --set model.d_model=48 --set model.seq_len=256 --data talks \
-                    --out run --steps 400 --set train.learning_rate=1e-2";
+                    --out run --steps 400 --set train.schedule.learning_rate=1e-2";
         trained(sandbox.train(line));
         sandbox
     }

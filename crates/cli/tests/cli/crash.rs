@@ -14,8 +14,8 @@ use super::support::train::{TINY, trained};
 
 /// Everything that could be lost: dropout, accumulation, a schedule, a best loss, steps that are logged and not.
 const LINE: &str = "--data data --steps 150 --accumulation 2 --eval-interval 7 --keep-last 3 \
-    --keep-best --set model.dropout=0.1 --set train.checkpoint_interval=4 --set train.log_interval=3 \
-    --set train.eval_tokens=300 --set train.warmup_steps=20 --set train.learning_rate=1e-2";
+    --keep-best --set model.dropout=0.1 --set train.checkpoints.interval=4 --set train.log_interval=3 \
+    --set train.evaluation.tokens=300 --set train.schedule.warmup_steps=20 --set train.schedule.learning_rate=1e-2";
 
 /// Where a process is killed.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,8 @@ fn partial(checkpoints: &Path) -> bool {
 }
 
 /// What else is carried from step to step.
-const MORE: &str = "--ema 0.9 --set train.optimizer=muon --set train.skip_deviations=2 \
-    --set train.skip_window=10 --set train.label_smoothing=0.1 --set train.z_loss=1e-4";
+const MORE: &str = "--ema 0.9 --set train.optimizer.kind=muon --set train.skip.kind=outliers \
+    --set train.skip.deviations=2 --set train.skip.window=10 --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-4";
 
 /// Kills a run `kills` times and resumes it each time, then compares it with one that was left alone. Runs that end
 /// before they are killed often enough are followed by others.

@@ -97,8 +97,7 @@ fn stopping_without_saving_keeps_the_newest_checkpoint() {
 fn a_resumed_run_shows_what_was_before() {
     let sandbox = Sandbox::with_data();
     // Steps that take their time: from a thousand points on, the plot leaves some out, and the first one with them.
-    let line =
-        "--data data --out run --steps 3 --set train.decay_steps=3 --set train.micro_batch=256";
+    let line = "--data data --out run --steps 3 --set train.schedule.decay_steps=3 --set train.micro_batch=256";
     super::support::train::trained(sandbox.train(line));
     // The axis ends at the largest loss, which is of what was before: those that follow are below it.
     let validated = sandbox.events("run", "evaluation");

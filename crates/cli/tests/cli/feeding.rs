@@ -53,7 +53,7 @@ fn refused(ran: Ran) -> String {
 #[test]
 fn a_mix_goes_on_where_it_was_stopped() {
     let sandbox = with_datasets(&["a", "b"]);
-    let line = "--data a=0.7 b=0.3 --set train.decay_steps=50 --set train.warmup_steps=2";
+    let line = "--data a=0.7 b=0.3 --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --out long --steps 8")));
     trained(sandbox.train(&format!("{line} --out run --steps 5")));
     // The datasets lie elsewhere, and other threads make the batches.
@@ -312,7 +312,8 @@ fn a_step_with_nothing_to_learn_is_passed_over() {
     let sandbox = with_datasets(&["a"]);
     // Two windows of 32 at most have something to learn.
     mask(&sandbox, "a", |at| (40..48).contains(&at));
-    let line = "--data a --steps 40 --set train.micro_batch=1 --set train.sample_tokens=0";
+    let line =
+        "--data a --steps 40 --set train.micro_batch=1 --set train.evaluation.sample_tokens=0";
     let ran = sandbox.train(&format!("{line} --out run"));
     assert!(
         ran.stderr.contains("none of its targets is to be learnt"),

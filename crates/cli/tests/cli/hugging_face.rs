@@ -301,8 +301,8 @@ fn with_byte_model() -> Sandbox {
     sandbox
 }
 
-const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16 --set train.eval_tokens=64 \
-    --set train.sample_tokens=4 --renderer plain";
+const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16 --set train.evaluation.tokens=64 \
+    --set train.evaluation.sample_tokens=4 --renderer plain";
 
 #[test]
 fn training_goes_on_from_a_hugging_face_model() {

@@ -53,8 +53,8 @@ fn training_s_memory_does_not_grow() {
     for recompute in [false, true] {
         let sandbox = Sandbox::with_data();
         let line = format!(
-            "train {TINY} --data data --steps 300 --set train.eval_interval={INTERVAL} --accumulation 2 \
-             --set train.checkpoint_interval={INTERVAL} --set train.recompute={recompute} --out run"
+            "train {TINY} --data data --steps 300 --set train.evaluation.interval={INTERVAL} --accumulation 2 \
+             --set train.checkpoints.interval={INTERVAL} --set train.recompute={recompute} --out run"
         );
         let mut command = sandbox.command(line.split_whitespace());
         let mut child = command

@@ -12,8 +12,8 @@ fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["adamw", "muon", "lion"] {
         let line = format!(
-            "--data data --steps 6 --set train.optimizer={optimizer} --set train.warmup_steps=0 \
-            --set train.label_smoothing=0.1 --set train.z_loss=1e-3 --set train.micro_batch"
+            "--data data --steps 6 --set train.optimizer.kind={optimizer} --set train.schedule.warmup_steps=0 \
+            --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-3 --set train.micro_batch"
         );
         trained(sandbox.train(&format!("{line}=6 --out {optimizer}-whole")));
         trained(sandbox.train(&format!(
@@ -32,9 +32,9 @@ fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
 fn the_terms_of_the_loss_are_training_s_alone() {
     let sandbox = Sandbox::with_data();
     // A rate of 0, so that both runs have the same weights throughout.
-    let line = "--data data --steps 2 --set train.learning_rate=0 --set train.min_learning_rate=0";
+    let line = "--data data --steps 2 --set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
     trained(sandbox.train(&format!("{line} --out plain")));
-    trained(sandbox.train(&format!("{line} --set train.z_loss=0.1 --out z")));
+    trained(sandbox.train(&format!("{line} --set train.loss.z_loss=0.1 --out z")));
     let evaluation = |run| {
         sandbox.events(run, "evaluation")[0]["loss"]
             .as_f64()
@@ -57,8 +57,8 @@ fn muon_and_lion_learn() {
     let sandbox = Sandbox::with_data();
     for (optimizer, rate) in [("muon", "1e-2"), ("lion", "1e-3")] {
         let line = format!(
-            "--data data --out {optimizer} --steps 60 --set train.optimizer={optimizer} \
-            --set train.learning_rate={rate} --set train.warmup_steps=5"
+            "--data data --out {optimizer} --steps 60 --set train.optimizer.kind={optimizer} \
+            --set train.schedule.learning_rate={rate} --set train.schedule.warmup_steps=5"
         );
         trained(sandbox.train(&line));
         let losses = sandbox.losses(optimizer);
@@ -72,10 +72,9 @@ fn muon_and_lion_learn() {
 #[test]
 fn groups_have_rates_of_their_own() {
     let sandbox = Sandbox::with_data();
-    let line =
-        "--data data --steps 1 --set train.warmup_steps=0 --set train.groups.embeddings.rate=0";
+    let line = "--data data --steps 1 --set train.schedule.warmup_steps=0 --set train.groups.embeddings.rate=0";
     trained(sandbox.train(&format!("{line} --out run")));
-    let still = "--set train.learning_rate=0 --set train.min_learning_rate=0";
+    let still = "--set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
     trained(sandbox.train(&format!("{line} {still} --out still")));
     let (run, still) = (sandbox.weights("run", 1), sandbox.weights("still", 1));
     let [run, still] =
@@ -91,10 +90,10 @@ fn every_optimizer_is_resumed_to_the_bit() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["muon", "lion"] {
         let line = format!(
-            "--data data --set train.optimizer={optimizer} --set train.schedule=warmup_stable_decay \
-            --set train.decay_steps=10 --set train.cooldown_steps=4 --set train.warmup_steps=2 \
-            --set train.ema=0.9 --set train.label_smoothing=0.1 --set train.skip_deviations=3 \
-            --set train.skip_window=3 --set train.groups.head.rate=0.5"
+            "--data data --set train.optimizer.kind={optimizer} --set train.schedule.kind=warmup_stable_decay \
+            --set train.schedule.decay_steps=10 --set train.schedule.cooldown_steps=4 --set train.schedule.warmup_steps=2 \
+            --set train.ema=0.9 --set train.loss.label_smoothing=0.1 --set train.skip.kind=outliers \
+            --set train.skip.deviations=3 --set train.skip.window=3 --set train.groups.head.rate=0.5"
         );
         let [whole, parts] = ["whole", "parts"].map(|name| format!("{optimizer}-{name}"));
         trained(sandbox.train(&format!("{line} --out {whole} --steps 10")));

@@ -90,7 +90,7 @@ fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
         .tokenizer()
         .spec();
     let tiny = "--set model.d_model=8 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
-        --set model.seq_len=8 --set train.micro_batch=2 --set train.sample_tokens=4 --renderer plain";
+        --set model.seq_len=8 --set train.micro_batch=2 --set train.evaluation.sample_tokens=4 --renderer plain";
     let ran = sandbox.words(&format!("train --data data --out run --steps 2 {tiny}"));
     assert_eq!(ran.code, Some(0), "{ran}");
     for gone in ["data", "hub"] {

@@ -6,7 +6,7 @@ use super::support::train::{TINY, trained};
 /// Large enough that every kind of product is cut into tiles for several threads.
 const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
     --set model.seq_len=96 --set model.feed_forward.width=384 --set train.micro_batch=6 \
-    --set model.dropout=0.1 --set train.log_interval=1 --set train.sample_tokens=0 --renderer plain";
+    --set model.dropout=0.1 --set train.log_interval=1 --set train.evaluation.sample_tokens=0 --renderer plain";
 
 /// Trains a few steps on so many threads.
 fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u8>) {
@@ -42,7 +42,7 @@ fn bf16_learns_what_f32_learns() {
     let sandbox = Sandbox::with_data();
     let train = |precision: &str| {
         let line = format!(
-            "train {TINY} --data data --steps 200 --set train.learning_rate=0.003 --set train.eval_interval=200 \
+            "train {TINY} --data data --steps 200 --set train.schedule.learning_rate=0.003 --set train.evaluation.interval=200 \
              --precision {precision} --out {precision}"
         );
         let said = sandbox.words(&line);

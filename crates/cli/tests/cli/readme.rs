@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::Sandbox;
 
 /// What is put after a `train` of the README, so that a test takes seconds.
-const SHORT: &str = " --renderer plain --steps 2 --set train.sample_tokens=5";
+const SHORT: &str = " --renderer plain --steps 2 --set train.evaluation.sample_tokens=5";
 
 fn readme() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
@@ -33,7 +33,7 @@ fn sweep(readme: &str) -> String {
         .replace("4096", "100")
         .replace("[5e-4, 2e-3, 8e-3]", "[5e-4]");
     assert!(text.contains("\"train.steps\" = 300\n"), "{text}");
-    let short = "\"train.steps\" = 2\n\"train.sample_tokens\" = 0\n";
+    let short = "\"train.steps\" = 2\n\"train.evaluation.sample_tokens\" = 0\n";
     text.replace("\"train.steps\" = 300\n", short)
 }
 

@@ -16,7 +16,7 @@ fn refused(ran: Ran) -> String {
 /// A run of 6 steps with checkpoints at 2, 4 and 6.
 fn with_run() -> Sandbox {
     let sandbox = Sandbox::with_data();
-    let line = "--data data --out run --steps 6 --set train.checkpoint_interval=2";
+    let line = "--data data --out run --steps 6 --set train.checkpoints.interval=2";
     trained(sandbox.train(line));
     sandbox
 }
@@ -25,7 +25,8 @@ fn with_run() -> Sandbox {
 fn more_steps_go_on_as_if_they_had_been_asked_for() {
     let sandbox = Sandbox::with_data();
     // With a decay that does not end with the run, the first steps of a longer run are the same.
-    let line = "--data data --set train.decay_steps=50 --set train.warmup_steps=2";
+    let line =
+        "--data data --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --out long --steps 12")));
     trained(sandbox.train(&format!("{line} --out run --steps 6")));
     trained(sandbox.words("train --resume run --steps 12 --renderer plain"));
@@ -64,7 +65,7 @@ fn what_may_not_change_is_named() {
     let line = "train --resume run --renderer plain";
     for (change, expected) in [
         (
-            "--set train.learning_rate=0.5",
+            "--set train.schedule.learning_rate=0.5",
             "train.schedule.learning_rate was 0.005 and is 0.5",
         ),
         (
@@ -73,7 +74,7 @@ fn what_may_not_change_is_named() {
         ),
         ("--set train.seed=9", "train.seed was 1 and is 9"),
         (
-            "--set train.micro_batch=1 --set train.beta1=0.5",
+            "--set train.micro_batch=1 --set train.optimizer.beta1=0.5",
             "train.micro_batch was 4 and is 1; train.optimizer.beta1 was 0.9 and is 0.5",
         ),
     ] {
@@ -83,7 +84,7 @@ fn what_may_not_change_is_named() {
     }
     // What is only shown or kept otherwise may.
     let may = "--steps 7 --eval-interval 3 --keep-last 2 --keep-best --set train.log_interval=2 \
-        --set train.checkpoint_interval=3";
+        --set train.checkpoints.interval=3";
     trained(sandbox.words(&format!("{line} {may}")));
 }
 
@@ -256,7 +257,7 @@ fn a_full_disk_does_not_end_a_run() {
 
     let sandbox = Sandbox::with_data();
     let line = format!(
-        "{} train {TINY} --data data --out run --steps 1000000 --set train.checkpoint_interval=5 \
+        "{} train {TINY} --data data --out run --steps 1000000 --set train.checkpoints.interval=5 \
          --set train.log_interval=5",
         env!("CARGO_BIN_EXE_emberlm")
     );
@@ -298,8 +299,8 @@ fn a_full_disk_does_not_end_a_run() {
 #[test]
 fn the_newest_and_the_best_checkpoints_are_kept() {
     let sandbox = Sandbox::with_data();
-    let line = "--data data --steps 24 --eval-interval 3 --set train.checkpoint_interval=4 \
-        --set train.learning_rate=3e-2 --set train.warmup_steps=2";
+    let line = "--data data --steps 24 --eval-interval 3 --set train.checkpoints.interval=4 \
+        --set train.schedule.learning_rate=3e-2 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --keep-last 2 --keep-best --out run")));
     let best = sandbox
         .events("run", "evaluation")
@@ -333,8 +334,8 @@ fn a_run_that_diverges_names_its_last_good_checkpoint() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out start --steps 2"));
     // Weights that the next step cannot use: the rate is beyond what f32 can hold.
-    let line = "--data data --out run --steps 60 --set train.learning_rate=1e38 \
-        --set train.warmup_steps=0 --set train.checkpoint_interval=1 --set train.skip_limit=4";
+    let line = "--data data --out run --steps 60 --set train.schedule.learning_rate=1e38 \
+        --set train.schedule.warmup_steps=0 --set train.checkpoints.interval=1 --set train.skip.limit=4";
     let ran = sandbox.train(line);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(
@@ -360,7 +361,7 @@ fn a_run_that_diverges_names_its_last_good_checkpoint() {
 #[test]
 fn files_for_tensorboard() {
     let sandbox = Sandbox::with_data();
-    let line = "--data data --out run --steps 4 --set train.checkpoint_interval=2";
+    let line = "--data data --out run --steps 4 --set train.checkpoints.interval=2";
     trained(sandbox.train(&format!("{line} --tensorboard")));
     let files = || {
         fs::read_dir(sandbox.path("run/tensorboard"))

@@ -15,7 +15,9 @@ impl Sandbox {
     /// A run `run` of 6 steps with checkpoints at 3 and 6.
     fn with_a_run() -> Self {
         let sandbox = Self::with_data();
-        trained(sandbox.train("--data data --out run --steps 6 --set train.checkpoint_interval=3"));
+        trained(
+            sandbox.train("--data data --out run --steps 6 --set train.checkpoints.interval=3"),
+        );
         sandbox
     }
 

@@ -12,7 +12,7 @@ impl Sandbox {
     /// Starts `train` on `data` into `run`, by a shell that first runs `before`, and waits for its first step.
     pub fn start_training(&self, before: &str, more: &str) -> Child {
         let line = format!(
-            "{before} exec \"$EMBERLM\" train {TINY} --data data --out run --set train.eval_interval=1000000 {more}"
+            "{before} exec \"$EMBERLM\" train {TINY} --data data --out run --set train.evaluation.interval=1000000 {more}"
         );
         let child = self
             .shell(&line)

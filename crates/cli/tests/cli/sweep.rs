@@ -16,9 +16,9 @@ const TINY: &str = "data = \"data\"
 \"model.seq_len\" = 16
 \"model.feed_forward.width\" = 32
 \"train.micro_batch\" = 2
-\"train.sample_tokens\" = 0
+\"train.evaluation.sample_tokens\" = 0
 \"train.steps\" = 3
-\"train.eval_interval\" = 1
+\"train.evaluation.interval\" = 1
 ";
 
 impl Sandbox {
@@ -48,7 +48,7 @@ impl Sandbox {
 }
 
 const GRID: &str = "[grid]
-\"train.learning_rate\" = [1e-3, 3e-3]
+\"train.schedule.learning_rate\" = [1e-3, 3e-3]
 \"train.seed\" = [1, 2]
 ";
 
@@ -67,10 +67,10 @@ fn a_grid_is_run_compared_and_extended() {
     assert_eq!(configurations.len(), 2);
     for configuration in configurations {
         let name = configuration["name"].as_str().unwrap();
-        let rate = configuration["settings"]["train.learning_rate"]
+        let rate = configuration["settings"]["train.schedule.learning_rate"]
             .as_f64()
             .unwrap();
-        assert_eq!(name, format!("learning_rate={rate}"));
+        assert_eq!(name, format!("schedule.learning_rate={rate}"));
         let [a, b] = [1, 2].map(|seed| sandbox.validation(&format!("{name},seed={seed}")));
         let last = [a[2], b[2]];
         let lowest = [&a, &b].map(|losses| losses.iter().copied().fold(f64::INFINITY, f64::min));
@@ -101,21 +101,24 @@ fn a_grid_is_run_compared_and_extended() {
     for file in [
         "sweep.svg",
         "sweep.html",
-        "learning_rate=0.001,seed=1/log.txt",
+        "schedule.learning_rate=0.001,seed=1/log.txt",
     ] {
         let text = fs::read_to_string(sandbox.path("runs/rates").join(file)).unwrap();
         assert!(!text.is_empty(), "{file}");
     }
 
     // Again: nothing is left to do.
-    let before = sandbox.validation("learning_rate=0.003,seed=2");
+    let before = sandbox.validation("schedule.learning_rate=0.003,seed=2");
     let again = done(sandbox.words("sweep rates.toml"));
     assert!(!again.stderr.contains("started"), "{again}");
     assert!(
         again.stdout.contains("configuration") && again.stdout.contains(" ± "),
         "{again}"
     );
-    assert_eq!(sandbox.validation("learning_rate=0.003,seed=2"), before);
+    assert_eq!(
+        sandbox.validation("schedule.learning_rate=0.003,seed=2"),
+        before
+    );
 
     // More seeds: the new runs alone.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1, 2, 3]"));
@@ -140,7 +143,7 @@ fn a_grid_is_run_compared_and_extended() {
     insta::assert_snapshot!(sandbox.words("sweep rates.toml"), @r"
     exit 1
     --- stderr
-    error: runs/rates holds another sweep: its run learning_rate=0.001,seed=2 is not in the file any more
+    error: runs/rates holds another sweep: its run schedule.learning_rate=0.001,seed=2 is not in the file any more
     hint: choose another --out; runs may be added, but not changed
     ");
     sandbox.write(
@@ -158,13 +161,13 @@ fn a_grid_is_run_compared_and_extended() {
 #[test]
 fn a_dry_run_prints_commands_that_work() {
     let sandbox = Sandbox::with_sweep(
-        "[[list]]\n\"model.norm.epsilon\" = 1e-6\n[[list]]\ntrain.beta1 = 0.8\n",
+        "[[list]]\n\"model.norm.epsilon\" = 1e-6\n[[list]]\n\"train.optimizer.beta1\" = 0.8\n",
     );
     let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(
-        lines[1].contains(" --set train.beta1=0.8 --out out/beta1=0.8 "),
+        lines[1].contains(" --set train.optimizer.beta1=0.8 --out out/optimizer.beta1=0.8 "),
         "{text}"
     );
     assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
@@ -281,8 +284,8 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
     let sandbox = Sandbox::with_sweep("");
     let long = TINY.replace("\"train.steps\" = 3", "\"train.steps\" = 1000000");
     let long = long.replace(
-        "\"train.eval_interval\" = 1",
-        "\"train.eval_interval\" = 1000000",
+        "\"train.evaluation.interval\" = 1",
+        "\"train.evaluation.interval\" = 1000000",
     );
     sandbox.write(
         "rates.toml",
@@ -336,11 +339,11 @@ fn a_killed_sweep_goes_on_where_it_was() {
     let settings = TINY
         .replace(
             "\"train.steps\" = 3",
-            "\"train.steps\" = 1500\n\"train.checkpoint_interval\" = 50",
+            "\"train.steps\" = 1500\n\"train.checkpoints.interval\" = 50",
         )
         .replace(
-            "\"train.eval_interval\" = 1",
-            "\"train.eval_interval\" = 300",
+            "\"train.evaluation.interval\" = 1",
+            "\"train.evaluation.interval\" = 300",
         );
     let file = format!("{settings}[grid]\n\"train.seed\" = [1, 2]\n");
     let [alone, killed] = [(), ()].map(|()| {

@@ -10,7 +10,8 @@ use super::support::train::{TINY, trained};
 #[test]
 fn with_nothing_given_the_whole_job_is_done() {
     let sandbox = Sandbox::new();
-    let text = trained(sandbox.train("--steps 4 --eval-interval 2 --set train.eval_tokens=500"));
+    let text =
+        trained(sandbox.train("--steps 4 --eval-interval 2 --set train.evaluation.tokens=500"));
     for part in [
         "Validation loss",
         "Floor            0.11",
@@ -36,7 +37,7 @@ fn with_nothing_given_the_whole_job_is_done() {
     let more = trained(sandbox.words("generate runs/pocket-tales-001 --max-new-tokens 5"));
     assert_eq!(more.chars().count(), 1 + 5 + 1, "{more:?}");
     // A second run takes the next name.
-    trained(sandbox.train("--steps 1 --set train.eval_tokens=50"));
+    trained(sandbox.train("--steps 1 --set train.evaluation.tokens=50"));
     assert!(sandbox.path("runs/pocket-tales-002").exists());
 }
 
@@ -74,7 +75,9 @@ fn a_run_is_a_function_of_its_seed() {
 #[test]
 fn training_lowers_the_loss_and_eval_agrees_with_it() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --out run --steps 60 --set train.learning_rate=1e-2"));
+    trained(
+        sandbox.train("--data data --out run --steps 60 --set train.schedule.learning_rate=1e-2"),
+    );
     let losses = sandbox.losses("run");
     assert!(
         losses[0] > 2.5 && losses[59] < 0.8 * losses[0],
@@ -104,8 +107,8 @@ fn accumulation_is_the_large_batch() {
 fn weight_decay_leaves_vectors_alone() {
     let sandbox = Sandbox::with_data();
     // A rate so small that only the decay, rate · decay = 0.1 a step, changes anything.
-    let line = "--data data --steps 1 --preset char-nano --set train.learning_rate=1e-9 \
-        --set train.min_learning_rate=0 --set train.warmup_steps=0 --set train.weight_decay=1e8";
+    let line = "--data data --steps 1 --preset char-nano --set train.schedule.learning_rate=1e-9 \
+        --set train.schedule.min_learning_rate=0 --set train.schedule.warmup_steps=0 --set train.optimizer.weight_decay=1e8";
     trained(sandbox.train(&format!("{line} --out run")));
     let bytes = sandbox.weights("run", 1);
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -209,7 +212,7 @@ fn memory_does_not_grow_with_the_corpus() {
         let line = format!("prepare text.txt --out {name} --tokenizer byte");
         trained(sandbox.words(&line));
         let line = format!("train {TINY} --data {name} --out {name}-run --steps 40");
-        let line = format!("{line} --set train.eval_tokens=1000");
+        let line = format!("{line} --set train.evaluation.tokens=1000");
         peaks.push(peak_memory(sandbox.command(line.split_whitespace())));
     }
     // 120 MB of shards more.
@@ -278,7 +281,7 @@ fn ctrl_c_ends_a_run_with_a_checkpoint() {
 fn linear_attention_learns() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --out run --steps 60 --set model.attention.kind=linear \
-        --set model.attention.features=64 --set train.warmup_steps=5";
+        --set model.attention.features=64 --set train.schedule.warmup_steps=5";
     trained(sandbox.train(line));
     let losses = sandbox.losses("run");
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;

@@ -25,11 +25,11 @@ fn keys_and_values_by_name() {
         ("--set model.d_modle=8", "unknown field `d_modle`"),
         ("--set train.steps=many", "train.steps"),
         (
-            "--set train.learning_rate=nan",
+            "--set train.schedule.learning_rate=nan",
             "train.schedule.learning_rate = NaN: must be 0 or above",
         ),
         (
-            "--set train.cooldown_steps=5",
+            "--set train.schedule.cooldown_steps=5",
             "unknown field `cooldown_steps`, expected one of `learning_rate`",
         ),
         (

@@ -9,7 +9,7 @@ use super::{Ran, Sandbox};
 /// A model of two small layers, on whatever dataset.
 pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
     --set model.kv_heads=2 --set model.seq_len=32 --set model.feed_forward.width=48 \
-    --set train.micro_batch=4 --set train.log_interval=1 --set train.sample_tokens=20 \
+    --set train.micro_batch=4 --set train.log_interval=1 --set train.evaluation.sample_tokens=20 \
     --renderer plain";
 
 impl Sandbox {
