@@ -3,13 +3,11 @@
 #![recursion_limit = "256"]
 #![no_main]
 
-#[path = "../../crates/serve/tests/fuzzed/entry.rs"]
-mod entry;
-
+use emberlm_fuzz::bodies;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    for path in entry::PATHS {
-        entry::body(path, bytes);
+    for path in bodies::PATHS {
+        bodies::body(path, bytes);
     }
 });

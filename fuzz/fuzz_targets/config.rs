@@ -3,12 +3,9 @@
 #![recursion_limit = "256"]
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/model/tests/fuzzed/entry.rs"]
-mod entry;
-
+use emberlm_fuzz::model;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    entry::config(bytes);
+    model::config(bytes);
 });

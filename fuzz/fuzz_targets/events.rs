@@ -3,13 +3,9 @@
 #![recursion_limit = "256"]
 #![no_main]
 
-#[path = "../../crates/trainer/tests/fuzzed/entry.rs"]
-mod entry;
-#[path = "../../crates/serve/tests/fuzzed/tail.rs"]
-mod tail;
-
 use std::sync::LazyLock;
 
+use emberlm_fuzz::{events, followed_events};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -17,6 +13,6 @@ static FOLDER: LazyLock<TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
 
 fuzz_target!(|bytes: &[u8]| {
-    tail::follow(bytes, FOLDER.path());
-    entry::events(bytes, FOLDER.path());
+    followed_events::follow(bytes, FOLDER.path());
+    events::events(bytes, FOLDER.path());
 });

@@ -2,13 +2,10 @@
 
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/data/tests/fuzzed/entry.rs"]
-mod entry;
-
 use std::sync::LazyLock;
 
 use emberlm_data::{Format, InputOptions};
+use emberlm_fuzz::inputs;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -21,6 +18,6 @@ fuzz_target!(|bytes: &[u8]| {
             format: Some(format),
             ..InputOptions::default()
         };
-        entry::input(bytes, &options, FOLDER.path());
+        inputs::input(bytes, &options, FOLDER.path());
     }
 });

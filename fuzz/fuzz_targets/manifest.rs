@@ -2,12 +2,9 @@
 
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/data/tests/fuzzed/datasets.rs"]
-mod datasets;
-
 use std::sync::LazyLock;
 
+use emberlm_fuzz::datasets;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 

@@ -2,12 +2,9 @@
 
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/tokenizer/tests/fuzzed/entry.rs"]
-mod entry;
-
+use emberlm_fuzz::tokenizer;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    entry::template(bytes);
+    tokenizer::template(bytes);
 });

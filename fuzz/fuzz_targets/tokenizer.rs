@@ -2,12 +2,9 @@
 
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/tokenizer/tests/fuzzed/entry.rs"]
-mod entry;
-
 use std::sync::LazyLock;
 
+use emberlm_fuzz::tokenizer;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -15,5 +12,5 @@ static FOLDER: LazyLock<TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
 
 fuzz_target!(|bytes: &[u8]| {
-    entry::tokenizer(bytes, FOLDER.path());
+    tokenizer::tokenizer(bytes, FOLDER.path());
 });

@@ -3,12 +3,9 @@
 #![recursion_limit = "256"]
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/model/tests/fuzzed/entry.rs"]
-mod entry;
-
 use std::sync::LazyLock;
 
+use emberlm_fuzz::model;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -21,6 +18,6 @@ static FOLDERS: LazyLock<[TempDir; 2]> =
 
 fuzz_target!(|bytes: &[u8]| {
     let [whole, index] = &*FOLDERS;
-    entry::weights(bytes, whole.path());
-    entry::index(bytes, SHARD, index.path());
+    model::weights(bytes, whole.path());
+    model::index(bytes, SHARD, index.path());
 });

@@ -75,7 +75,7 @@ const TARGETS: [Target; 9] = [
     },
     Target {
         name: "bodies",
-        seeds: &["crates/serve/tests/fuzzed/bodies"],
+        seeds: &["fuzz/seeds/bodies"],
         longest: 4 << 10,
         timeout: 25,
     },

@@ -10,10 +10,9 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. A new crate takes its place here.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("emberlm-system", &[]),
     ("emberlm-sandbox", &[]),
-    ("emberlm-testing", &[]),
     ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
     ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
     ("emberlm-kernels", &[]),

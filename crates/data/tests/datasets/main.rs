@@ -7,7 +7,6 @@ mod adopt;
 mod blocks;
 mod damage;
 mod export;
-mod fuzzed;
 mod inspect;
 mod place;
 mod verify;

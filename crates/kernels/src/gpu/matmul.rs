@@ -14,6 +14,8 @@
 mod choice;
 mod kernels;
 mod key;
+#[cfg(all(test, feature = "vulkan"))]
+mod tests;
 
 use std::marker::PhantomData;
 

@@ -1,5 +1,6 @@
 //! Random numbers, and how two results are compared.
 
+use emberlm_kernels::split_mix;
 use proptest::test_runner::{Config, RngSeed};
 
 /// The same cases on every run; fewer where PROPTEST_CASES says so, as it does where a slow checker runs the tests.
@@ -13,17 +14,13 @@ pub fn cases(count: u32) -> Config {
     }
 }
 
-/// Uniform in ±2, a function of the seed (splitmix64).
+/// Uniform in ±2, a function of the seed: SplitMix64's outputs.
 pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 22) as f32 - 2.0
+    let number = |i: u64| {
+        let output = split_mix(seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        (output >> 40) as f32 / (1 << 22) as f32 - 2.0
     };
-    (0..count).map(|_| next()).collect()
+    (0..count as u64).map(number).collect()
 }
 
 /// `‖found - expected‖ / ‖expected‖` is at most `tolerance`.

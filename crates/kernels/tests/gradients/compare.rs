@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive, backend};
 use burn_flex::Flex;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, split_mix};
 use proptest::test_runner::{Config, RngSeed};
 
 /// Where Burn differentiates the composed bodies. On ndarray Burn's backward of a division multiplies by the
@@ -23,18 +23,14 @@ pub fn cases() -> Config {
     }
 }
 
-/// Uniform in ±2, a function of the seed (splitmix64).
+/// Uniform in ±2, a function of the seed: SplitMix64's outputs.
 pub fn numbers<const D: usize>(seed: u64, shape: [usize; D]) -> TensorData {
-    let mut state = seed;
-    let count = shape.iter().product();
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 22) as f32 - 2.0
+    let number = |i: u64| {
+        let output = split_mix(seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        (output >> 40) as f32 / (1 << 22) as f32 - 2.0
     };
-    TensorData::new((0..count).map(|_| next()).collect(), shape)
+    let count = shape.iter().product::<usize>() as u64;
+    TensorData::new((0..count).map(number).collect(), shape)
 }
 
 pub fn constant<B: Backend, const D: usize>(data: &TensorData) -> Tensor<B, D> {

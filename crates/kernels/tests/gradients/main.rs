@@ -2,12 +2,13 @@
 //! on flex, over random shapes. Attention's values are compared with plain loops, and its composed body's gradients with the
 //! loops' differences; linear attention, which Burn differentiates, with plain loops in f64 and their central differences;
 //! linear layers with packed weights, which are never trained, and writes into a cache, too. Dropout of attention in blocks is
-//! tested as a random number, and products of rounded
-//! factors against f32's. `tests/vulkan` has a part of it on Vulkan.
+//! tested as a random number, products of rounded
+//! factors against f32's, and activations against PyTorch's. A part of it runs on Vulkan, too.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod activations;
 mod attention;
 mod attention_dropout;
 mod attention_options;
@@ -22,10 +23,22 @@ mod packed;
 mod precision;
 mod pytorch;
 mod table_parts;
+#[cfg(feature = "vulkan")]
+mod vulkan;
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Precision;
+
+#[test]
+fn activations_as_in_pytorch_on_flex() {
+    activations::check::<Flex>(&Default::default());
+}
+
+#[test]
+fn activations_as_in_pytorch_on_ndarray() {
+    activations::check::<NdArray>(&Default::default());
+}
 
 #[test]
 fn head_loss_as_in_pytorch_on_flex() {

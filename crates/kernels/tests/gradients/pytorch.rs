@@ -1,5 +1,5 @@
 //! The head's loss and its gradients against PyTorch's `cross_entropy` in float64, with label smoothing, z-loss and ignored
-//! targets; `crates/model/tests/fixtures/make.py` wrote the fixture. The model's parity tests include this file for Vulkan.
+//! targets; `crates/model/tests/fixtures/make.py` wrote the fixture.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Int, Tensor, TensorData};

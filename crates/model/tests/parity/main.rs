@@ -7,17 +7,11 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[cfg(feature = "vulkan")]
-#[path = "../../../kernels/tests/activations/check.rs"]
-mod activations;
 mod checks;
 #[cfg(feature = "vulkan")]
 mod documents;
 mod families;
 mod fixture;
-#[cfg(feature = "vulkan")]
-#[path = "../../../kernels/tests/gradients/pytorch.rs"]
-mod head_loss;
 mod linear_attention;
 mod optimize;
 mod ragged;
@@ -156,20 +150,6 @@ fn pieces_of_several_sequences_on_vulkan() {
 #[test]
 fn isolated_documents_on_vulkan() {
     documents::check::<burn::backend::Vulkan>(&vulkan_device());
-}
-
-/// The kernels' own test of the activations on one more backend.
-#[cfg(feature = "vulkan")]
-#[test]
-fn activations_on_vulkan() {
-    activations::check::<burn::backend::Vulkan>(&vulkan_device());
-}
-
-/// The kernels' own test of the head's loss, with ignored targets.
-#[cfg(feature = "vulkan")]
-#[test]
-fn head_loss_on_vulkan() {
-    head_loss::check::<burn::backend::Vulkan>(&vulkan_device());
 }
 
 /// The best Vulkan device there is, a software one where there is no other.

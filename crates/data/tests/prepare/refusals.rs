@@ -1,0 +1,191 @@
+//! `prepare` on bad input, and datasets that were tampered with: a clear error, and nothing half-written left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Place, options, run, tokens};
+use emberlm_data::{DataError, Dataset, Phase, PrepareOptions, Progress, Split, prepare};
+use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
+
+#[test]
+fn invalid_utf8_is_told_with_path_and_offset() {
+    let place = Place::new();
+    place.file("a.txt", "good");
+    let mut bytes = vec![b'x'; 300_000];
+    bytes.extend(b"\xC3\x28");
+    place.file("b.txt", bytes);
+    let error = run(&[place.path("in")], &place.out(), &options(Gpt2, 0.1)).unwrap_err();
+    let message = error.to_string();
+    let expected = "b.txt is not UTF-8 text: the first wrong byte is at offset 300000";
+    assert!(message.ends_with(expected), "{message}");
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn bad_inputs_are_refused_and_nothing_is_left() {
+    let place = Place::new();
+    let empty = place.file("empty.txt", "");
+    let short = [place.file("short.txt", "ab")];
+    let refused = |inputs: &[PathBuf], val_fraction| {
+        let error = run(inputs, &place.out(), &options(Byte, val_fraction)).unwrap_err();
+        assert_eq!(place.left(), [""; 0]);
+        error.to_string()
+    };
+    assert!(refused(&[], 0.1).starts_with("no input"));
+    assert!(refused(&[place.path("nowhere")], 0.1).ends_with("nowhere"));
+    assert!(refused(&[empty], 0.1).ends_with("empty.txt is empty"));
+    assert_eq!(
+        refused(&short, 0.6),
+        "the train split would be empty: `val_fraction` 0.6 of 2 characters"
+    );
+    assert!(refused(&short, 1e-30).starts_with("the val split would be empty"));
+    for fraction in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
+        assert!(refused(&short, fraction).starts_with("`val_fraction` is "));
+    }
+}
+
+#[test]
+fn a_shard_size_out_of_range_is_refused() {
+    let place = Place::new();
+    let input = [place.file("a", "abc")];
+    for shard_tokens in [0, 1 << 31] {
+        let options = PrepareOptions {
+            shard_tokens,
+            ..options(Byte, 0.1)
+        };
+        let message = run(&input, &place.out(), &options).unwrap_err().to_string();
+        let expected = format!("`shard_tokens` is {shard_tokens}: ");
+        assert!(message.starts_with(&expected), "{message}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_between_the_passes_is_refused() {
+    let place = Place::new();
+    let input = [place.file("a", "before")];
+    let change = |step| {
+        if matches!(
+            step,
+            Progress::Start {
+                phase: Phase::Tokenize,
+                ..
+            }
+        ) {
+            fs::write(&input[0], "afterwards").unwrap();
+        }
+    };
+    let error = prepare(&input, &place.out(), &options(Byte, 0.0), &change).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("a changed while it was being read")
+    );
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn an_output_is_replaced_only_by_force() {
+    let place = Place::new();
+    let (old, new) = ([place.file("a", "old text")], [place.file("b", "new")]);
+    let train_tokens = || tokens(&Dataset::open(&place.out()).unwrap(), Split::Train).len();
+    let mut options = options(Byte, 0.0);
+    run(&old, &place.out(), &options).unwrap();
+    let error = run(&new, &place.out(), &options).unwrap_err();
+    assert!(matches!(error, DataError::OutputExists { path } if path == place.out()));
+    assert_eq!(train_tokens(), 9);
+
+    options.force = true;
+    run(&new, &place.out(), &options).unwrap();
+    assert_eq!(train_tokens(), 4);
+    assert_eq!(place.left(), ["out"]);
+}
+
+#[test]
+fn a_failure_by_force_leaves_the_old_dataset() {
+    let place = Place::new();
+    let (good, bad) = ([place.file("a", "good")], [place.file("b", b"bad\xFF")]);
+    let mut options = options(Byte, 0.0);
+    let manifest = run(&good, &place.out(), &options).unwrap();
+    options.force = true;
+    run(&bad, &place.out(), &options).unwrap_err();
+    assert_eq!(Dataset::open(&place.out()).unwrap().manifest(), &manifest);
+    assert_eq!(place.left(), ["out"]);
+}
+
+#[test]
+fn force_does_not_replace_what_is_no_dataset() {
+    let place = Place::new();
+    let input = [place.file("a", "text")];
+    let options = PrepareOptions {
+        force: true,
+        ..options(Byte, 0.0)
+    };
+    let refused = |out: &Path| {
+        let message = run(&input, out, &options).unwrap_err().to_string();
+        assert!(message.contains("not an emberlm dataset"), "{message}");
+        message
+    };
+
+    refused(&place.file("precious", "text"));
+    refused(&place.path("in"));
+    // A dataset to which somebody has added a file of their own.
+    run(&input, &place.out(), &options).unwrap();
+    fs::write(place.out().join("notes.txt"), "mine").unwrap();
+    assert!(refused(&place.out()).contains("it holds `notes.txt`"));
+    assert!(place.out().join("notes.txt").exists());
+    // Another program's dataset.json.
+    fs::create_dir(place.path("other")).unwrap();
+    fs::write(place.path("other/dataset.json"), "{\"version\": 2}").unwrap();
+    refused(&place.path("other"));
+    // An empty folder is nobody's loss.
+    fs::create_dir(place.path("empty")).unwrap();
+    run(&input, &place.path("empty"), &options).unwrap();
+}
+
+#[test]
+fn an_output_that_has_no_name_is_refused() {
+    let place = Place::new();
+    let input = [place.file("a", "text")];
+    let out = place.path("nowhere/..");
+    let message = run(&input, &out, &options(Byte, 0.0))
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("must end in a folder's name"), "{message}");
+}
+
+#[test]
+fn folders_above_the_output_are_made_where_they_can_be() {
+    let place = Place::new();
+    let input = [place.file("a", "text")];
+    let out = place.path("x/y/out");
+    run(&input, &out, &options(Byte, 0.0)).unwrap();
+    Dataset::open(&out).unwrap();
+    // There can be no folder within a file.
+    let error = run(&input, &input[0].join("out"), &options(Byte, 0.0)).unwrap_err();
+    assert!(matches!(error, DataError::Io { .. }), "{error}");
+}
+
+#[test]
+fn a_dataset_that_was_tampered_with_is_refused() {
+    let place = Place::new();
+    let input = [place.file("a", "some text")];
+    run(&input, &place.out(), &options(Byte, 0.0)).unwrap();
+    let dataset = Dataset::open(&place.out()).unwrap();
+    let shard = place.out().join("train_00000.bin");
+    let split = || dataset.split(Split::Train).err().unwrap().to_string();
+    let mut bytes = fs::read(&shard).unwrap();
+
+    bytes[1024 + 2] ^= 1;
+    fs::write(&shard, &bytes).unwrap();
+    let message = dataset.verify().unwrap_err().to_string();
+    assert!(message.contains("its BLAKE3 is "), "{message}");
+
+    bytes.truncate(bytes.len() - 2);
+    fs::write(&shard, &bytes).unwrap();
+    assert!(split().contains("1042 bytes, but 10 tokens as its header tells take 1044"));
+    bytes[8] -= 1;
+    fs::write(&shard, &bytes).unwrap();
+    assert!(split().contains("9 tokens, but the manifest says 10"));
+    fs::remove_file(&shard).unwrap();
+    assert!(split().starts_with("cannot read "));
+}

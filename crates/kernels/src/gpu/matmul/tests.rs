@@ -1,0 +1,115 @@
+//! Every kernel that may be chosen for a product, not only the one that is: which one is the quickest differs from run to run.
+
+use burn::backend::wgpu::WgpuRuntime;
+use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+
+use super::kernels;
+use super::key::Key;
+use crate::split_mix;
+
+/// Without fusion.
+type Device = CubeBackend<WgpuRuntime, f32, i32, u8>;
+
+/// `[matrices, rows, depth, columns]`. Depths are of odd and even numbers of stages of each length, of parts of stages, and 1.
+const SHAPES: [[usize; 4]; 12] = [
+    [3, 40, 8, 40],
+    [3, 16, 24, 8],
+    [2, 40, 40, 32],
+    [2, 33, 17, 5],
+    [2, 64, 1, 3],
+    [3, 1, 64, 96],
+    [2, 96, 32, 1],
+    [2, 1, 1, 1],
+    // Large enough for kernels of two stages: right are they where the stages' number is even.
+    [2, 520, 40, 24],
+    [2, 520, 24, 24],
+    [2, 520, 256, 24],
+    [1, 24, 768, 16],
+];
+
+/// Uniform in ±2.
+fn numbers(seed: u64, shape: [usize; 3]) -> TensorData {
+    let number = |i| (split_mix(split_mix(seed) ^ i as u64) >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    TensorData::new((0..shape.iter().product()).map(number).collect(), shape)
+}
+
+/// The matrices as they are or, the numbers the same, stored with columns in a row.
+fn on_device(data: TensorData, transposed: bool, kind: DType) -> CubeTensor<WgpuRuntime> {
+    let device = Default::default();
+    let tensor = Tensor::<Device, 3>::from_data(data, &device).cast(kind);
+    let tensor = match transposed {
+        true => {
+            let columns = tensor.swap_dims(1, 2).into_data();
+            Tensor::from_data(columns, (&device, kind)).swap_dims(1, 2)
+        }
+        false => tensor,
+    };
+    tensor.into_primitive().tensor()
+}
+
+fn host(tensor: CubeTensor<WgpuRuntime>) -> Vec<f64> {
+    let tensor = Tensor::<Device, 3>::from_primitive(TensorPrimitive::Float(tensor));
+    tensor.into_data().iter::<f64>().collect()
+}
+
+/// `a b` in f64.
+fn expected(a: &[f64], b: &[f64], [count, rows, depth, columns]: [usize; 4]) -> Vec<f64> {
+    let mut made = Vec::with_capacity(count * rows * columns);
+    for i in 0..count * rows {
+        for j in 0..columns {
+            let row = &a[i * depth..][..depth];
+            let column = b[i / rows * depth * columns + j..].iter().step_by(columns);
+            made.push(row.iter().zip(column).map(|(a, b)| a * b).sum());
+        }
+    }
+    made
+}
+
+/// `‖a - b‖ / ‖b‖`.
+fn error(found: &[f64], expected: &[f64]) -> f64 {
+    let squares = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>();
+    let off = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    (off / squares(&mut expected.iter().copied())).sqrt()
+}
+
+#[test]
+fn each_kernel_is_right_or_refuses_on_vulkan() {
+    let mut used = 0;
+    for (turn, (kind, most)) in [(DType::F32, 1e-6), (DType::F16, 1e-3)]
+        .into_iter()
+        .enumerate()
+    {
+        for (place, shape) in SHAPES.into_iter().enumerate() {
+            let [count, rows, depth, columns] = shape;
+            let lying = [[false, false], [false, true], [true, false]][(place + turn) % 3];
+            let tensor = |[seed, rows, columns]: [usize; 3], transposed| {
+                let numbers = numbers(seed as u64, [count, rows, columns]);
+                on_device(numbers, transposed, kind)
+            };
+            let a = tensor([place, rows, depth], lying[0]);
+            let b = tensor([place + 100, depth, columns], lying[1]);
+            let expected = expected(&host(a.clone()), &host(b.clone()), shape);
+            for kernel in kernels::all() {
+                let output = tensor([place + 200, rows, columns], false);
+                let key = Key::between(&a, &b, &output);
+                let is_tried = kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0;
+                if is_tried
+                    && kernels::launch(&kernel.strategy, a.clone(), b.clone(), output.clone())
+                        .is_ok()
+                {
+                    used += 1;
+                    let off = error(&host(output), &expected);
+                    let strategy = &kernel.strategy;
+                    assert!(
+                        off < most,
+                        "{strategy} of {shape:?}, {kind:?}, {lying:?}: {off:.2e}"
+                    );
+                }
+            }
+        }
+    }
+    // Two for each of 12 shapes in f32, and where the device has it f16.
+    assert!(used >= 24, "{used}");
+}

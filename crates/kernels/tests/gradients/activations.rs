@@ -1,0 +1,72 @@
+//! The activations' values and derivatives against PyTorch's float64 over 2001 points from -8 to 8;
+//! `crates/model/tests/fixtures/make.py` wrote the fixture.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Device, Tensor, TensorData};
+use emberlm_kernels::{Activation, Backend, ops};
+use safetensors::SafeTensors;
+
+/// Of a value or derivative `y`, in units of `max(1, |y|)`. Burn's own GELU misses it by a factor of 1000.
+const TOLERANCE: f64 = 1e-6;
+
+pub fn check<B: Backend>(device: &Device<B>) {
+    let bytes = include_bytes!("../fixtures/activations.safetensors");
+    let fixture = SafeTensors::deserialize(bytes).unwrap();
+    let read = |name: &str| floats(&fixture, name);
+    for kind in Activation::ALL {
+        let name = name_of(kind);
+        let x = read("x");
+        let data = TensorData::new(x.clone(), [x.len()]);
+        let input = Tensor::<Autodiff<B>, 1>::from_data(data, device).require_grad();
+        let output = ops::activation(kind, input.clone());
+        let grads = output.clone().sum().backward();
+        let slope = input.grad(&grads).unwrap();
+        compare(
+            &format!("{name}(x)"),
+            &x,
+            &host(output),
+            &read(&format!("value.{name}")),
+        );
+        compare(
+            &format!("{name}'(x)"),
+            &x,
+            &host(slope),
+            &read(&format!("grad.{name}")),
+        );
+    }
+}
+
+fn name_of(kind: Activation) -> &'static str {
+    match kind {
+        Activation::Relu => "relu",
+        Activation::ReluSquared => "relu_squared",
+        Activation::Gelu => "gelu",
+        Activation::GeluTanh => "gelu_tanh",
+        Activation::Silu => "silu",
+    }
+}
+
+fn floats(fixture: &SafeTensors<'_>, name: &str) -> Vec<f32> {
+    let view = fixture.tensor(name).unwrap();
+    let (chunks, _) = view.data().as_chunks::<4>();
+    chunks
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect()
+}
+
+fn host<B: burn::tensor::backend::Backend>(tensor: Tensor<B, 1>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
+fn compare(what: &str, x: &[f32], found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for ((x, found), expected) in x.iter().zip(found).zip(expected) {
+        let scale = f64::from(expected.abs()).max(1.0);
+        let error = (f64::from(*found) - f64::from(*expected)).abs() / scale;
+        assert!(
+            error <= TOLERANCE,
+            "{what} at x = {x}: {found}, PyTorch has {expected}: off by {error:.2e}"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! The attentions' weights: distributions over what each token may see, and those that make the attention's output.
+
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use emberlm_model::config::{AttentionKind, Position, Wiring};
+use emberlm_model::nn::AttentionContext;
+use emberlm_model::{Decoder, DecoderConfig};
+
+use crate::decoding::{assert_close, decoders, device};
+use crate::spread::{SEQ_LEN, base};
+use crate::values::{BATCH, host, host_ids, tokens};
+
+#[test]
+fn rows_are_distributions_over_what_is_seen() {
+    for (name, decoder) in decoders() {
+        let config = decoder.config();
+        let layers = decoder.attention_weights(tokens(7));
+        assert_eq!(layers.len(), config.n_layers);
+        for (layer, weights) in layers.into_iter().enumerate() {
+            let window = config.window_of(layer);
+            let global_tokens = config.window().map_or(0, |window| window.global_tokens);
+            assert_eq!(weights.dims(), [BATCH, config.heads, SEQ_LEN, SEQ_LEN]);
+            for (row, weights) in host(weights).chunks(SEQ_LEN).enumerate() {
+                let i = row % SEQ_LEN;
+                let sum: f32 = weights.iter().sum();
+                assert!((sum - 1.0).abs() < 1e-5, "{name}: row {i} sums to {sum}");
+                for (j, &weight) in weights.iter().enumerate() {
+                    let near = window.is_none_or(|window| j + window > i);
+                    let seen = j <= i && (near || j < global_tokens);
+                    assert!(seen || weight == 0.0, "{name}: {i} sees {j}: {weight}");
+                }
+            }
+        }
+    }
+}
+
+/// One block whose attention takes the embeddings as they are.
+fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
+    let mut raw = base();
+    raw.n_layers = 1;
+    raw.heads = heads;
+    raw.kv_heads = Some(1);
+    raw.position = Position::None;
+    raw.wiring = Wiring::PostNorm;
+    raw.attention = attention;
+    DecoderConfig::try_from(raw).unwrap().init(3, &device())
+}
+
+#[test]
+fn one_head_by_hand() {
+    let decoder = one_block(1, AttentionKind::SOFTMAX);
+    let width = decoder.config().d_model;
+    let table = host(decoder.embeddings.tokens.joined());
+    let map = host(decoder.stack.blocks[0].attention.qkv.weight.val()); // [d_model, 3 · d_model]
+    let ids = host_ids(7);
+    let mapped = |token: i64, first: usize| -> Vec<f64> {
+        let x = &table[token as usize * width..][..width];
+        let element = |column: usize| {
+            let terms = x.iter().zip(map[column..].iter().step_by(3 * width));
+            terms.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum()
+        };
+        (first..first + width).map(element).collect()
+    };
+    let mut expected = Vec::new();
+    for sequence in ids.chunks(SEQ_LEN) {
+        for i in 0..SEQ_LEN {
+            let query = mapped(sequence[i], 0);
+            let score = |j: usize| -> f64 {
+                let key = mapped(sequence[j], width);
+                query.iter().zip(key).map(|(a, b)| a * b).sum()
+            };
+            let root = (width as f64).sqrt();
+            let seen: Vec<f64> = (0..=i).map(|j| (score(j) / root).exp()).collect();
+            let total: f64 = seen.iter().sum();
+            expected.extend(seen.iter().map(|weight| (weight / total) as f32));
+            expected.extend(std::iter::repeat_n(0.0, SEQ_LEN - 1 - i));
+        }
+    }
+    let found = decoder.attention_weights(tokens(7)).remove(0);
+    assert_close("one head", &host(found), &expected);
+}
+
+#[test]
+fn weights_times_values_are_the_attention_s_output() {
+    let linear = AttentionKind::Linear {
+        features: Some(24),
+        seed: 1,
+    };
+    for kind in [AttentionKind::SOFTMAX, linear] {
+        let decoder = one_block(4, kind.clone());
+        let attention = &decoder.stack.blocks[0].attention;
+        let (width, head_dim) = (decoder.config().d_model, decoder.config().head_dim);
+        let x = burn::tensor::module::embedding(decoder.embeddings.tokens.joined(), tokens(7));
+        // One key-value head: its values stand last in the fused map.
+        let values = attention.qkv.forward(x.clone(), None);
+        let values: Tensor<Flex, 3> = values.narrow(2, width + head_dim, head_dim);
+        let weights = decoder.attention_weights(tokens(7)).remove(0);
+        let mixed = weights.matmul(values.unsqueeze_dim::<4>(1).repeat_dim(1, 4));
+        let mixed = mixed.swap_dims(1, 2).reshape([BATCH, SEQ_LEN, width]);
+        let found = host(attention.out.forward(mixed, None));
+        let expected = host(attention.forward(x, AttentionContext::default(), None));
+        assert_close(&format!("{kind:?}"), &found, &expected);
+    }
+}

@@ -1,0 +1,123 @@
+//! A row of isolated documents gives what its documents give alone: the loss, every token's loss and every gradient, for
+//! every preset's parts and a spread of every other configuration that can keep documents apart, whole and recomputed, on
+//! flex; for a part of them on ndarray.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::config::{AttentionKind, ModelConfig};
+use emberlm_model::{Decoder, DecoderConfig, Tokens};
+
+use crate::gradients::one_at_a_time;
+use crate::packed_rows;
+use crate::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
+use crate::values::{host, tensor};
+
+#[test]
+fn documents_are_what_they_are_alone_on_flex() {
+    as_alone::<Autodiff<Flex>>(1, 1e-5);
+}
+
+#[test]
+fn documents_are_what_they_are_alone_on_ndarray() {
+    // Burn's backward of a division, the soft cap's, takes an estimate of a reciprocal there.
+    as_alone::<Autodiff<NdArray>>(4, 5e-5);
+}
+
+fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
+    let _alone = one_at_a_time();
+    let models = isolating().into_iter().enumerate().step_by(every);
+    for (number, (name, config)) in models {
+        let decoder = config.init::<B>(5, &Default::default());
+        packed_rows::check(&name, &decoder, number as u64, tolerance);
+    }
+}
+
+/// The models that can keep documents apart.
+fn isolating() -> Vec<(String, DecoderConfig)> {
+    let mut models = spread();
+    models.retain(|(_, config)| config.check_documents().is_ok());
+    assert!(models.iter().any(|(_, config)| {
+        config
+            .window()
+            .is_some_and(|window| window.global_tokens > 0)
+    }));
+    models
+}
+
+#[test]
+fn rows_of_one_document_are_rows_without_documents_to_the_bit() {
+    for (name, config) in isolating() {
+        let decoder = config.init::<Flex>(5, &Default::default());
+        let [tokens, zeros] = [7, 0].map(|factor| ids(factor, 2));
+        let isolated = Tokens {
+            ids: tokens.clone(),
+            documents: Some(zeros),
+        };
+        let [found, expected] = [isolated, tokens.into()]
+            .map(|tokens: Tokens<Flex>| host(decoder.token_losses(tokens, ids(8, 2))));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn another_document_changes_no_bit_of_one() {
+    for (name, config) in isolating() {
+        let decoder: Decoder<Flex> = config.init(5, &Default::default());
+        let losses = |factor| {
+            let first = ids(factor, 1).narrow(1, 0, 5);
+            let documents = (0..SEQ_LEN).map(|i| if i < 5 { 0 } else { 5 }).collect();
+            let tokens = Tokens {
+                ids: Tensor::cat(vec![first, ids(7, 1).narrow(1, 5, SEQ_LEN - 5)], 1),
+                documents: Some(tensor(documents, SEQ_LEN)),
+            };
+            host(decoder.token_losses(tokens, ids(8, 1)))
+        };
+        let [one, other] = [1, 2].map(losses);
+        assert_ne!(one[..5], other[..5], "{name}");
+        assert_eq!(one[5..], other[5..], "{name}");
+    }
+}
+
+#[test]
+fn wrong_documents_do_not_panic() {
+    for (_, config) in isolating() {
+        let decoder: Decoder<Flex> = config.init(5, &Default::default());
+        for wrong in [-100, 3, 100] {
+            let tokens = Tokens {
+                ids: ids(7, 1),
+                documents: Some(tensor(vec![wrong; SEQ_LEN], SEQ_LEN)),
+            };
+            decoder.loss_sum(tokens, ids(8, 1));
+        }
+    }
+}
+
+#[test]
+fn linear_attention_is_refused_by_field_and_rule() {
+    let config = |attention| {
+        let raw = ModelConfig {
+            attention,
+            ..base()
+        };
+        DecoderConfig::try_from(raw).unwrap()
+    };
+    assert_eq!(config(AttentionKind::SOFTMAX).check_documents(), Ok(()));
+    let linear = AttentionKind::Linear {
+        features: Some(24),
+        seed: 1,
+    };
+    assert_eq!(
+        config(linear).check_documents().unwrap_err().to_string(),
+        "model.attention.kind = \"linear\": must be \"softmax\" for documents to be isolated: linear attention's sums \
+         cannot forget a token"
+    );
+}
+
+/// `[batch, SEQ_LEN]` ids, all 0 of factor 0.
+fn ids(factor: usize, batch: usize) -> Tensor<Flex, 2, Int> {
+    let id = |i: usize| (factor * (i * i + 3 * i + 1) % VOCAB_SIZE) as i64;
+    tensor((0..batch * SEQ_LEN).map(id).collect(), SEQ_LEN)
+}

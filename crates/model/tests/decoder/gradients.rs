@@ -1,0 +1,48 @@
+//! Gradients as numbers, by the parameters' paths.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::Decoder;
+use emberlm_model::weights::{ParamVisitor, visit_params, whole_path};
+
+use crate::values::host;
+
+/// Held by each test that trains. The backends have one random state per process. And Burn 0.21's clean-up after one thread's
+/// backward pass (`GraphCleaner::cleanup_orphaned_entries`) looks through the graphs of all threads, and now and then takes
+/// nodes that another is still building on: a gradient was wrong in one run of thirty.
+pub fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The gradient of every parameter that has one. Those of a table's parts are one after the other under the table's path.
+pub fn by_path<B: TrainingBackend>(
+    decoder: &Decoder<B>,
+    from: &B::Gradients,
+) -> BTreeMap<String, Vec<f32>> {
+    let mut read = Read::<B> {
+        from,
+        grads: BTreeMap::new(),
+    };
+    visit_params(decoder, &mut read);
+    read.grads
+}
+
+struct Read<'a, B: TrainingBackend> {
+    from: &'a B::Gradients,
+    grads: BTreeMap<String, Vec<f32>>,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for Read<'_, B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        if let Some(grad) = value.grad(self.from) {
+            assert_eq!(grad.dims(), value.dims(), "{path}");
+            let whole = self.grads.entry(whole_path(path).to_owned()).or_default();
+            whole.extend(host(grad));
+        }
+    }
+}

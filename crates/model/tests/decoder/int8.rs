@@ -1,0 +1,101 @@
+//! Packed weights: close to the trained weights' logits, and the same through the cache.
+
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use emberlm_kernels::Backend;
+use emberlm_model::{Decoder, WeightFormat};
+
+use crate::decoding::{assert_close, decoders, new_cache, targets};
+use crate::spread::SEQ_LEN;
+use crate::values::{host, tensor, tokens};
+
+/// Of `‖a - b‖ / ‖b‖` over all logits, for weights that make activations far from linear: half a scale is 0.4 % of a row's
+/// largest weight.
+const TOLERANCE: f64 = 0.05;
+
+fn quantized(decoder: &Decoder<Flex>) -> Decoder<Flex> {
+    decoder.clone().with_weights(WeightFormat::INT8)
+}
+
+fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f32> {
+    let logits = decoder.forward(tokens).into_data();
+    logits.iter::<f32>().collect()
+}
+
+#[test]
+fn logits_are_close_to_those_of_the_trained_weights() {
+    let mut worst = (0.0, String::new());
+    for (name, decoder) in decoders() {
+        let expected = logits(&decoder, tokens(7));
+        let found = logits(&quantized(&decoder), tokens(7));
+        let length =
+            |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        let difference = length(&mut found.iter().zip(&expected).map(|(a, b)| a - b));
+        let error = difference / length(&mut expected.iter().copied());
+        assert!(error > 0.0, "{name}: nothing was rounded");
+        if error > worst.0 {
+            worst = (error, name);
+        }
+    }
+    let (error, name) = worst;
+    assert!(error <= TOLERANCE, "{name}: off by {error:.2e}");
+}
+
+#[test]
+fn token_by_token_equals_the_full_pass() {
+    for (name, decoder) in decoders() {
+        let held = quantized(&decoder);
+        let full = held.forward(tokens(7));
+        let mut cache = new_cache(&decoder);
+        for position in 0..SEQ_LEN {
+            let token = tokens(7).narrow(1, position, 1);
+            let found = host(held.next_logits(token, &mut cache));
+            let expected = host(full.clone().narrow(1, position, 1));
+            assert_close(&format!("{name}: position {position}"), &found, &expected);
+        }
+    }
+}
+
+#[test]
+fn the_loss_is_the_sum_of_the_tokens_losses() {
+    for (name, decoder) in decoders() {
+        let held = quantized(&decoder);
+        for targets in targets() {
+            let targets = tensor(targets, SEQ_LEN);
+            let losses = host(held.token_losses(tokens(7), targets.clone()));
+            let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
+            let found = f64::from(host(held.loss_sum(tokens(7), targets))[0]);
+            assert!(
+                (found / sum - 1.0).abs() < 1e-5,
+                "{name}: {found}, not {sum}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_trained_weights_are_the_decoder_s_own() {
+    for (name, decoder) in decoders() {
+        let expected = logits(&decoder, tokens(7));
+        let held = decoder.clone().with_weights(WeightFormat::F32);
+        assert_eq!(logits(&held, tokens(7)), expected, "{name}");
+        quantized(&decoder);
+        assert_eq!(logits(&decoder, tokens(7)), expected, "{name} afterwards");
+    }
+}
+
+/// A backend whose int8 values are held as wider integers.
+#[test]
+fn ndarray_agrees() {
+    use burn_ndarray::NdArray;
+    for (name, decoder) in decoders().step_by(7) {
+        let config = decoder.config().clone();
+        let found = config
+            .init::<NdArray>(5, &Default::default())
+            .with_weights(WeightFormat::INT8);
+        let ids = tokens::<Flex>(7).into_data();
+        let found = logits(&found, Tensor::from_data(ids, &Default::default()));
+        let expected = logits(&quantized(&decoder), tokens(7));
+        assert_close(&name, &found, &expected);
+    }
+}

@@ -1,0 +1,204 @@
+//! A pass over pieces of several sequences gives each what a full pass over it alone gives; caches are cut and copied.
+
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use emberlm_kernels::Backend;
+use emberlm_model::config::AttentionKind;
+use emberlm_model::{Decoder, KvCache, Piece, Wanted, WeightFormat};
+
+use crate::decoding::{assert_close, decoders, device};
+use crate::spread::{SEQ_LEN, VOCAB_SIZE};
+use crate::values::{host, host_ids, tensor};
+
+/// Of several sequences the tokens that each pass takes: prompts beside single tokens, sequences that come and go.
+const PASSES: [[usize; 3]; 6] = [
+    [3, 0, 0],
+    [1, 5, 0],
+    [1, 1, 1],
+    [0, 4, 1],
+    [1, 1, 1],
+    [6, 1, 9],
+];
+
+fn new_cache<B: Backend>(decoder: &Decoder<B>) -> KvCache<B> {
+    KvCache::new(decoder.config(), 1, SEQ_LEN, &decoder.device())
+}
+
+fn sequences() -> [Vec<u32>; 3] {
+    [1, 7, 4].map(|factor| {
+        let ids = host_ids(factor).into_iter().take(SEQ_LEN);
+        ids.map(|id| id as u32).collect()
+    })
+}
+
+/// The logits of a full pass over each sequence alone, `[seq, vocab_size]` each.
+fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
+    sequences().map(|ids| {
+        let ids = ids.into_iter().map(i64::from).collect();
+        host(decoder.forward(tensor(ids, SEQ_LEN)))
+    })
+}
+
+/// Goes through [`PASSES`] and compares what each piece asks for, the three ways of asking in turn.
+fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
+    let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
+    for (n, pass) in PASSES.iter().enumerate() {
+        let mut expected = Vec::new();
+        let mut pieces = Vec::new();
+        for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
+            let seen = cache.len()..cache.len() + pass[i];
+            let wanted = [Wanted::All, Wanted::Last, Wanted::None][(n + i) % 3];
+            let rows = match wanted {
+                Wanted::All => seen.clone(),
+                Wanted::Last => seen.end - 1..seen.end,
+                Wanted::None | Wanted::HiddenSum => seen.end..seen.end,
+            };
+            expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
+            let tokens = &ids[i][seen];
+            pieces.push(Piece {
+                tokens,
+                cache,
+                wanted,
+            });
+        }
+        let found = decoder.ragged(&mut pieces).logits;
+        let found = found.map_or(Vec::new(), |logits| {
+            assert_eq!(logits.dims()[1], VOCAB_SIZE);
+            logits.into_data().iter::<f32>().collect()
+        });
+        assert_eq!(found.is_empty(), expected.is_empty(), "{name}: pass {n}");
+        if !found.is_empty() {
+            assert_close(&format!("{name}: pass {n}"), &found, &expected);
+        }
+    }
+    assert_eq!(caches.map(|cache| cache.len()), [12; 3]);
+}
+
+#[test]
+fn each_sequence_gets_its_own_full_pass() {
+    for (name, decoder) in decoders() {
+        for weights in WeightFormat::ALL {
+            let decoder = &decoder.clone().with_weights(weights);
+            assert_as_full(&name, decoder, &full(decoder));
+        }
+    }
+}
+
+/// A backend whose operations are composed bodies.
+#[test]
+fn ndarray_agrees() {
+    use burn_ndarray::NdArray;
+    for (name, decoder) in decoders().step_by(5) {
+        let full = full(&decoder);
+        let config = decoder.config().clone();
+        let decoder = config.init::<NdArray>(5, &Default::default());
+        assert_as_full(&name, &decoder, &full);
+    }
+}
+
+/// Added up over passes beside other pieces, the hidden states' sums give the mean of a full pass.
+#[test]
+fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
+    for (name, decoder) in decoders() {
+        for weights in WeightFormat::ALL {
+            let decoder = &decoder.clone().with_weights(weights);
+            let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
+            let mut sums = [0; 2].map(|_| Vec::new());
+            for take in [5, 1, SEQ_LEN - 6] {
+                let mut pieces = Vec::new();
+                for (i, cache) in caches.iter_mut().enumerate() {
+                    let seen = cache.len()..cache.len() + take;
+                    pieces.push(Piece {
+                        tokens: &ids[i][seen],
+                        cache,
+                        wanted: [Wanted::HiddenSum, Wanted::Last, Wanted::HiddenSum][i],
+                    });
+                }
+                let output = decoder.ragged(&mut pieces);
+                assert_eq!(output.logits.unwrap().dims(), [1, VOCAB_SIZE]);
+                let found: Vec<f32> = output.hidden_sums.unwrap().into_data().iter().collect();
+                for (sum, found) in sums.iter_mut().zip(found.chunks(found.len() / 2)) {
+                    sum.resize(found.len(), 0.0f32);
+                    sum.iter_mut().zip(found).for_each(|(sum, x)| *sum += x);
+                }
+            }
+            for (sum, ids) in sums.iter().zip([&ids[0], &ids[2]]) {
+                let ids = ids.iter().map(|&id| i64::from(id)).collect();
+                let expected: Vec<f32> = decoder
+                    .mean_hidden(tensor(ids, SEQ_LEN))
+                    .into_data()
+                    .iter()
+                    .collect();
+                let mean: Vec<f32> = sum.iter().map(|sum| sum / SEQ_LEN as f32).collect();
+                assert_close(&name, &mean, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_nothing() {
+    let (_, decoder) = decoders().next().unwrap();
+    assert!(decoder.ragged(&mut []).logits.is_none());
+    let mut cache = new_cache(&decoder);
+    let mut pieces = [Piece {
+        tokens: &[],
+        cache: &mut cache,
+        wanted: Wanted::All,
+    }];
+    assert!(decoder.ragged(&mut pieces).logits.is_none());
+    assert!(cache.is_empty());
+}
+
+fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
+    let ids: Vec<i64> = host_ids(7)[range].to_vec();
+    let len = ids.len();
+    tensor(ids, len)
+}
+
+#[test]
+fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
+    for (name, decoder) in decoders() {
+        let linear = matches!(decoder.config().attention, AttentionKind::Linear { .. });
+        let full = host(decoder.forward(ids(0..SEQ_LEN)));
+        let mut longer = new_cache(&decoder);
+        decoder.next_logits(ids(0..9), &mut longer);
+        // What another sequence left there is written over.
+        let mut copy = new_cache(&decoder);
+        decoder.next_logits(ids(3..11), &mut copy);
+
+        // Linear attention can go on from all that it holds, or from the start.
+        let shared = if linear { 9 } else { 5 };
+        assert_eq!(longer.reusable(100), 9, "{name}");
+        assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");
+        assert_eq!(copy.copy_from(&longer, shared), shared, "{name}");
+        assert_eq!(longer.truncate(shared), shared, "{name}");
+        for cache in [&mut copy, &mut longer] {
+            assert_eq!(cache.len(), shared);
+            let found = host(decoder.next_logits(ids(shared..SEQ_LEN), cache));
+            let expected = &full[full.len() - VOCAB_SIZE..];
+            assert_close(&name, &found, expected);
+        }
+
+        assert_eq!(copy.truncate(3), if linear { 0 } else { 3 }, "{name}");
+        copy.truncate(0);
+        assert!(copy.is_empty());
+        let found = host(decoder.next_logits(ids(0..SEQ_LEN), &mut copy));
+        assert_close(&name, &found, &full[full.len() - VOCAB_SIZE..]);
+    }
+}
+
+#[test]
+fn no_more_is_copied_than_fits() {
+    let (name, decoder) = decoders().next().unwrap();
+    let mut whole = new_cache(&decoder);
+    decoder.next_logits(ids(0..SEQ_LEN), &mut whole);
+    let mut small = KvCache::new(decoder.config(), 1, 4, &device());
+    assert_eq!(small.copy_from(&whole, 10), 4, "{name}");
+    assert_eq!((small.len(), small.capacity()), (4, 4));
+    // Keys and values of every block: 4 bytes for each element of each head.
+    let config = decoder.config();
+    let elements = config.n_layers * 2 * config.kv_heads * config.head_dim;
+    assert_eq!(small.bytes(), 4 * elements * 4);
+    assert_eq!(whole.bytes(), 4 * elements * SEQ_LEN);
+}

@@ -1,0 +1,255 @@
+//! A table of tokens in parts is one table: the same model as the whole one's, and the same files. Parts as they are where a device
+//! takes no more in a buffer, on the processor: three of uneven sizes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use burn::backend::Autodiff;
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
+use emberlm_model::weights::{
+    Element, HostTensor, Parts, SafetensorsStore, load_named, load_own, named_tensors, published,
+    save_own,
+};
+use emberlm_model::{
+    Decoder, DecoderConfig, IGNORED, TokenTable, Tokens, TrainingPass, WeightFormat,
+};
+
+use crate::gradients::{by_path, one_at_a_time};
+use crate::spread::{SEQ_LEN, VOCAB_SIZE, spread};
+use crate::values::{documents, host, host_ids, tensor, tokens};
+
+/// Of `‖a - b‖ / ‖b‖`.
+const TOLERANCE: f64 = 1e-5;
+
+/// The most bytes of a buffer that three parts are needed for.
+fn largest(config: &DecoderConfig) -> Option<u64> {
+    let rows = VOCAB_SIZE.div_ceil(3) as u64;
+    Some(rows * 4 * (config.d_model as u64 + 1))
+}
+
+fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+    let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
+    let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
+        panic!("the table is whole");
+    };
+    let rows: Vec<usize> = parts.iter().map(|part| part.val().dims()[0]).collect();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.iter().sum::<usize>(), VOCAB_SIZE);
+    assert!(rows[0] > rows[2], "uneven: {rows:?}");
+    decoder
+}
+
+fn whole<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+    let decoder = config.init::<B>(5, &Default::default());
+    assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
+    decoder
+}
+
+/// Some of them ignored.
+fn targets<B: Backend>() -> Tensor<B, 2, Int> {
+    let mut ids = host_ids(8);
+    ids[SEQ_LEN - 3..].fill(IGNORED.into());
+    ids[2] = IGNORED.into();
+    tensor(ids, SEQ_LEN)
+}
+
+fn norm(values: &[f32]) -> f64 {
+    let squares = values.iter().map(|&x| f64::from(x).powi(2));
+    squares.sum::<f64>().sqrt()
+}
+
+#[track_caller]
+fn assert_close(what: &str, found: &[f32], expected: &[f32], scale: f64) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let difference: Vec<f32> = found.iter().zip(expected).map(|(a, b)| a - b).collect();
+    let error = norm(&difference) / norm(expected).max(scale).max(f64::MIN_POSITIVE);
+    assert!(error <= TOLERANCE, "{what}: off by {error:.1e}");
+}
+
+/// With every term, the soft cap being the model's own.
+fn objective() -> HeadLossOptions {
+    HeadLossOptions {
+        label_smoothing: 0.1,
+        z_loss: 0.01,
+        ..HeadLossOptions::default()
+    }
+}
+
+/// Loss and gradients of a training pass.
+fn trained<B: TrainingBackend>(
+    decoder: &Decoder<B>,
+    input: Tokens<B>,
+    recompute: bool,
+) -> (f32, BTreeMap<String, Vec<f32>>) {
+    let pass = TrainingPass {
+        recompute,
+        dropout_seed: 3,
+    };
+    let _alone = one_at_a_time();
+    let (loss, grads) = decoder.gradients(input, pass, |hidden| {
+        decoder.training_loss_sum_of(hidden, targets(), objective())
+    });
+    (host(loss)[0], by_path(decoder, &grads))
+}
+
+fn trains_as_the_whole<B: TrainingBackend>() {
+    let (mut tied, mut biased, mut capped) = ([false; 2], [false; 2], [false; 2]);
+    for (name, config) in spread() {
+        let (parts, whole) = (in_parts::<B>(&config), whole::<B>(&config));
+        let head = &config.head;
+        tied[usize::from(head.tied)] = true;
+        biased[usize::from(head.bias)] = true;
+        capped[usize::from(head.soft_cap.is_some())] = true;
+        let isolated = config.check_documents().is_ok().then(documents);
+        let input = || Tokens {
+            ids: tokens(7),
+            documents: isolated.clone(),
+        };
+        let (expected, grads) = trained(&whole, input(), false);
+        // Every parameter has one.
+        assert_eq!(grads.len(), named_tensors(&whole).len(), "{name}");
+        let all = grads
+            .values()
+            .map(|grad| norm(grad).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        for recompute in [false, true] {
+            let (loss, found) = trained(&parts, input(), recompute);
+            assert_close(&name, &[loss], &[expected], 0.0);
+            assert!(found.keys().eq(grads.keys()), "{name}");
+            for (path, grad) in &grads {
+                // A key's bias has no gradient but rounding's: it is measured by the whole.
+                assert_close(&format!("{name}: {path}"), &found[path], grad, 1e-3 * all);
+            }
+        }
+    }
+    assert_eq!(
+        [tied, biased, capped],
+        [[true; 2]; 3],
+        "models with and without each"
+    );
+}
+
+#[test]
+fn loss_and_gradients_are_the_whole_table_s_on_flex() {
+    trains_as_the_whole::<Autodiff<Flex>>();
+}
+
+#[test]
+fn loss_and_gradients_are_the_whole_table_s_on_ndarray() {
+    trains_as_the_whole::<Autodiff<NdArray>>();
+}
+
+#[test]
+fn what_is_predicted_is_the_whole_table_s() {
+    for (name, config) in spread() {
+        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
+        for weights in [WeightFormat::F32, WeightFormat::INT8] {
+            let parts = parts.clone().with_weights(weights);
+            let whole = whole.clone().with_weights(weights);
+            let found = |decoder: &Decoder<Flex>| {
+                let losses = decoder.token_losses(tokens::<Flex>(7), targets());
+                (
+                    host(decoder.forward(tokens(7))),
+                    host(losses),
+                    host(decoder.loss_sum(tokens::<Flex>(7), targets())),
+                )
+            };
+            let (found, expected) = (found(&parts), found(&whole));
+            assert_close(&name, &found.0, &expected.0, 0.0);
+            assert_close(&name, &found.1, &expected.1, 0.0);
+            assert_close(&name, &found.2, &expected.2, 0.0);
+        }
+    }
+}
+
+/// A file of a module's weights.
+fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    save_own(tensors, HashMap::new(), &path).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn files_know_one_table() {
+    for (name, config) in spread() {
+        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
+        // The first weights are drawn as one.
+        let expected = named_tensors::<Flex, _>(&whole);
+        assert_eq!(named_tensors::<Flex, _>(&parts), expected, "{name}");
+        let (_folder, path) = written(&expected);
+        let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
+        let loaded = load_own::<Flex, _>(blank(), &path).unwrap();
+        let rows = Parts::of::<Flex, _>(&loaded);
+        assert_eq!(rows.rows("tokens").map(<[usize]>::len), Some(3), "{name}");
+        assert_eq!(rows.rows("head").is_some(), !config.head.tied, "{name}");
+        assert_eq!(named_tensors::<Flex, _>(&loaded), expected, "{name}");
+
+        let source = |path: &str| config.family.source(&config, path);
+        let of = |decoder: &Decoder<Flex>| {
+            let tensors = published(decoder, Element::Bf16, source);
+            let named = tensors.iter().map(|t| (t.name().to_owned(), t.values()));
+            named.collect::<Vec<_>>()
+        };
+        // The families' names for what all of their models have; the others have none.
+        let published = of(&whole);
+        assert_eq!(of(&parts), published, "{name}");
+        if published.len() == expected.len() {
+            let (_folder, path) = written(&published);
+            let store = SafetensorsStore::open(&path).unwrap();
+            let loaded = load_named(blank(), &store, source).unwrap();
+            assert_eq!(named_tensors::<Flex, _>(&loaded), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn another_dropout_keeps_the_rows() {
+    let (_, config) = spread().swap_remove(0);
+    let parts = in_parts::<Flex>(&config);
+    let mut raw = config.raw();
+    raw.dropout = 0.5;
+    let other = DecoderConfig::try_from(raw).unwrap();
+    // On this device the new model's table is whole.
+    let found = parts.reconfigured(&other).unwrap();
+    assert_eq!(named_tensors(&found), named_tensors(&parts));
+}
+
+#[test]
+fn a_table_of_another_size_is_refused_as_one() {
+    let (_, config) = spread().swap_remove(0);
+    let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
+    let error = |change: fn(&mut Vec<(String, HostTensor)>)| {
+        let mut tensors = named_tensors::<Flex, _>(&whole::<Flex>(&config));
+        change(&mut tensors);
+        let (_folder, path) = written(&tensors);
+        load_own::<Flex, _>(blank(), &path).unwrap_err().to_string()
+    };
+    let width = config.d_model;
+    let found = error(|tensors| {
+        let (_, table) = tensors
+            .iter_mut()
+            .find(|(name, _)| name == "tokens")
+            .unwrap();
+        let width = table.shape[1];
+        table.shape[0] -= 1;
+        table.values.truncate(table.shape[0] * width);
+    });
+    let fewer = VOCAB_SIZE - 1;
+    assert_eq!(
+        found,
+        format!(
+            "tensor `tokens` has shape [{fewer}, {width}], the model needs [{VOCAB_SIZE}, {width}]"
+        )
+    );
+    let found = error(|tensors| tensors.retain(|(name, _)| name != "tokens"));
+    assert_eq!(found, "tensor `tokens` is missing");
+    let found = error(|tensors| {
+        let (_, table) = tensors.iter().find(|(name, _)| name == "tokens").unwrap();
+        tensors.push(("tokens.parts.0".to_owned(), table.clone()));
+    });
+    assert_eq!(found, "tensors left over: tokens.parts.0");
+}

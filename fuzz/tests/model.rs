@@ -1,0 +1,63 @@
+//! A model's files: the committed corpus and 2,000 mutations of it, within bounds of time and memory.
+
+#![allow(clippy::print_stdout)]
+#![recursion_limit = "256"]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_fuzz::{bounded, model};
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/model/tests/fixtures")
+}
+
+fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(fixtures().join("corpus").join(kind)).unwrap();
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// A file of a corpus is a model if its name says so.
+fn run(seeds: &[(String, Vec<u8>)], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
+    bounded::run(seeds, mutations, |name| name.starts_with("model"), entry);
+}
+
+#[test]
+fn configurations() {
+    let mut seeds = corpus("config");
+    // Those that transformers wrote are models too.
+    for entry in fs::read_dir(fixtures().join("families")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("model {}", path.display());
+        seeds.push((name, fs::read(path.join("config.json")).unwrap()));
+    }
+    seeds.sort();
+    run(&seeds, 1200, model::config);
+}
+
+#[test]
+fn weights() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&corpus("weights"), 500, |bytes| {
+        model::weights(bytes, folder.path())
+    });
+}
+
+#[test]
+fn indices() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = fs::read(fixtures().join("corpus/weights/model.safetensors")).unwrap();
+    assert_eq!(Path::new(model::SHARD).extension().unwrap(), "safetensors");
+    run(&corpus("index"), 300, |bytes| {
+        model::index(bytes, &shard, folder.path())
+    });
+}
