@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
+use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_kernels::Precision;
 use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
@@ -70,52 +71,20 @@ pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
 
 /// A part that leaves something.
 pub fn val_fraction(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |part| (0.0..1.0).contains(&part),
-        "it must be at least 0 and below 1",
-    )
-}
-
-/// A temperature.
-pub fn temperature(text: &str) -> Result<f64, String> {
-    let allowed = |temperature: f64| temperature.is_finite() && temperature >= 0.0;
-    number(text, allowed, "it must be at least 0 and finite")
-}
-
-/// A probability above 0.
-pub fn top_p(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |p| p > 0.0 && p <= 1.0,
-        "it must be above 0 and at most 1",
-    )
-}
-
-/// A part of the likeliest token's probability.
-pub fn min_p(text: &str) -> Result<f64, String> {
-    let allowed = |p: f64| (0.0..=1.0).contains(&p);
-    number(text, allowed, "it must be from 0 to 1")
-}
-
-/// What repeated tokens' logits are divided by.
-pub fn repetition_penalty(text: &str) -> Result<f64, String> {
-    let allowed = |penalty: f64| penalty.is_finite() && penalty > 0.0;
-    number(text, allowed, "it must be above 0 and finite")
-}
-
-/// What is taken from repeated tokens' logits.
-pub fn penalty(text: &str) -> Result<f64, String> {
-    let allowed = |penalty: f64| (-2.0..=2.0).contains(&penalty);
-    number(text, allowed, "it must be from -2 to 2")
+    match text.parse() {
+        Ok(part) if (0.0..1.0).contains(&part) => Ok(part),
+        Ok(_) => Err("it must be at least 0 and below 1".to_owned()),
+        Err(_) => Err("it is not a number".to_owned()),
+    }
 }
 
 /// What is added to a token's logit, such as `50256=-100`.
 pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
-    let rule = || "it must be a token id, = and a number from -100 to 100".to_owned();
+    let (least, most) = (LOGIT_BIAS.least, LOGIT_BIAS.most);
+    let rule = || format!("it must be a token id, = and a number from {least} to {most}");
     let (id, value) = text.split_once('=').ok_or_else(rule)?;
     match (id.trim().parse(), value.trim().parse()) {
-        (Ok(id), Ok(value)) if (-100.0..=100.0).contains(&value) => Ok((id, value)),
+        (Ok(id), Ok(value)) if LOGIT_BIAS.allows(f64::from(value)) => Ok((id, value)),
         _ => Err(rule()),
     }
 }
@@ -125,14 +94,6 @@ pub fn stop(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it must not be empty".to_owned()),
         text => Ok(text.to_owned()),
-    }
-}
-
-fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if allowed(value) => Ok(value),
-        Ok(_) => Err(rule.to_owned()),
-        Err(_) => Err("it is not a number".to_owned()),
     }
 }
 

@@ -56,6 +56,7 @@ mod logits;
 pub mod logprobs;
 pub mod penalties;
 pub mod plain;
+pub mod ranges;
 pub mod sampler;
 pub mod speculative;
 pub mod vet;

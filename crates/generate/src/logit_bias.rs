@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::error::SettingError;
 use crate::penalties::to_finite;
+use crate::ranges::LOGIT_BIAS;
 
 /// Refuses a token that is not of the vocabulary or given twice, and a value that is not from -100 to 100.
 pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), SettingError> {
@@ -20,8 +21,8 @@ pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), Settin
             let rule = format!("the id must be below the vocabulary's size of {vocab_size}");
             return refuse(id, value, rule);
         }
-        if !(-100.0..=100.0).contains(&value) {
-            return refuse(id, value, "the value must be from -100 to 100".to_owned());
+        if !LOGIT_BIAS.allows(value.into()) {
+            return refuse(id, value, format!("the value {}", LOGIT_BIAS.rule));
         }
         if !seen.insert(id) {
             return refuse(id, value, "the id must be given once".to_owned());

@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 
 use crate::error::SettingError;
+use crate::ranges::{FREQUENCY_PENALTY, PRESENCE_PENALTY, REPETITION_PENALTY};
 
 /// How much less likely a token becomes by having been there; the default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,27 +38,15 @@ impl Default for Penalties {
 }
 
 impl Penalties {
-    /// Whether nothing is changed.
+    /// Returns true if nothing is changed.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        if !(self.repetition.is_finite() && self.repetition > 0.0) {
-            let rule = "must be above 0 (1 for none), and finite";
-            let (field, value) = ("repetition_penalty", self.repetition);
-            return Err(SettingError::new(field, value, rule));
-        }
-        for (field, value) in [
-            ("presence_penalty", self.presence),
-            ("frequency_penalty", self.frequency),
-        ] {
-            if !(-2.0..=2.0).contains(&value) {
-                let rule = "must be from -2 to 2 (0 for none)";
-                return Err(SettingError::new(field, value, rule));
-            }
-        }
-        Ok(())
+        REPETITION_PENALTY.check(self.repetition)?;
+        PRESENCE_PENALTY.check(self.presence)?;
+        FREQUENCY_PENALTY.check(self.frequency)
     }
 }
 

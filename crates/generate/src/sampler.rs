@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::distribution::Distribution;
 use crate::error::{LogitsError, SettingError};
+use crate::ranges::{MIN_P, TEMPERATURE, TOP_P};
 
 /// How a token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -236,7 +237,7 @@ struct Greatest {
     logit: f32,
 }
 
-/// Whether every logit is a finite number, in a pass that the compiler makes SIMD of: a vocabulary is long.
+/// Returns true if every logit is a finite number, in a pass that the compiler makes SIMD of: a vocabulary is long.
 pub(crate) fn check_finite(logits: &[f32]) -> Result<(), LogitsError> {
     let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
     if !finite && let Some(id) = logits.iter().position(|x| !x.is_finite()) {

@@ -228,12 +228,12 @@ fn settings_out_of_range_are_refused_by_name() {
         let refused: Result<_, SettingError> = Chooser::new(config, &[0], LOGITS.len(), 0);
         refused.unwrap_err().to_string()
     };
-    let rule = "must be above 0 (1 for none), and finite";
+    let rule = "must be above 0 and finite";
     for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let expected = format!("repetition_penalty = {value}: {rule}");
         assert_eq!(error(&penalties(value, 0.0, 0.0)), expected);
     }
-    let rule = "must be from -2 to 2 (0 for none)";
+    let rule = "must be from -2 to 2";
     for value in [2.1, -2.1, f64::NAN, f64::INFINITY] {
         let expected = format!("presence_penalty = {value}: {rule}");
         assert_eq!(error(&penalties(1.0, value, 0.0)), expected);

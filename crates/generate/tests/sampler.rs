@@ -199,9 +199,9 @@ fn streams_are_independent() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
-    let temperature = "must be 0 (greedy) or above, and finite";
-    let top_p = "must be above 0 and at most 1 (all tokens)";
-    let min_p = "must be from 0 (all tokens) to 1";
+    let temperature = "must be at least 0 and finite";
+    let top_p = "must be above 0 and at most 1";
+    let min_p = "must be from 0 to 1";
     let all = config(1.0, 0, 1.0);
     for (bad, expected) in [
         (

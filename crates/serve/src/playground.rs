@@ -54,3 +54,39 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
             router.route(path, get(move || async move { Asset { kind, content } }))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use emberlm_generate::ranges::{
+        FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
+    };
+
+    /// A field's number in the line of `settings.js` that has its name.
+    fn number(name: &str, key: &str) -> f64 {
+        let script = include_str!("playground/page/settings.js");
+        let named = format!("name: \"{name}\"");
+        let line = script.lines().find(|line| line.contains(&named)).unwrap();
+        let (_, rest) = line.split_once(&format!(" {key}: ")).unwrap();
+        rest.split([',', ' ']).next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn sliders_stay_within_the_ranges_of_their_settings() {
+        for setting in [
+            TEMPERATURE,
+            TOP_P,
+            MIN_P,
+            REPETITION_PENALTY,
+            PRESENCE_PENALTY,
+            FREQUENCY_PENALTY,
+        ] {
+            let [least, most, value] =
+                ["least", "most", "value"].map(|key| number(setting.name, key));
+            assert!(
+                least >= setting.least && most <= setting.most,
+                "{setting:?}"
+            );
+            assert!(setting.allows(value), "{setting:?}");
+        }
+    }
+}

@@ -59,10 +59,7 @@ fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
             },
             "stop_tokens = 99: must be below the vocabulary's size of 23",
         ),
-        (
-            hot,
-            "temperature = NaN: must be 0 (greedy) or above, and finite",
-        ),
+        (hot, "temperature = NaN: must be at least 0 and finite"),
     ] {
         assert_eq!(engine.submit(request).unwrap_err().to_string(), expected);
         assert_eq!(engine.counts(), before);

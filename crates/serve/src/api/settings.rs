@@ -22,25 +22,25 @@ pub(crate) struct Settings {
     #[schemars(range(min = 0, max = u32::MAX))]
     max_tokens: Option<u32>,
     /// Divides the logits; 0 always takes the likeliest token.
-    #[schemars(range(min = 0.0))]
+    #[schemars(range(min = TEMPERATURE.least))]
     temperature: Option<f64>,
     /// The likeliest tokens that together have this probability are drawn from; above 0.
-    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    #[schemars(range(max = TOP_P.most), extend("exclusiveMinimum" = TOP_P.least))]
     top_p: Option<f64>,
     /// So many of the likeliest tokens are drawn from; 0 for all.
     #[schemars(range(min = 0, max = u32::MAX))]
     top_k: Option<u32>,
     /// Tokens at least so many times as likely as the likeliest are drawn from.
-    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(range(min = MIN_P.least, max = MIN_P.most))]
     min_p: Option<f64>,
     /// Divides the logits of tokens that were there, and multiplies negative ones; above 0.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("exclusiveMinimum" = REPETITION_PENALTY.least))]
     repetition_penalty: Option<f64>,
     /// Taken from the logits of tokens that were made.
-    #[schemars(range(min = -2.0, max = 2.0))]
+    #[schemars(range(min = PRESENCE_PENALTY.least, max = PRESENCE_PENALTY.most))]
     presence_penalty: Option<f64>,
     /// Taken from the logits of tokens for each time that they were made.
-    #[schemars(range(min = -2.0, max = 2.0))]
+    #[schemars(range(min = FREQUENCY_PENALTY.least, max = FREQUENCY_PENALTY.most))]
     frequency_penalty: Option<f64>,
     /// Added to the logits of tokens, by their ids.
     logit_bias: Option<BTreeMap<String, f32>>,

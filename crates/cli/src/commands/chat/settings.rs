@@ -3,6 +3,9 @@
 use std::str::FromStr;
 
 use emberlm_generate::ChooserConfig;
+use emberlm_generate::ranges::{
+    FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
+};
 use emberlm_system::nearest::nearest;
 
 use crate::commands::generate::sampling::{Origin, Sampling};
@@ -63,15 +66,13 @@ impl Settings {
         let (sampler, penalties) = (&mut self.sampling.sampler, &mut self.sampling.penalties);
         let set = match &name[..] {
             "" => return Err(format!("say what to set, and to what: {all}")),
-            "temperature" => put(&mut sampler.temperature, values::temperature(value)),
+            "temperature" => put(&mut sampler.temperature, TEMPERATURE.parse(value)),
             "top-k" => put(&mut sampler.top_k, whole(value)),
-            "top-p" => put(&mut sampler.top_p, values::top_p(value)),
-            "min-p" => put(&mut sampler.min_p, values::min_p(value)),
-            "repetition-penalty" => {
-                put(&mut penalties.repetition, values::repetition_penalty(value))
-            }
-            "presence-penalty" => put(&mut penalties.presence, values::penalty(value)),
-            "frequency-penalty" => put(&mut penalties.frequency, values::penalty(value)),
+            "top-p" => put(&mut sampler.top_p, TOP_P.parse(value)),
+            "min-p" => put(&mut sampler.min_p, MIN_P.parse(value)),
+            "repetition-penalty" => put(&mut penalties.repetition, REPETITION_PENALTY.parse(value)),
+            "presence-penalty" => put(&mut penalties.presence, PRESENCE_PENALTY.parse(value)),
+            "frequency-penalty" => put(&mut penalties.frequency, FREQUENCY_PENALTY.parse(value)),
             "seed" => put(&mut sampler.seed, whole(value)).map(|()| self.answers = 0),
             "max-new-tokens" => put(
                 &mut self.sampling.max_new_tokens,

@@ -14,6 +14,13 @@ use crate::error::CliError;
 use crate::sandbox;
 use crate::values;
 
+/// The parser of a setting's values.
+fn range(
+    setting: &'static NumberSetting,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text| setting.parse(text)
+}
+
 /// The options.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {

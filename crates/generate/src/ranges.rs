@@ -1,0 +1,160 @@
+//! The ranges of the sampling settings: stated once, for the checks here, the command line, the HTTP API and its schema.
+
+use crate::error::SettingError;
+
+/// A real-valued sampling setting and the values that it can have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberSetting {
+    /// Its name, as requests spell it.
+    pub name: &'static str,
+    /// The lower bound.
+    pub least: f64,
+    /// True if the lower bound itself is not allowed.
+    pub above_least: bool,
+    /// The upper bound, which is allowed; infinite where every finite number is.
+    pub most: f64,
+    /// The range in words: "must be …".
+    pub rule: &'static str,
+}
+
+/// Divides the logits; 0 always takes the likeliest token.
+pub const TEMPERATURE: NumberSetting = NumberSetting {
+    name: "temperature",
+    least: 0.0,
+    above_least: false,
+    most: f64::INFINITY,
+    rule: "must be at least 0 and finite",
+};
+
+/// The probability of the likeliest tokens that are drawn from.
+pub const TOP_P: NumberSetting = NumberSetting {
+    name: "top_p",
+    least: 0.0,
+    above_least: true,
+    most: 1.0,
+    rule: "must be above 0 and at most 1",
+};
+
+/// The least probability of a token that is drawn from, relative to the likeliest one's.
+pub const MIN_P: NumberSetting = NumberSetting {
+    name: "min_p",
+    least: 0.0,
+    above_least: false,
+    most: 1.0,
+    rule: "must be from 0 to 1",
+};
+
+/// Divides the logits of repeated tokens.
+pub const REPETITION_PENALTY: NumberSetting = NumberSetting {
+    name: "repetition_penalty",
+    least: 0.0,
+    above_least: true,
+    most: f64::INFINITY,
+    rule: "must be above 0 and finite",
+};
+
+/// Subtracted from the logits of generated tokens.
+pub const PRESENCE_PENALTY: NumberSetting = NumberSetting {
+    name: "presence_penalty",
+    least: -2.0,
+    above_least: false,
+    most: 2.0,
+    rule: "must be from -2 to 2",
+};
+
+/// Subtracted from the logits of generated tokens, once for each time.
+pub const FREQUENCY_PENALTY: NumberSetting = NumberSetting {
+    name: "frequency_penalty",
+    ..PRESENCE_PENALTY
+};
+
+/// Added to a token's logit.
+pub const LOGIT_BIAS: NumberSetting = NumberSetting {
+    name: "logit_bias",
+    least: -100.0,
+    above_least: false,
+    most: 100.0,
+    rule: "must be from -100 to 100",
+};
+
+impl NumberSetting {
+    /// Returns true if the setting can have this value, which NaN and infinities never are.
+    pub fn allows(&self, value: f64) -> bool {
+        let above = value > self.least || (value == self.least && !self.above_least);
+        above && value <= self.most && value.is_finite()
+    }
+
+    /// Refuses a value outside of the range.
+    ///
+    /// # Errors
+    /// The setting's name, the value and the range.
+    pub fn check(&self, value: f64) -> Result<(), SettingError> {
+        match self.allows(value) {
+            true => Ok(()),
+            false => Err(SettingError::new(self.name, value, self.rule)),
+        }
+    }
+
+    /// Reads a value that a user typed.
+    ///
+    /// # Errors
+    /// It is not a number, or outside of the range: "it must be …".
+    pub fn parse(&self, text: &str) -> Result<f64, String> {
+        match text.parse() {
+            Ok(value) if self.allows(value) => Ok(value),
+            Ok(_) => Err(format!("it {}", self.rule)),
+            Err(_) => Err("it is not a number".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [NumberSetting; 7] = [
+        TEMPERATURE,
+        TOP_P,
+        MIN_P,
+        REPETITION_PENALTY,
+        PRESENCE_PENALTY,
+        FREQUENCY_PENALTY,
+        LOGIT_BIAS,
+    ];
+
+    #[test]
+    fn bounds_are_what_the_rule_says() {
+        for setting in ALL {
+            let NumberSetting {
+                least, most, rule, ..
+            } = setting;
+            assert_eq!(setting.allows(least), !setting.above_least, "{setting:?}");
+            assert_eq!(setting.allows(most), most.is_finite(), "{setting:?}");
+            assert!(setting.allows(least + 0.5));
+            for wrong in [least - 0.5, most + 0.5, f64::NAN, f64::INFINITY] {
+                assert!(!setting.allows(wrong), "{setting:?} allows {wrong}");
+            }
+            let words = match (setting.above_least, most.is_finite()) {
+                (false, true) => format!("must be from {least} to {most}"),
+                (true, true) => format!("must be above {least} and at most {most}"),
+                (false, false) => format!("must be at least {least} and finite"),
+                (true, false) => format!("must be above {least} and finite"),
+            };
+            assert_eq!(rule, words);
+        }
+    }
+
+    #[test]
+    fn typed_values_are_numbers_within_the_range() {
+        assert_eq!(TOP_P.parse("0.5"), Ok(0.5));
+        assert_eq!(
+            TOP_P.parse("0"),
+            Err("it must be above 0 and at most 1".into())
+        );
+        assert_eq!(TOP_P.parse("half"), Err("it is not a number".into()));
+        assert_eq!(
+            TEMPERATURE.parse("NaN"),
+            Err("it must be at least 0 and finite".into())
+        );
+    }
+}
