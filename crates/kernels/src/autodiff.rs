@@ -101,21 +101,16 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn head_loss(
         hidden: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        head_loss::head_loss::<B, C>(hidden, weight, targets, options, precision)
-    }
-
-    fn head_loss_parts(
-        hidden: FloatTensor<Self>,
         weights: Vec<FloatTensor<Self>>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
         precision: Precision,
     ) -> FloatTensor<Self> {
-        head_loss_parts::head_loss_parts::<B, C>(hidden, weights, targets, options, precision)
+        match <[_; 1]>::try_from(weights) {
+            Ok([weight]) => head_loss::whole::<B, C>(hidden, weight, targets, options, precision),
+            Err(parts) => {
+                head_loss_parts::in_parts::<B, C>(hidden, parts, targets, options, precision)
+            }
+        }
     }
 }

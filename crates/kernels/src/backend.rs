@@ -6,9 +6,8 @@ use burn::tensor::{Device, TensorMetadata};
 
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients,
-    HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, LinearGradients, LinearInputs,
-    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
-    SelfAttention, reference,
+    HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients,
+    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -216,59 +215,31 @@ pub trait Backend: BurnBackend {
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, `weight` `[vocab_size, d_model]`, `targets` `[tokens]`, those below 0
-    /// ignored; the loss is `[1]`. The options may add terms to it.
+    /// `hidden` `[tokens, d_model]`, the weight `[vocab_size, d_model]` whole or in parts of consecutive rows, at least one,
+    /// `targets` `[tokens]`, those below 0 ignored; the loss is `[1]`. The options may add terms to it.
     fn head_loss(
         hidden: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
         precision: Precision,
     ) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weight.shape()[0]);
-        reference::head_loss::<Self>(hidden, weight, targets, options, rows, precision)
+        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
     /// [`Backend::head_loss`] with its gradients, from the same pass.
     fn head_loss_gradients(
         hidden: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
         precision: Precision,
     ) -> HeadLossGradients<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weight.shape()[0]);
-        reference::head_loss_gradients::<Self>(hidden, weight, targets, options, rows, precision)
-    }
-
-    /// [`Backend::head_loss`] by a weight in parts of consecutive rows, `[part's rows, d_model]` each, at least one.
-    fn head_loss_parts(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        let precision = usable::<Self>(precision, &hidden);
         let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
-        reference::head_loss_parts::<Self>(hidden, weights, targets, options, rows, precision)
-    }
-
-    /// [`Backend::head_loss_parts`] with its gradients, from the same pass.
-    fn head_loss_parts_gradients(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> HeadLossPartsGradients<Self> {
-        let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
-        reference::head_loss_parts_gradients::<Self>(
-            hidden, weights, targets, options, rows, precision,
-        )
+        reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
     /// One AdamW update: `(parameter, moment1, moment2)` after it. The gradient is multiplied by `factor` `[1]` first.

@@ -95,6 +95,5 @@ pub use rotary::RotaryLayout;
 pub use split_mix::split_mix;
 #[cfg(feature = "burn")]
 pub use state::{
-    GatedGradients, HeadLossGradients, HeadLossPartsGradients, LinearGradients, LinearInputs,
-    NormGradients, RotaryAngles,
+    GatedGradients, HeadLossGradients, LinearGradients, LinearInputs, NormGradients, RotaryAngles,
 };

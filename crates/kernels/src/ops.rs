@@ -202,32 +202,15 @@ pub fn write_tokens<B: Backend>(
     tensor(B::write_tokens(float(held), float(new), start))
 }
 
-/// [`Backend::head_loss`]: the sum over the tokens whose target is not below 0, `[1]`.
+/// [`Backend::head_loss`] by a weight whole or in parts: the sum over the tokens whose target is not below 0, `[1]`.
 pub fn head_loss<B: Backend>(
-    hidden: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
-    options: HeadLossOptions,
-    precision: Precision,
-) -> Tensor<B, 1> {
-    tensor(B::head_loss(
-        float(hidden),
-        float(weight),
-        targets.into_primitive(),
-        options,
-        precision,
-    ))
-}
-
-/// [`Backend::head_loss_parts`]: [`head_loss`] by a weight in parts of consecutive rows, `[part's rows, d_model]` each.
-pub fn head_loss_parts<B: Backend>(
     hidden: Tensor<B, 2>,
     weights: Vec<Tensor<B, 2>>,
     targets: Tensor<B, 1, Int>,
     options: HeadLossOptions,
     precision: Precision,
 ) -> Tensor<B, 1> {
-    tensor(B::head_loss_parts(
+    tensor(B::head_loss(
         float(hidden),
         weights.into_iter().map(float).collect(),
         targets.into_primitive(),

@@ -36,9 +36,7 @@ pub use blocked_attention::{
 pub use cache::write_tokens;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
-pub use head_loss::{
-    head_loss, head_loss_gradients, head_loss_parts, head_loss_parts_gradients, rows_per_block,
-};
+pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};

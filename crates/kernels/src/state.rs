@@ -68,17 +68,6 @@ pub struct HeadLossGradients<B: Backend> {
     pub loss: FloatTensor<B>,
     /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
     pub hidden: FloatTensor<B>,
-    /// Of the loss with respect to the head's weight, `[vocab_size, d_model]`.
-    pub weight: FloatTensor<B>,
-}
-
-/// [`HeadLossGradients`] of a head whose weight is in parts.
-#[derive(Clone, Debug)]
-pub struct HeadLossPartsGradients<B: Backend> {
-    /// As [`HeadLossGradients::loss`], `[1]`.
-    pub loss: FloatTensor<B>,
-    /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
-    pub hidden: FloatTensor<B>,
     /// Of the loss with respect to each part of the weight, `[part's rows, d_model]`.
     pub weights: Vec<FloatTensor<B>>,
 }

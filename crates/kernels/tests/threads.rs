@@ -160,7 +160,7 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
     let tokens = BATCH * SEQ;
     ops::head_loss(
         x.reshape([tokens, WIDTH]),
-        matrix(),
+        vec![matrix()],
         ids([tokens], 2),
         HeadLossOptions::default(),
         precision,

@@ -171,34 +171,19 @@ impl<B: Backend> TokenTable<B> {
         precision: Precision,
     ) -> Tensor<B, 1> {
         // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
-        let wider = |weight: Tensor<B, 2>, bias: Tensor<B, 1>| {
-            Tensor::cat(vec![weight, bias.unsqueeze_dim(1)], 1)
-        };
-        let hidden = |biased: bool| match biased {
-            true => {
+        let hidden = match bias {
+            Some(_) => {
                 let ones = Tensor::ones([hidden.dims()[0], 1], &hidden.device());
-                Tensor::cat(vec![hidden.clone(), ones], 1)
+                Tensor::cat(vec![hidden, ones], 1)
             }
-            false => hidden.clone(),
+            None => hidden,
         };
-        match (self, bias) {
-            (Self::Whole(whole), None) => {
-                ops::head_loss(hidden(false), whole.val(), targets, options, precision)
-            }
-            (Self::Whole(whole), Some(bias)) => {
-                let weight = wider(whole.val(), bias);
-                ops::head_loss(hidden(true), weight, targets, options, precision)
-            }
-            (Self::Parts(_) | Self::Packed(_), bias) => {
-                let hidden = hidden(bias.is_some());
-                let parts = cut(self.values(), |part| part.dims()[0], bias).into_iter();
-                let weights = parts.map(|(weight, bias)| match bias {
-                    Some(bias) => wider(weight, bias),
-                    None => weight,
-                });
-                ops::head_loss_parts(hidden, weights.collect(), targets, options, precision)
-            }
-        }
+        let parts = cut(self.values(), |part| part.dims()[0], bias).into_iter();
+        let weights = parts.map(|(weight, bias)| match bias {
+            Some(bias) => Tensor::cat(vec![weight, bias.unsqueeze_dim(1)], 1),
+            None => weight,
+        });
+        ops::head_loss(hidden, weights.collect(), targets, options, precision)
     }
 }
 

@@ -193,7 +193,7 @@ fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         let hidden = random.floats([tokens, width]);
         let weight = random.floats([vocab, width]);
         let targets = random.ids([tokens], vocab);
-        move || (hidden.clone(), weight.clone(), targets.clone())
+        move || (hidden.clone(), vec![weight.clone()], targets.clone())
     };
     turns.composed("head_loss", Work::Flops(product), |random| {
         let inputs = inputs(random);

@@ -14,8 +14,8 @@ use crate::{Backend, HeadLossOptions, Precision};
 struct HeadLossBackward;
 
 impl<B: Backend> Backward<B, 2> for HeadLossBackward {
-    /// The gradients of the hidden states and of the weight.
-    type State = (FloatTensor<B>, FloatTensor<B>);
+    /// The gradients of the hidden states and of the weight, a single one.
+    type State = (FloatTensor<B>, Vec<FloatTensor<B>>);
 
     fn backward(
         self,
@@ -24,18 +24,18 @@ impl<B: Backend> Backward<B, 2> for HeadLossBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [1]
-        let (hidden_grad, weight_grad) = ops.state;
+        let (hidden_grad, weight_grads) = ops.state;
         let [hidden, weight] = ops.parents;
         if let Some(node) = hidden {
             grads.register::<B>(node.id, B::scaled(hidden_grad, grad.clone()));
         }
-        if let Some(node) = weight {
+        if let Some((node, weight_grad)) = weight.zip(weight_grads.into_iter().next()) {
             grads.register::<B>(node.id, B::scaled(weight_grad, grad));
         }
     }
 }
 
-pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
+pub(super) fn whole<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,
@@ -48,24 +48,20 @@ pub(super) fn head_loss<B: Backend, C: CheckpointStrategy>(
         .stateful()
     {
         OpsKind::Tracked(prep) => {
-            let made = B::head_loss_gradients(
-                hidden.primitive,
-                weight.primitive,
-                targets,
-                options,
-                precision,
-            );
-            prep.finish((made.hidden, made.weight), made.loss)
+            let weight = vec![weight.primitive];
+            let made =
+                B::head_loss_gradients(hidden.primitive, weight, targets, options, precision);
+            prep.finish((made.hidden, made.weights), made.loss)
         }
         OpsKind::UnTracked(prep) => {
-            let loss = B::head_loss(
+            let weight = vec![weight.primitive];
+            prep.finish(B::head_loss(
                 hidden.primitive,
-                weight.primitive,
+                weight,
                 targets,
                 options,
                 precision,
-            );
-            prep.finish(loss)
+            ))
         }
     }
 }

@@ -52,7 +52,7 @@ fn attached<B: Backend, C: CheckpointStrategy>(
     }
 }
 
-pub(super) fn head_loss_parts<B: Backend, C: CheckpointStrategy>(
+pub(super) fn in_parts<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weights: Vec<FloatTensor<Autodiff<B, C>>>,
     targets: IntTensor<B>,
@@ -63,10 +63,10 @@ pub(super) fn head_loss_parts<B: Backend, C: CheckpointStrategy>(
     let parts = weights.iter().map(|part| part.primitive.clone()).collect();
     let states = hidden.primitive.clone();
     if !tracked {
-        let loss = B::head_loss_parts(states, parts, targets, options, precision);
+        let loss = B::head_loss(states, parts, targets, options, precision);
         return <Autodiff<B, C> as AutodiffBackend>::from_inner(loss);
     }
-    let made = B::head_loss_parts_gradients(states, parts, targets, options, precision);
+    let made = B::head_loss_gradients(states, parts, targets, options, precision);
     let device = B::float_device(&made.loss);
     let mut loss = attached::<B, C>(hidden, made.loss, made.hidden);
     for (part, gradient) in weights.into_iter().zip(made.weights) {

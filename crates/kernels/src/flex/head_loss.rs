@@ -2,9 +2,10 @@
 
 use burn_flex::{Flex, FlexTensor};
 
-use super::buffer::{all_filled, dense, elements, integers, number, width};
+use super::buffer::{all_filled, dense, elements, integers, is_f32, number, width};
+use crate::backend::usable;
 use crate::cpu::head_loss::{self, HeadLossTask};
-use crate::{HeadLossGradients, HeadLossOptions, Precision};
+use crate::{HeadLossGradients, HeadLossOptions, Precision, reference};
 
 pub(super) fn head_loss(
     hidden: FlexTensor,
@@ -38,8 +39,33 @@ pub(super) fn head_loss_gradients(
     HeadLossGradients {
         loss: number(loss),
         hidden,
-        weight,
+        weights: vec![weight],
     }
+}
+
+/// The weight if the kernel computes with it: a whole one of f32. Otherwise the parts as they are.
+pub(super) fn whole(
+    hidden: &FlexTensor,
+    weights: Vec<FlexTensor>,
+) -> Result<FlexTensor, Vec<FlexTensor>> {
+    match <[_; 1]>::try_from(weights) {
+        Ok([weight]) if is_f32(&[hidden, &weight]) => Ok(weight),
+        other => Err(other.map_or_else(|parts| parts, Vec::from)),
+    }
+}
+
+/// Rows of a block and precision of the composed body.
+pub(super) fn composed(
+    hidden: &FlexTensor,
+    weights: &[FlexTensor],
+    precision: Precision,
+) -> (usize, Precision) {
+    let rows = weights.iter().map(|part| part.layout().shape()[0]).sum();
+    let precision = match is_f32(&[hidden]) {
+        true => usable::<Flex>(precision, hidden),
+        false => Precision::F32,
+    };
+    (reference::rows_per_block(rows), precision)
 }
 
 /// Of dense tensors.

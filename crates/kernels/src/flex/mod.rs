@@ -213,37 +213,38 @@ impl Backend for Flex {
 
     fn head_loss(
         hidden: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
         precision: Precision,
     ) -> FloatTensor<Self> {
-        if is_f32(&[&hidden, &weight]) {
-            return head_loss::head_loss(hidden, weight, targets, options, precision);
+        match head_loss::whole(&hidden, weights) {
+            Ok(weight) => head_loss::head_loss(hidden, weight, targets, options, precision),
+            Err(weights) => {
+                let (rows, precision) = head_loss::composed(&hidden, &weights, precision);
+                reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
+            }
         }
-        let rows = reference::rows_per_block(weight.layout().shape()[0]);
-        reference::head_loss::<Self>(hidden, weight, targets, options, rows, Precision::F32)
     }
 
     fn head_loss_gradients(
         hidden: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
         targets: IntTensor<Self>,
         options: HeadLossOptions,
         precision: Precision,
     ) -> HeadLossGradients<Self> {
-        if is_f32(&[&hidden, &weight]) {
-            return head_loss::head_loss_gradients(hidden, weight, targets, options, precision);
+        match head_loss::whole(&hidden, weights) {
+            Ok(weight) => {
+                head_loss::head_loss_gradients(hidden, weight, targets, options, precision)
+            }
+            Err(weights) => {
+                let (rows, precision) = head_loss::composed(&hidden, &weights, precision);
+                reference::head_loss_gradients::<Self>(
+                    hidden, weights, targets, options, rows, precision,
+                )
+            }
         }
-        let rows = reference::rows_per_block(weight.layout().shape()[0]);
-        reference::head_loss_gradients::<Self>(
-            hidden,
-            weight,
-            targets,
-            options,
-            rows,
-            Precision::F32,
-        )
     }
 
     fn adamw(

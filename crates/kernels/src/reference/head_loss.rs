@@ -1,12 +1,12 @@
 //! The language-model head with its cross-entropy, in blocks of rows.
 
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{FloatDType, IndexingUpdateOp, Int, Tensor, TensorMetadata};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
 use super::product::{product, raised_product};
 use super::table_parts::{Own, own};
 use super::{primitive, typed};
-use crate::{Backend, HeadLossGradients, HeadLossOptions, HeadLossPartsGradients, Precision};
+use crate::{Backend, HeadLossGradients, HeadLossOptions, Precision};
 
 /// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
@@ -28,18 +28,6 @@ fn raised_by(rows: usize) -> f64 {
 /// See [`crate::Backend::head_loss`]; the logits of `rows` tokens are held at once.
 pub fn head_loss<B: Backend>(
     hidden: FloatTensor<B>,
-    weight: FloatTensor<B>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    rows: usize,
-    precision: Precision,
-) -> FloatTensor<B> {
-    head_loss_parts::<B>(hidden, vec![weight], targets, options, rows, precision)
-}
-
-/// See [`crate::Backend::head_loss_parts`]; the logits of `rows` tokens are held at once.
-pub fn head_loss_parts<B: Backend>(
-    hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
     options: HeadLossOptions,
@@ -60,28 +48,6 @@ pub fn head_loss_parts<B: Backend>(
 }
 
 /// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
-pub fn head_loss_gradients<B: Backend>(
-    hidden: FloatTensor<B>,
-    weight: FloatTensor<B>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    rows: usize,
-    precision: Precision,
-) -> HeadLossGradients<B> {
-    let shape = weight.shape();
-    let device = B::float_device(&weight);
-    let made =
-        head_loss_parts_gradients::<B>(hidden, vec![weight], targets, options, rows, precision);
-    let weight = made.weights.into_iter().next();
-    HeadLossGradients {
-        loss: made.loss,
-        hidden: made.hidden,
-        // One weight has one gradient.
-        weight: weight.unwrap_or_else(|| B::float_zeros(shape, &device, FloatDType::F32)),
-    }
-}
-
-/// See [`crate::Backend::head_loss_parts_gradients`]; the logits of `rows` tokens are held at once.
 ///
 /// With `p = softmax(logits)`, `y` the targets' one-hot rows, `V` the vocabulary's size and `L` as in
 /// [`HeadLossOptions`], the gradient by the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and `dhidden = g W`,
@@ -98,14 +64,14 @@ pub fn head_loss_gradients<B: Backend>(
 ///
 /// A weight in parts has its logits in parts, side by side: what is taken over the vocabulary is taken of each and joined, a
 /// target is in one of them. One part is the same operations as a whole weight.
-pub fn head_loss_parts_gradients<B: Backend>(
+pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
     options: HeadLossOptions,
     rows: usize,
     precision: Precision,
-) -> HeadLossPartsGradients<B> {
+) -> HeadLossGradients<B> {
     let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
     let vocab_size: usize = weights.iter().map(|weight| weight.dims()[0]).sum();
     let hidden = typed::<B, 2>(hidden);
@@ -211,7 +177,7 @@ pub fn head_loss_parts_gradients<B: Backend>(
             None => grad,
         })
     });
-    HeadLossPartsGradients {
+    HeadLossGradients {
         loss: primitive(loss),
         weights: weight_grads.collect(),
         hidden: primitive(Tensor::cat(hidden_grads, 0)),

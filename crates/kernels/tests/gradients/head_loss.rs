@@ -45,7 +45,7 @@ impl Case {
         let weight = tracked::<Reference, 2>(&self.weight);
         let made = reference::head_loss::<Reference>(
             primitive(hidden.clone()),
-            primitive(weight.clone()),
+            vec![primitive(weight.clone())],
             self.targets::<Reference>().into_primitive(),
             self.options,
             usize::MAX,
@@ -80,7 +80,7 @@ fn outcome<B: Backend>(case: &Case) -> Vec<Vec<f32>> {
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
     let weight = tracked::<Autodiff<B>, 2>(&case.weight);
     let (h, w) = (hidden.clone(), weight.clone());
-    let loss = ops::head_loss(h, w, case.targets(), case.options, Precision::F32);
+    let loss = ops::head_loss(h, vec![w], case.targets(), case.options, Precision::F32);
     with_gradients(loss, &[&hidden, &weight])
 }
 
@@ -89,7 +89,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     let made = |rows| -> HeadLossGradients<B> {
         reference::head_loss_gradients::<B>(
             primitive(constant::<B, 2>(&case.hidden)),
-            primitive(constant::<B, 2>(&case.weight)),
+            vec![primitive(constant::<B, 2>(&case.weight))],
             case.targets::<B>().into_primitive(),
             options,
             rows,
@@ -100,12 +100,13 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     let parts = |made: HeadLossGradients<B>| {
         let loss = host(typed::<B, 1>(made.loss));
         let hidden = host(typed::<B, 2>(made.hidden));
-        vec![loss, hidden, host(typed::<B, 2>(made.weight))]
+        let [weight] = <[_; 1]>::try_from(made.weights).unwrap();
+        vec![loss, hidden, host(typed::<B, 2>(weight))]
     };
     assert_all_close("blocks", &parts(in_blocks), &parts(whole));
     let loss = reference::head_loss::<B>(
         primitive(constant::<B, 2>(&case.hidden)),
-        primitive(constant::<B, 2>(&case.weight)),
+        vec![primitive(constant::<B, 2>(&case.weight))],
         case.targets::<B>().into_primitive(),
         options,
         rows,

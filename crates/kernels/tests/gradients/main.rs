@@ -97,11 +97,6 @@ fn a_row_that_is_no_number_stays_in_its_part() {
 }
 
 #[test]
-fn one_part_is_the_whole_table() {
-    table_parts::one_part_is_the_whole::<Flex>();
-}
-
-#[test]
 fn parts_are_rounded_as_the_whole_is() {
     for (precision, _) in precision::NARROW {
         table_parts::rounded_as_the_whole::<Flex>(precision);

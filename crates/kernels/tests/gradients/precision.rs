@@ -95,7 +95,7 @@ fn attention<B: Backend>(precision: Precision, blocks: Option<AttentionBlocks>) 
 /// Of 12 tokens over 300 words, in blocks of 5.
 fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
     let hidden = || primitive(constant::<B, 2>(&numbers(1, [12, 24])));
-    let weight = || primitive(constant::<B, 2>(&numbers(2, [300, 24])));
+    let weight = || vec![primitive(constant::<B, 2>(&numbers(2, [300, 24])))];
     let targets = (0..12).map(|i| (i * 77 % 301) - 1).collect::<Vec<i64>>();
     let targets = || {
         let data = TensorData::new(targets.clone(), [12]);
@@ -105,7 +105,7 @@ fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
     let made =
         reference::head_loss_gradients::<B>(hidden(), weight(), targets(), options, 5, precision);
     let mut outcome = vec![host(typed::<B, 1>(alone)), host(typed::<B, 1>(made.loss))];
-    outcome.extend([made.hidden, made.weight].map(|x| host(typed::<B, 2>(x))));
+    outcome.extend([made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x))));
     outcome
 }
 
@@ -188,13 +188,13 @@ fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32])
     let target = Tensor::<B, 1, Int>::from_data([3], &Default::default());
     let made = reference::head_loss_gradients::<B>(
         primitive(constant::<B, 2>(&hidden)),
-        primitive(constant::<B, 2>(&weight)),
+        vec![primitive(constant::<B, 2>(&weight))],
         target.into_primitive(),
         HeadLossOptions::default(),
         1,
         precision,
     );
-    [made.hidden, made.weight].map(|x| host(typed::<B, 2>(x)))
+    [made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x)))
 }
 
 /// What a backend that cannot multiply in it gives, through the trait, is f32's to the bit.
@@ -213,7 +213,7 @@ fn through_the_trait<B: Backend>(precision: Precision) -> Outcome {
     let y = ops::linear(x.clone(), weight.clone(), None, None, precision);
     all.extend(with_gradients(y, &[&x, &weight]));
     let targets = Tensor::from_data([0, 3, 1, 5, 2, 4], &Default::default());
-    let (h, w) = (x.clone(), weight.clone());
+    let (h, w) = (x.clone(), vec![weight.clone()]);
     let loss = ops::head_loss(h, w, targets, HeadLossOptions::default(), precision);
     all.extend(with_gradients(loss, &[&x, &weight]));
     all

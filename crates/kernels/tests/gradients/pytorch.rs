@@ -40,7 +40,7 @@ pub fn check<B: Backend>(device: &Device<B>) {
             };
             let loss = ops::head_loss(
                 hidden.clone(),
-                weight.clone(),
+                vec![weight.clone()],
                 targets.clone(),
                 options,
                 Precision::F32,

@@ -56,7 +56,7 @@ fn head_loss_in_parts<B: Backend>(
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
     let parts = cut::<Autodiff<B>>(&case.weight, &rows);
     let targets = case.targets();
-    let loss = ops::head_loss_parts(
+    let loss = ops::head_loss(
         hidden.clone(),
         parts.clone(),
         targets,
@@ -66,7 +66,7 @@ fn head_loss_in_parts<B: Backend>(
     let found = with_parts::<B, 1>(loss, Some(&hidden), &parts);
     assert_all_close(&format!("{options:?}"), &found, &case.expected());
     // Without gradients, and in blocks of rows.
-    let alone = reference::head_loss_parts::<B>(
+    let alone = reference::head_loss::<B>(
         primitive(constant::<B, 2>(&case.hidden)),
         cut::<Autodiff<B>>(&case.weight, &rows)
             .into_iter()
@@ -109,44 +109,6 @@ pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
     assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
 }
 
-/// One part is the whole table to the bit, in every precision.
-pub fn one_part_is_the_whole<B: Backend>() {
-    let options = HeadLossOptions {
-        label_smoothing: 0.1,
-        z_loss: 0.01,
-        soft_cap: 3.0,
-    };
-    let case = Case::new([7, 5, 11], options, 3);
-    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
-        let (hidden, weight) = (
-            constant::<B, 2>(&case.hidden),
-            constant::<B, 2>(&case.weight),
-        );
-        let targets = case.targets::<B>().into_primitive();
-        let whole = reference::head_loss_gradients::<B>(
-            primitive(hidden.clone()),
-            primitive(weight.clone()),
-            targets.clone(),
-            options,
-            4,
-            precision,
-        );
-        let parts = reference::head_loss_parts_gradients::<B>(
-            primitive(hidden),
-            vec![primitive(weight)],
-            targets,
-            options,
-            4,
-            precision,
-        );
-        let numbers = |x, y| [host(typed::<B, 2>(x)), host(typed::<B, 2>(y))];
-        assert_eq!(
-            numbers(parts.hidden, parts.weights[0].clone()),
-            numbers(whole.hidden, whole.weight)
-        );
-    }
-}
-
 /// Products of rounded factors: the parts round what the whole rounds.
 pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
     if !B::multiplies_in(precision, &Default::default()) {
@@ -158,14 +120,14 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
     let targets = || case.targets::<B>().into_primitive();
     let whole = reference::head_loss_gradients::<B>(
         hidden(),
-        primitive(constant::<B, 2>(&case.weight)),
+        vec![primitive(constant::<B, 2>(&case.weight))],
         targets(),
         options,
         usize::MAX,
         precision,
     );
     let parts = cut::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
-    let parts = reference::head_loss_parts_gradients::<B>(
+    let parts = reference::head_loss_gradients::<B>(
         hidden(),
         parts.map(|part| primitive(part.inner())).collect(),
         targets(),
@@ -183,7 +145,7 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
     ];
     let expected = [
         host(typed::<B, 1>(whole.loss)),
-        host(typed::<B, 2>(whole.weight)),
+        host(typed::<B, 2>(whole.weights[0].clone())),
     ];
     // Each row of the weight and each logit is the same product; sums over the vocabulary are added up otherwise.
     assert_all_close(precision.name(), &found, &expected);

@@ -203,11 +203,11 @@ fn head_loss() {
         0.7,
         || {
             let (hidden, weight, targets) = inputs();
-            Flex::head_loss(hidden, weight, targets, options, F32)
+            Flex::head_loss(hidden, vec![weight], targets, options, F32)
         },
         || {
             let (hidden, weight, targets) = inputs();
-            reference::head_loss::<Flex>(hidden, weight, targets, options, rows, F32)
+            reference::head_loss::<Flex>(hidden, vec![weight], targets, options, rows, F32)
         },
     );
 }
@@ -220,11 +220,18 @@ fn head_loss_gradients() {
         0.85,
         || {
             let (hidden, weight, targets) = inputs();
-            Flex::head_loss_gradients(hidden, weight, targets, options, F32)
+            Flex::head_loss_gradients(hidden, vec![weight], targets, options, F32)
         },
         || {
             let (hidden, weight, targets) = inputs();
-            reference::head_loss_gradients::<Flex>(hidden, weight, targets, options, rows, F32)
+            reference::head_loss_gradients::<Flex>(
+                hidden,
+                vec![weight],
+                targets,
+                options,
+                rows,
+                F32,
+            )
         },
     );
 }

@@ -354,16 +354,19 @@ fn head_loss<B: TrainingBackend>(
     let loss = match case.composed {
         true => typed(reference::head_loss::<B>(
             float(hidden.clone()),
-            float(weight.clone()),
+            vec![float(weight.clone())],
             targets.into_primitive(),
             options,
             reference::rows_per_block(vocab),
             Precision::F32,
         )),
-        false if weight_in_parts => {
-            ops::head_loss_parts(hidden.clone(), halves(&weight), targets, options, precision)
+        false => {
+            let weights = match weight_in_parts {
+                true => halves(&weight),
+                false => vec![weight.clone()],
+            };
+            ops::head_loss(hidden.clone(), weights, targets, options, precision)
         }
-        false => ops::head_loss(hidden.clone(), weight.clone(), targets, options, precision),
     };
     let inputs = vec![
         ("hidden", gradient_of(&hidden)),
