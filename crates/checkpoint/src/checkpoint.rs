@@ -49,12 +49,12 @@ pub const STATE: &str = "state.json";
 pub struct Description {
     /// The model.
     pub model: ModelConfig,
-    /// What its token ids stand for, if that is known.
+    /// The tokenizer, if it is known.
     pub tokenizer: Option<TokenizerSpec>,
     /// The chat template of the conversations that it was trained on, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<ChatTemplateSpec>,
-    /// How documents came into the sequences that it was trained on.
+    /// The packing of documents into the sequences that it was trained on.
     #[serde(default, skip_serializing_if = "Packing::is_stream")]
     pub documents: Packing,
 }
@@ -113,10 +113,10 @@ impl Entry {
     }
 }
 
-/// How much of a checkpoint is checked when it is opened.
+/// The extent of the check when a checkpoint is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// What a model is used with; the rest by its size.
+    /// The files that a model is used with; the rest by its size.
     Model,
     /// Every file.
     All,
@@ -214,7 +214,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         errors.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// What the model's token ids stand for, if that is known.
+    /// The model's tokenizer, if it is known.
     ///
     /// # Errors
     /// The description is not one of this program's tokenizers, and the checkpoint has no usable file of it.
@@ -250,7 +250,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         self.weights(name, device)
     }
 
-    /// Whether [`Checkpoint::decoder`] is an average of the weights.
+    /// Returns true if [`Checkpoint::decoder`] is an average of the weights.
     pub fn holds_average(&self) -> bool {
         self.path.join(TRAINING).exists()
     }
@@ -265,7 +265,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             .map_err(|error| broken(&self.path, error.to_string()))
     }
 
-    /// What the optimizer carried, by name.
+    /// The optimizer's state, by name.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -7,10 +7,10 @@ use crate::checkpoint::{FOLDER, step_of};
 use crate::error::CheckpointError;
 use crate::write::remove;
 
-/// What is kept besides the checkpoint just written.
+/// The checkpoints that are kept besides the one just written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// How many of the newest; 0 for all.
+    /// The number of the newest ones; 0 for all.
     pub last: usize,
     /// The step of the best one, where that is kept too.
     pub best: Option<usize>,

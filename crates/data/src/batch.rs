@@ -1,4 +1,4 @@
-//! What a model is fed.
+//! Batches of token ids for training and evaluation.
 
 use std::iter::repeat_n;
 
@@ -8,16 +8,16 @@ pub const IGNORED: u32 = u32::MAX;
 /// Token ids and the ids that follow them, row-major `[batch, seq]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// What the model sees: `[batch, seq]`.
+    /// Input ids: `[batch, seq]`.
     pub inputs: Vec<u32>,
-    /// What it is to predict, for every position the token after it or [`IGNORED`]: `[batch, seq]`.
+    /// Target ids, for every position the token after it or [`IGNORED`]: `[batch, seq]`.
     pub targets: Vec<u32>,
     /// For every position the place in its row where its document begins, `[batch, seq]`; none where a row is one
     /// stretch of text, whatever documents are in it.
     pub documents: Option<Vec<u32>>,
-    /// How many rows there are.
+    /// The number of rows.
     pub batch: usize,
-    /// How many positions a row has.
+    /// The number of positions that a row has.
     pub seq: usize,
 }
 
@@ -33,7 +33,7 @@ impl Batch {
         }
     }
 
-    /// How many targets are to be predicted.
+    /// The number of targets that are to be predicted.
     pub fn learnt(&self) -> usize {
         self.targets.iter().filter(|&&id| id != IGNORED).count()
     }

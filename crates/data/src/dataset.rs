@@ -55,7 +55,7 @@ impl Dataset {
         &self.folder
     }
 
-    /// What the directory consists of.
+    /// The directory's contents.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -69,7 +69,7 @@ impl Dataset {
     /// hashes are [`crate::UnverifiedFiles`].
     ///
     /// # Errors
-    /// Where a shard or its mask is missing, damaged, or has another number of tokens than the manifest says; where its
+    /// Fails if a shard or its mask is missing, damaged, or has another number of tokens than the manifest says; if its
     /// block hashes are not those of the file that the manifest describes.
     pub fn split(&self, split: Split) -> Result<TokenSplit, DataError> {
         let blocks = DatasetBlocks::read(&self.folder)?;
@@ -141,13 +141,13 @@ impl Dataset {
         }
     }
 
-    /// How many bytes its files have, as far as they are there.
+    /// The number of bytes that its files have, as far as they are there.
     pub fn bytes(&self) -> u64 {
         let length = |file| fs::metadata(self.folder.join(file)).map_or(0, |found| found.len());
         self.manifest.files().map(length).sum()
     }
 
-    /// Whether every file is what the manifest says: [`crate::verify()`] in short.
+    /// Returns true if every file is what the manifest says: [`crate::verify()`] in short.
     ///
     /// # Errors
     /// [`DataError::Damaged`] with all that is wrong.
@@ -210,12 +210,12 @@ impl TokenSplit {
         Self { inner }
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn len(&self) -> u64 {
         self.inner.starts.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are no tokens.
+    /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -247,7 +247,7 @@ impl TokenSplit {
         Ok(ids)
     }
 
-    /// Whether each of the `len` tokens from `start` on is to be learnt; none where all of them are, because no shard has
+    /// For each of the `len` tokens from `start` on, true if it is a target; none where all of them are, because no shard has
     /// a mask.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl TokenSplit {
         Ok(Some(learnt))
     }
 
-    /// Whether a document begins at each of the tokens `ids`, which were read from `start` on: at every `end_of_text` but
+    /// For each of the tokens `ids`, which were read from `start` on, true if a document begins there: at every `end_of_text` but
     /// those that a mask has as to be learnt, since what begins a document is part of no answer.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What can go wrong between text files and batches.
+//! Errors between text files and batches.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ pub enum DataError {
     /// The operating system refused something: a full disk and a missing permission end up here.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: "read", "write", ….
+        /// The operation: "read", "write", ….
         action: &'static str,
         /// On which file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A parameter is outside what is allowed.
@@ -29,7 +29,7 @@ pub enum DataError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The rule.
         rule: &'static str,
     },
     /// There is nothing to prepare.
@@ -70,9 +70,9 @@ pub enum DataError {
     DamagedInput {
         /// The file.
         path: PathBuf,
-        /// What it is said to be.
+        /// The stated kind.
         kind: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A table lacks the column that is to be read.
@@ -94,9 +94,9 @@ pub enum DataError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What records are counted by in it: "line" or "row".
+        /// The unit in which records are counted: "line" or "row".
         unit: &'static str,
-        /// Where the record begins, from 1.
+        /// The number of the record's first line or row, from 1.
         record: u64,
         /// What is wrong with it.
         fault: RecordFault,
@@ -112,7 +112,7 @@ pub enum DataError {
     InvalidUtf8 {
         /// The file.
         path: PathBuf,
-        /// Where the first byte is that cannot be read, counted from 0.
+        /// The place of the first unreadable byte, counted from 0.
         offset: u64,
     },
     /// A text file was written to between the two times it is read.
@@ -128,7 +128,7 @@ pub enum DataError {
     EmptySplit {
         /// The split.
         split: Split,
-        /// How many characters there are in all.
+        /// The number of characters.
         characters: u64,
         /// The fraction asked for.
         val_fraction: f64,
@@ -136,7 +136,7 @@ pub enum DataError {
     /// A split by documents left nothing for training.
     #[error("the train split would be empty: each of the {documents} documents is for validation")]
     NoTrainDocuments {
-        /// How many documents there are.
+        /// The number of documents.
         documents: u64,
     },
     /// A text could not be tokenized.
@@ -144,7 +144,7 @@ pub enum DataError {
     Tokenize {
         /// The text's file.
         path: PathBuf,
-        /// What the tokenizer said.
+        /// The tokenizer's error.
         source: TokenizerError,
     },
     /// The output exists, and it was not said that it may be replaced.
@@ -170,13 +170,13 @@ pub enum DataError {
     CannotContinue {
         /// The output.
         path: PathBuf,
-        /// What is different, as it was and as it is.
+        /// The difference: before and now.
         reason: String,
     },
     /// Something ended the work, of which as much as is done has been kept.
     #[error("{source}")]
     Kept {
-        /// What ended it.
+        /// The error that interrupted it.
         source: Box<DataError>,
     },
     /// Two settings cannot be together.
@@ -190,7 +190,7 @@ pub enum DataError {
     OutputNotADataset {
         /// The output.
         path: PathBuf,
-        /// What gives it away.
+        /// The sign of it.
         reason: String,
     },
     /// A path is not a dataset's folder.
@@ -206,7 +206,7 @@ pub enum DataError {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A tokenizer, or the file that holds it, cannot be used.
@@ -220,7 +220,7 @@ pub enum DataError {
     ManifestTokenizer {
         /// The manifest.
         path: PathBuf,
-        /// What the tokenizer said.
+        /// The tokenizer's error.
         source: TokenizerError,
     },
     /// A shard is damaged or is no shard.
@@ -228,7 +228,7 @@ pub enum DataError {
     Shard {
         /// The shard.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A part of a shard or mask has changed since the dataset was made.
@@ -272,10 +272,10 @@ pub enum DataError {
     Damaged {
         /// The dataset.
         folder: PathBuf,
-        /// What is wrong, each with its file.
+        /// The defects, each with its file.
         problems: Vec<String>,
     },
-    /// A token file's name does not tell its split.
+    /// A token file's name does not state its split.
     #[error("{}: its name does not say whether it is for training or for validation", path.display())]
     UnclearSplit {
         /// The file.
@@ -311,7 +311,7 @@ pub enum DataError {
     OtherVocabulary {
         /// The file.
         path: PathBuf,
-        /// How many such tokens there are.
+        /// The number of such tokens.
         count: u64,
         /// The first one's place in the file, counted from 0.
         position: u64,
@@ -319,7 +319,7 @@ pub enum DataError {
         id: u32,
         /// The tokenizer's kind.
         kind: TokenizerKind,
-        /// How many ids it has.
+        /// The number of ids that it has.
         vocab_size: usize,
     },
     /// A folder that is to be adopted holds another tokenizer than the one that is named.
@@ -335,7 +335,7 @@ pub enum DataError {
         folder: PathBuf,
         /// The format's name.
         format: &'static str,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// A read reaches beyond the end of a split.
@@ -343,20 +343,20 @@ pub enum DataError {
     OutOfBounds {
         /// The first token asked for.
         start: u64,
-        /// How many were asked for.
+        /// The number requested.
         len: u64,
-        /// How many there are.
+        /// The number available.
         total: u64,
     },
     /// A split has too few tokens for a single window.
     #[error("a sequence of {seq_len} needs {} tokens, but the split has {tokens}", seq_len.saturating_add(1))]
     TooShort {
-        /// How many tokens there are.
+        /// The number of tokens.
         tokens: u64,
         /// The window's length in predicted tokens.
         seq_len: u64,
     },
-    /// Documents are to be isolated that nothing tells apart.
+    /// Documents are to be isolated, but nothing separates them.
     #[error("{}: its tokenizer, {tokenizer}, has no end-of-text token to tell documents apart by", path.display())]
     NoEndOfText {
         /// The dataset.
@@ -376,7 +376,7 @@ pub enum DataError {
         split: Split,
         /// End-of-text tokens that would begin a document.
         found: u64,
-        /// The documents that the manifest tells of.
+        /// The number of documents in the manifest.
         told: u64,
     },
     /// A way to pack documents is asked for that does not exist.
@@ -400,7 +400,7 @@ pub enum DataError {
     /// A text is not what the tale generator could have written.
     #[error("not a tale of this generator: nothing it could write continues at byte {offset}")]
     NotATale {
-        /// Where the sentence begins that cannot be one of the generator's.
+        /// The beginning of the sentence that the generator cannot have written.
         offset: usize,
     },
 }

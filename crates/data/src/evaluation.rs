@@ -12,9 +12,9 @@ pub struct EvalBatches {
     batch: u64,
     /// The next window's first token, or the next row.
     next: u64,
-    /// How many tokens are to be predicted in all, or how many rows there are.
+    /// The number of tokens to predict in all, or the number of rows.
     end: u64,
-    /// How many of the split's tokens are seen.
+    /// The number of the split's tokens that are inputs.
     tokens: u64,
 }
 
@@ -60,7 +60,7 @@ impl EvalBatches {
         })
     }
 
-    /// How many positions there are in all: as many as targets, with those that are masked, and padding.
+    /// The number of positions: as many as targets, with those that are masked, and padding.
     pub fn positions(&self) -> u64 {
         match self.windows.rows() {
             Some(_) => self.end * self.windows.seq_len() as u64,

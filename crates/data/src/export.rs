@@ -26,12 +26,12 @@ pub enum ExportFormat {
     Npy,
 }
 
-/// How a dataset is exported.
+/// Options of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The format.
     pub format: ExportFormat,
-    /// What llm.c's files are named after.
+    /// The prefix of llm.c's file names.
     pub name: String,
     /// The most tokens in one of llm.c's files: 1 to 2,147,483,647.
     pub shard_tokens: u64,
@@ -42,7 +42,7 @@ pub struct ExportOptions {
 pub struct Exported {
     /// Its name.
     pub file: String,
-    /// How many tokens it holds, or tells of.
+    /// The number of tokens that it holds or describes.
     pub tokens: u64,
 }
 
@@ -59,7 +59,7 @@ impl ExportFormat {
         }
     }
 
-    /// Whether an export in this format may have written a file of this name.
+    /// Returns true if an export in this format may have written a file of this name.
     pub fn writes(self, file: &str) -> bool {
         let named = |ending: &str| {
             Split::ALL

@@ -137,6 +137,6 @@ pub use unverified::UnverifiedFiles;
 pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 
-/// What a dataset's ids are read with: part of its interface.
+/// The tokenizer of a dataset's ids, which is part of this crate's interface.
 pub use emberlm_tokenizer::chat::ChatTemplateSpec;
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

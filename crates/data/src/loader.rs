@@ -95,12 +95,12 @@ impl TrainBatches {
         self.sources.iter().map(|source| source.windows.split())
     }
 
-    /// What is mixed.
+    /// The datasets with their weights.
     pub fn mix(&self) -> &Mix {
         &self.mix
     }
 
-    /// How many windows a dataset has.
+    /// The number of windows that a dataset has.
     pub fn windows_per_epoch(&self, dataset: usize) -> u64 {
         self.sources[dataset].windows_per_epoch()
     }
@@ -109,7 +109,7 @@ impl TrainBatches {
     /// into the next epoch.
     ///
     /// # Errors
-    /// Where the tokens cannot be read; [`DataError::Value`] where `micro_batch` is 0.
+    /// Fails if the tokens cannot be read; [`DataError::Value`] where `micro_batch` is 0.
     pub fn batch(&self, first_window_index: u64, micro_batch: usize) -> Result<Batch, DataError> {
         if micro_batch == 0 {
             return Err(DataError::Value {

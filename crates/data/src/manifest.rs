@@ -41,7 +41,7 @@ pub struct Manifest {
     pub chat_template: Option<ChatTemplateSpec>,
     /// The two splits.
     pub splits: Splits,
-    /// Whether the shards were there before the dataset was: they are not this program's to remove.
+    /// True if the shards were there before the dataset was: they are not this program's to remove.
     #[serde(default, skip_serializing_if = "is_false")]
     pub adopted: bool,
 }
@@ -54,9 +54,9 @@ fn is_false(value: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Splits {
-    /// What a model is trained on.
+    /// The training split.
     pub train: SplitManifest,
-    /// What it is evaluated on; without tokens where all was asked for training.
+    /// The validation split; without tokens where all was asked for training.
     pub val: SplitManifest,
 }
 
@@ -99,7 +99,7 @@ pub struct ShardEntry {
     pub documents: u64,
     /// BLAKE3 of the whole file, in hexadecimal.
     pub blake3: String,
-    /// How the tokens lie in the file.
+    /// The layout of the tokens in the file.
     #[serde(default, skip_serializing_if = "ShardLayout::is_llm_c")]
     pub layout: ShardLayout,
     /// Which of its tokens are to be learnt; without it, all.
@@ -113,7 +113,7 @@ pub struct ShardEntry {
 pub struct MaskEntry {
     /// The file's name in the dataset directory.
     pub file: String,
-    /// How many of the shard's tokens are to be learnt.
+    /// The number of the shard's tokens that are targets.
     pub learnt: u64,
     /// BLAKE3 of the whole file, in hexadecimal.
     pub blake3: String,
@@ -160,7 +160,7 @@ impl Manifest {
     /// Reads and checks the manifest of the dataset in `folder`.
     ///
     /// # Errors
-    /// Where there is none, or it is of another format, has unknown or missing fields, or contradicts itself.
+    /// Fails if there is none, or it is of another format, has unknown or missing fields, or contradicts itself.
     pub fn read(folder: &Path) -> Result<Self, DataError> {
         let path = folder.join(MANIFEST_FILE);
         let refuse = |reason: String| DataError::Manifest {
@@ -189,7 +189,7 @@ impl Manifest {
         write_aside(self, &path, &aside)
     }
 
-    /// Whether a manifest can be written into `folder`, before the long work that leads to it.
+    /// Returns true if a manifest can be written into `folder`, before the long work that leads to it.
     pub(crate) fn check_writable(folder: &Path) -> Result<(), DataError> {
         let aside = folder.join(MANIFEST_ASIDE);
         let check = || {
@@ -201,12 +201,12 @@ impl Manifest {
 }
 
 impl SplitManifest {
-    /// Whether a mask says of some of its tokens which are to be learnt.
+    /// Returns true if a mask says of some of its tokens which are to be learnt.
     pub fn is_masked(&self) -> bool {
         self.shards.iter().any(|shard| shard.mask.is_some())
     }
 
-    /// How many of its tokens are to be learnt.
+    /// The number of its tokens that are targets.
     pub fn learnt(&self) -> u64 {
         let learnt = |shard: &ShardEntry| match &shard.mask {
             Some(mask) => mask.learnt,

@@ -42,7 +42,7 @@ impl Mix {
         Ok(Self { sums })
     }
 
-    /// How many datasets there are.
+    /// The number of datasets.
     pub fn datasets(&self) -> usize {
         self.sums.len() - 1
     }

@@ -24,7 +24,7 @@ impl Shuffle {
         Self { seed, count }
     }
 
-    /// How many there are.
+    /// The number of things.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -46,7 +46,7 @@ pub struct WindowOrder {
     seq_len: u64,
     /// The windows of an epoch, as many in each: those that fit at the largest offset.
     windows: Shuffle,
-    /// How many offsets there are to choose from.
+    /// The number of offsets to choose from.
     offsets: u64,
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DataError, TokenSplit};
 
-/// How documents come into a window.
+/// The packing of documents into windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {
@@ -37,7 +37,7 @@ impl Packing {
         }
     }
 
-    /// Whether it is the one that all have where nothing is said.
+    /// Returns true if it is the one that all have where nothing is said.
     pub fn is_stream(&self) -> bool {
         *self == Self::Stream
     }
@@ -123,17 +123,17 @@ impl PackedRows {
         })
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub(crate) fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// How many rows begin before a token.
+    /// The number of rows that begin before a token.
     pub(crate) fn rows_before(&self, token: u64) -> u64 {
         let starts = &self.starts[..self.starts.len() - 1];
         starts.partition_point(|&start| start < token) as u64

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// How many things each thread has ready at most, besides the one it is making.
+/// The most items that each thread has ready, besides the one in progress.
 const READY: usize = 4;
 
 /// An endless iterator over `make(0)`, `make(1)`, …: the same whatever the number of threads.

@@ -8,9 +8,9 @@ use crate::DataError;
 /// A part of a dataset; written in lower case wherever it is named: `train`, `val`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Split {
-    /// What a model is trained on.
+    /// The training split.
     Train,
-    /// What it is evaluated on.
+    /// The validation split.
     Val,
 }
 

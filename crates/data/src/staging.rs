@@ -23,14 +23,14 @@ use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 /// In the partial folder: how far the dataset is. While it is there the dataset can be gone on with.
 pub(crate) const PROGRESS_FILE: &str = "progress.json";
 
-/// What is done about a dataset whose writing was broken off.
+/// The treatment of a dataset whose writing was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
-    /// It is an error that there is one.
+    /// Refused with an error.
     Refuse,
-    /// It is begun anew.
+    /// Removed and written anew.
     Discard,
-    /// It is gone on with.
+    /// Continued.
     Continue,
 }
 
@@ -106,12 +106,12 @@ impl Staging {
         &self.partial
     }
 
-    /// Whether there is something to go on with.
+    /// Returns true if there is something to go on with.
     pub(crate) fn resumes(&self) -> bool {
         self.resumes
     }
 
-    /// Whether there is something that an error must not take away.
+    /// Returns true if there is something that an error must not take away.
     pub(crate) fn keeps(&self) -> bool {
         self.partial.join(PROGRESS_FILE).exists()
     }

@@ -8,24 +8,24 @@ use rayon::prelude::*;
 use crate::shard::{FileHashes, ShardStream};
 use crate::{DataError, ShardLayout};
 
-/// How many tokens a thread takes at a time.
+/// The number of tokens that a thread takes at a time.
 const CHUNK: usize = 1 << 16;
 
-/// What a pass needs to know of a vocabulary.
+/// The properties of a vocabulary that a pass needs.
 pub(crate) struct Vocabulary {
     /// Every id is below this.
     pub(crate) size: usize,
-    /// What stands between documents.
+    /// The separator of documents.
     pub(crate) end_of_text: Option<u32>,
     bytes: Option<TokenBytes>,
 }
 
-/// What a pass finds in a shard.
+/// The findings of a pass over a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// How many tokens it holds.
+    /// The number of tokens that it holds.
     pub(crate) tokens: u64,
-    /// How many of them are the end of a text.
+    /// The number of end-of-text tokens among them.
     pub(crate) ends_of_text: u64,
     /// The bytes of text that the tokens stand for, where those of each are known.
     pub(crate) bytes: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct Survey {
 /// Ids that a vocabulary does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outside {
-    /// How many.
+    /// Their number.
     pub(crate) count: u64,
     /// Where the first is, counted in tokens from 0.
     pub(crate) position: u64,
@@ -122,7 +122,7 @@ impl Vocabulary {
     }
 }
 
-/// What adds up over tokens.
+/// Sums over tokens.
 struct Sums {
     ends_of_text: u64,
     bytes: Option<u64>,

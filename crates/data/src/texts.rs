@@ -10,7 +10,7 @@ use crate::{DataError, InputOptions, expand};
 /// long text comes in parts, cut where `tokenizer` makes the same tokens of them.
 ///
 /// # Errors
-/// Where an input cannot be read, and whatever `visit` returns.
+/// Fails if an input cannot be read, and whatever `visit` returns.
 pub fn for_each_text<E: From<DataError>>(
     inputs: &[PathBuf],
     options: &InputOptions,

@@ -1,4 +1,4 @@
-//! Whether a dataset is what its manifest says: all that is wrong, not the first thing alone.
+//! Verification of a dataset against its manifest: reports every defect, not only the first.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,31 +12,31 @@ use crate::shard::{BlockHashes, FileHashes, sum_mask};
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Dataset, MANIFEST_FILE, MaskEntry, ShardEntry, Split};
 
-/// What a dataset was found to be.
+/// The outcome of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[must_use]
 pub struct Verification {
     /// Every file that the manifest names, in its order: a shard, then its mask.
     pub files: Vec<FileCheck>,
-    /// What a split as a whole is not, as a sentence each.
+    /// Defects of whole splits, as a sentence each.
     pub splits: Vec<String>,
-    /// What lies in the folder and does not belong to the dataset: no damage.
+    /// Files in the folder that do not belong to the dataset. They are no defect.
     pub foreign: Vec<String>,
 }
 
-/// What a file was found to be.
+/// The outcome for one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileCheck {
     /// Its name in the dataset's folder.
     pub file: String,
     /// Its tokens, as the manifest says.
     pub tokens: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub problems: Vec<String>,
 }
 
 impl Verification {
-    /// Whether nothing is wrong.
+    /// Returns true if nothing is wrong.
     pub fn is_whole(&self) -> bool {
         self.splits.is_empty() && self.files.iter().all(|file| file.problems.is_empty())
     }
@@ -62,7 +62,7 @@ impl Verification {
 /// `tokenizer.json` makes of a text may be normalized.
 ///
 /// # Errors
-/// Where the folder cannot be listed. A file that cannot be read is one of the problems.
+/// Fails if the folder cannot be listed. A file that cannot be read is one of the problems.
 pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification, DataError> {
     let mut found = Verification {
         files: Vec::new(),
@@ -205,7 +205,7 @@ fn hash_problem(
     ))
 }
 
-/// What is wrong, where it is clear with which file.
+/// The defect, where the file is clear from the context.
 fn without_path(error: &DataError, path: &Path) -> String {
     match error {
         DataError::Shard { reason, .. } => reason.clone(),

@@ -57,7 +57,7 @@ impl Windows {
         self.seq_len as usize
     }
 
-    /// How documents come into windows.
+    /// The packing of documents into windows.
     pub fn packing(&self) -> Packing {
         match self.rows {
             Some(_) => Packing::Isolated,
@@ -112,12 +112,12 @@ impl Windows {
     }
 }
 
-/// What came of packing documents into rows.
+/// The statistics of documents packed into rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packed {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
-    /// How many documents.
+    /// The number of documents.
     pub documents: u64,
     /// The part of all positions that hold no token, 0 to 1.
     pub padding: f64,

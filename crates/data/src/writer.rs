@@ -11,14 +11,14 @@ use crate::{
     DataError, MaskEntry, ShardEntry, ShardLayout, ShardWriter, Split, SplitManifest, TokenWidth,
 };
 
-/// How shards are to be.
+/// The options of written shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shards {
-    /// How many bytes a token takes.
+    /// The number of bytes that a token takes.
     pub(crate) width: TokenWidth,
     /// The most tokens in one.
     pub(crate) tokens: u64,
-    /// Whether each has a mask.
+    /// True if each has a mask.
     pub(crate) masked: bool,
 }
 
@@ -47,7 +47,7 @@ struct Files {
     mask: PathBuf,
 }
 
-/// How far a split is written: all of it is on the disk.
+/// The progress of a split: all of it is on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitState {
@@ -170,7 +170,7 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    /// How far it is, once that is on the disk.
+    /// The progress, once that is on the disk.
     pub(crate) fn state(&mut self) -> Result<SplitState, DataError> {
         let open = match &mut self.open {
             Some(shard) => {

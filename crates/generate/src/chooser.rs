@@ -21,7 +21,8 @@ pub struct ChooserConfig {
     pub penalties: Penalties,
     /// What is added to tokens' logits, each from -100 to 100.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Whether log-probabilities are told, and of how many of the likeliest tokens beside the chosen one.
+    /// The number of the likeliest tokens whose log-probabilities are reported beside the chosen token's; none reports no
+    /// log-probabilities.
     pub top_logprobs: Option<usize>,
     /// What the text must be.
     pub constraint: Option<Constraint>,
@@ -87,7 +88,7 @@ impl Chooser {
         })
     }
 
-    /// Whether what it does has a meaning for a vocabulary of `vocab_size`, another than it was made for maybe.
+    /// Returns true if what it does has a meaning for a vocabulary of `vocab_size`, another than it was made for maybe.
     ///
     /// # Errors
     /// A bias of a token that is not there; a constraint of another vocabulary.
@@ -155,12 +156,12 @@ impl Chooser {
         })
     }
 
-    /// Whether the constraint is met and nothing may follow, so that there is nothing more to choose.
+    /// Returns true if the constraint is met and nothing may follow, so that there is nothing more to choose.
     pub fn is_complete(&self) -> bool {
         self.constraint.as_ref().is_some_and(Progress::is_complete)
     }
 
-    /// Whether logits are changed before one is drawn.
+    /// Returns true if logits are changed before one is drawn.
     fn changes(&self) -> bool {
         self.counted.is_some() || self.constraint.is_some() || !self.logit_bias.is_empty()
     }

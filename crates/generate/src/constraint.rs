@@ -92,7 +92,7 @@ impl Vocabulary {
         })
     }
 
-    /// How many ids there are.
+    /// The number of ids.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -309,12 +309,12 @@ impl Progress {
             .collect())
     }
 
-    /// Whether it is of a vocabulary of `vocab_size`.
+    /// Returns true if it is of a vocabulary of `vocab_size`.
     pub fn check(&self, vocab_size: usize) -> Result<(), SettingError> {
         check_size(self.size, vocab_size)
     }
 
-    /// Whether the grammar is met and nothing may follow.
+    /// Returns true if the grammar is met and nothing may follow.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

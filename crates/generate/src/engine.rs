@@ -177,7 +177,7 @@ impl<B: Backend> Engine<B> {
         true
     }
 
-    /// Whether nothing runs and nothing waits.
+    /// Returns true if nothing runs and nothing waits.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.waiting_embeddings.is_empty() && self.runs_nothing()
     }

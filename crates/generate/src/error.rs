@@ -10,7 +10,7 @@ pub struct SettingError {
     pub field: &'static str,
     /// Its value as given.
     pub value: String,
-    /// What it must be.
+    /// The rule.
     pub rule: String,
 }
 

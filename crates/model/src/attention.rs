@@ -12,7 +12,7 @@ use emberlm_kernels::{
 
 use crate::config;
 use crate::features::FeatureTable;
-use crate::init::{Initializer, MapInto};
+use crate::init::{Initializer, OutputRole};
 use crate::kv_cache::{CachedRows, LayerCache};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
@@ -29,17 +29,17 @@ pub struct AttentionConfig {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Whether the projection to queries, keys and values has a bias.
+    /// True if the projection to queries, keys and values has a bias.
     pub qkv_bias: bool,
-    /// Whether the output projection has a bias.
+    /// True if the output projection has a bias.
     pub out_bias: bool,
     /// The norm of each head's queries and keys, if there is one.
     pub qk_norm: Option<config::Norm>,
-    /// How values are weighed.
+    /// The weighting of values.
     pub mechanism: Mechanism,
 }
 
-/// How an attention weighs values.
+/// The weighting of an attention's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mechanism {
     /// By the softmax of the scores `scale · q kᵀ`.
@@ -131,8 +131,8 @@ impl AttentionConfig {
             None => (None, None),
         };
         Attention {
-            qkv: layer(self.qkv(), "qkv", MapInto::Hidden),
-            out: layer(self.out(), "out", MapInto::Residual),
+            qkv: layer(self.qkv(), "qkv", OutputRole::Hidden),
+            out: layer(self.out(), "out", OutputRole::Residual),
             q_norm,
             k_norm,
             features: FeatureTable::init(self, from.device()),

@@ -227,7 +227,7 @@ impl<B: Backend> Block<B> {
         self.added(residual, |residual| self.feed_forward.forward(x, residual))
     }
 
-    /// What a part adds to the residual stream: at once as it is made, unless there is a dropout between the two.
+    /// A sublayer's contribution to the residual stream: added as it is computed, unless there is a dropout between the two.
     fn added(
         &self,
         residual: Tensor<B, 3>,

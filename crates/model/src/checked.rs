@@ -38,15 +38,15 @@ pub struct DecoderConfig {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Whether queries and keys are normalized per head.
+    /// True if queries and keys are normalized per head.
     pub qk_norm: bool,
     /// Probability of dropping an element while training.
     pub dropout: f64,
-    /// Where dropout acts.
+    /// The sites of dropout.
     pub dropout_sites: Vec<DropoutSite>,
-    /// Whether the embeddings are multiplied by √d_model.
+    /// True if the embeddings are multiplied by √d_model.
     pub scale_embedding: bool,
-    /// Whether the embeddings are normalized before the first block.
+    /// True if the embeddings are normalized before the first block.
     pub norm_embedding: bool,
     /// Which linear layers have a bias.
     pub bias: Biases,
@@ -260,13 +260,13 @@ impl DecoderConfig {
         }
     }
 
-    /// How many of the newest tokens the attention of block `layer` sees; none where it sees all.
+    /// The number of the newest tokens that the attention of block `layer` sees; none where it sees all.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         let window = self.window()?;
         (!window.full_layers.contains(layer)).then_some(window.tokens)
     }
 
-    /// What the logits are multiplied by.
+    /// The factor of the logits.
     pub fn logit_scale(&self) -> Option<f64> {
         self.head.scaled.then(|| 1.0 / (self.d_model as f64).sqrt())
     }
@@ -280,7 +280,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Whether the model can take `tokens` at once.
+    /// Returns true if the model can take `tokens` at once.
     ///
     /// # Errors
     /// No tokens, more than `seq_len`, or an id outside of the vocabulary.

@@ -120,7 +120,7 @@ pub enum Family {
 pub enum Norm {
     /// LayerNorm (Ba et al. 2016) with a gain, and a bias or not.
     Layer {
-        /// Whether it has a bias.
+        /// True if it has a bias.
         bias: bool,
         /// Added to the variance.
         epsilon: f64,
@@ -258,7 +258,7 @@ impl FeedForward {
     }
 }
 
-/// Whether a feed-forward layer is gated.
+/// True if a feed-forward layer is gated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedForwardKind {
@@ -312,11 +312,11 @@ impl Biases {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// Whether the embedding's weight serves as the projection.
+    /// True if the embedding's weight serves as the projection.
     pub tied: bool,
-    /// Whether it has a bias.
+    /// True if it has a bias.
     pub bias: bool,
-    /// Whether logits are multiplied by 1/√d_model, before a bias is added.
+    /// True if logits are multiplied by 1/√d_model, before a bias is added.
     #[serde(default)]
     pub scaled: bool,
     /// Bounds logits to ±cap by `cap · tanh(logits / cap)`.
@@ -347,7 +347,7 @@ pub enum Init {
     Normal {
         /// The standard deviation.
         std: f64,
-        /// Whether maps into the residual stream start smaller.
+        /// True if maps into the residual stream start smaller.
         scale_residual: bool,
     },
     /// PyTorch's defaults: embeddings `N(0, 1)`, maps and their biases uniform in `±1/√fan_in`.

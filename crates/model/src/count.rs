@@ -1,4 +1,4 @@
-//! How large a model is: parameters, operations and memory, from the configuration alone.
+//! The size of a model: parameters, operations and memory, from the configuration only.
 //!
 //! A configuration can be legal and beyond any machine. Counting is done in 128 bits, which the product of the largest
 //! legal sizes does not fill, and a result beyond `usize` is its greatest number.
@@ -52,7 +52,7 @@ pub struct Memory {
     pub weights: usize,
     /// Weights, gradients and AdamW's two moments; activations come on top.
     pub training_state: usize,
-    /// What decoding keeps of one sequence of the full length: keys and values, or linear attention's sums.
+    /// The memory of one full-length sequence's cache: keys and values, or linear attention's sums.
     pub kv_cache: usize,
 }
 

@@ -72,7 +72,7 @@ impl DecoderConfig {
 }
 
 impl<B: Backend> Decoder<B> {
-    /// What the model is.
+    /// The model's configuration.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }

@@ -23,7 +23,7 @@ pub struct EmbeddingsConfig {
     pub d_model: usize,
     /// The positions that are added.
     pub positions: AddedPositionsConfig,
-    /// Whether token embeddings are multiplied by `√d_model`.
+    /// True if token embeddings are multiplied by `√d_model`.
     pub scale: bool,
     /// The norm of the embeddings, if there is one.
     pub norm: Option<config::Norm>,

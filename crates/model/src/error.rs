@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, an input or a weights file.
+//! Errors in a configuration, an input or a weights file.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub struct ConfigError {
     pub field: Cow<'static, str>,
     /// The value as given.
     pub value: String,
-    /// What it must be.
+    /// The rule.
     pub rule: String,
 }
 
@@ -45,7 +45,7 @@ pub enum InputError {
     UnknownToken {
         /// The id.
         id: u32,
-        /// Where it stands, from 0.
+        /// Its position, from 0.
         position: usize,
         /// Number of ids.
         vocab_size: usize,
@@ -68,7 +68,7 @@ pub enum WeightsError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A tensor that the model needs is not there.
@@ -108,7 +108,7 @@ pub enum WeightsError {
     Index {
         /// The index.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// Far fewer numbers than the model has.
@@ -163,7 +163,7 @@ pub enum HuggingFaceError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A field of the configuration that this project does not compute.
@@ -173,7 +173,7 @@ pub enum HuggingFaceError {
         field: String,
         /// Its value, as JSON.
         value: String,
-        /// What it must be.
+        /// The rule.
         rule: String,
     },
     /// Weights only in PyTorch's pickle format.
@@ -214,7 +214,7 @@ pub enum HuggingFaceError {
     Weights {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The reason.
         source: WeightsError,
     },
 }

@@ -14,19 +14,19 @@ use crate::checked::DecoderConfig;
 use crate::config::ModelConfig;
 use crate::error::HuggingFaceError;
 
-/// How a family's models look in a Hugging Face directory.
+/// The form of a family's models in a Hugging Face directory.
 pub(crate) struct Exchange {
     /// The value of `model_type`.
     pub(crate) model_type: &'static str,
     /// The class that `transformers` loads it with.
     pub(crate) architecture: &'static str,
-    /// What the names of all but the head begin with; files of the bare model lack it.
+    /// The prefix of all names but the head's; files of the bare model lack it.
     pub(crate) prefix: &'static str,
     /// The embedding's tensor.
     pub(crate) embedding: &'static str,
     /// The untied head's tensor.
     pub(crate) head: &'static str,
-    /// Whether a tensor is a mask or a table of angles that older versions kept beside the weights.
+    /// True if a tensor is a mask or a table of angles that older versions kept beside the weights.
     pub(crate) constant: fn(&str) -> bool,
     /// The model that a `config.json` describes.
     pub(crate) read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,

@@ -29,7 +29,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 /// A named size of a family. Its vocabulary is unset where the dataset decides it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
@@ -47,7 +47,7 @@ impl Preset {
     }
 }
 
-/// What a family is.
+/// A family of models.
 struct Definition {
     /// As in configuration files.
     name: &'static str,
@@ -105,7 +105,7 @@ impl Family {
         (self.definition().presets)()
     }
 
-    /// Where the family's published checkpoints hold the parameter of a path; none where they have no such.
+    /// The place of a parameter in the family's published checkpoints, by its path; none where they do not have it.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
         names::source(self.definition().names, config, path)
     }
@@ -139,7 +139,7 @@ pub fn preset(name: &str) -> Option<Preset> {
         .or_else(of_family)
 }
 
-/// What most families have in common: norms first, one key-value head per query head, no biases, an untied head. Each
+/// The configuration that most families have in common: norms first, one key-value head per query head, no biases, an untied head. Each
 /// family says where it differs.
 fn common(family: Family) -> ModelConfig {
     ModelConfig {

@@ -8,7 +8,7 @@ use emberlm_kernels::{Activation, Backend, ops};
 
 use crate::config::FeedForwardKind;
 use crate::dropout::dropout;
-use crate::init::{Initializer, MapInto};
+use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 
 /// The configuration of a [`FeedForward`].
@@ -22,7 +22,7 @@ pub struct FeedForwardConfig {
     pub kind: FeedForwardKind,
     /// The activation.
     pub activation: Activation,
-    /// Whether its linear layers have biases.
+    /// True if its linear layers have biases.
     pub bias: bool,
     /// Probability of dropping a hidden element while training.
     pub dropout: f64,
@@ -70,9 +70,9 @@ impl FeedForwardConfig {
             config.init_from(from, &format!("{path}.{name}"), into)
         };
         FeedForward {
-            gate: gate.map(|gate| layer(gate, "gate", MapInto::Hidden)),
-            up: layer(up, "up", MapInto::Hidden),
-            down: layer(self.down(), "down", MapInto::Residual),
+            gate: gate.map(|gate| layer(gate, "gate", OutputRole::Hidden)),
+            up: layer(up, "up", OutputRole::Hidden),
+            down: layer(self.down(), "down", OutputRole::Residual),
             activation: self.activation,
             hidden_dropout: self.dropout,
         }

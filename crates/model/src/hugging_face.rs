@@ -66,12 +66,12 @@ impl HuggingFaceModel {
         })
     }
 
-    /// Where it is.
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the model is.
+    /// The model's configuration.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }

@@ -26,9 +26,9 @@ use crate::checked::DecoderConfig;
 use crate::config::Init;
 use crate::token_table::{TokenTable, rows_of_parts};
 
-/// What a linear map writes into.
+/// The role of a linear layer's output, which decides its initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapInto {
+pub(crate) enum OutputRole {
     /// A hidden space.
     Hidden,
     /// The residual stream.
@@ -97,7 +97,11 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// An untied head's weight, `[vocab_size, d_model]`.
     pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
-        self.table(path, shape, self.mapped(shape, shape[1], MapInto::Hidden))
+        self.table(
+            path,
+            shape,
+            self.mapped(shape, shape[1], OutputRole::Hidden),
+        )
     }
 
     /// The distribution of an embedding's rows.
@@ -116,14 +120,14 @@ impl<'a, B: Backend> Initializer<'a, B> {
         path: &str,
         shape: [usize; 2],
         fan_in: usize,
-        into: MapInto,
+        into: OutputRole,
     ) -> Param<Tensor<B, 2>> {
         self.drawn(path, shape, self.mapped(shape, fan_in, into))
     }
 
     /// The distribution of a map's weight.
-    fn mapped(&self, shape: [usize; 2], fan_in: usize, into: MapInto) -> Drawn {
-        let (residual, layers) = (into == MapInto::Residual, self.n_layers as f64);
+    fn mapped(&self, shape: [usize; 2], fan_in: usize, into: OutputRole) -> Drawn {
+        let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
         let fan_in = fan_in as f64;
         match self.init {
             Init::Normal {

@@ -38,7 +38,7 @@ impl<B: Backend> KvCache<B> {
         self.layers.first().map_or(0, LayerCache::len)
     }
 
-    /// Whether nothing is held yet.
+    /// Returns true if nothing is held yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,7 +90,7 @@ impl<B: Backend> KvCache<B> {
         self.layers.iter().map(LayerCache::bytes).sum()
     }
 
-    /// What block `layer` keeps; none where there is no such block.
+    /// The cache of block `layer`; none where there is no such block.
     pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut LayerCache<B>> {
         self.layers.get_mut(layer)
     }
@@ -99,7 +99,7 @@ impl<B: Backend> KvCache<B> {
 /// Consecutive rows of one sequence among those of several.
 #[derive(Debug)]
 pub(crate) struct CachedRows<'a, B: BurnBackend> {
-    /// How many, at least one.
+    /// Their number, at least one.
     pub(crate) rows: usize,
     /// A block's cache of the sequence, which the rows continue.
     pub(crate) cache: Option<&'a mut LayerCache<B>>,

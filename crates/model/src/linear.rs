@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Backend, PackedFormat, PackedWeight, Precision, ops};
 
-use crate::init::{Initializer, MapInto};
+use crate::init::{Initializer, OutputRole};
 use crate::low_rank::LowRank;
 
 /// `y = x W + b`, with an adapter `y = x W + b + scale · (x A) B`.
@@ -68,7 +68,7 @@ impl<B: Backend> Linear<B> {
         path: &str,
         shape: [usize; 2],
         bias: bool,
-        into: MapInto,
+        into: OutputRole,
     ) -> Self {
         let [fan_in, out] = shape;
         let weight = from.map(&format!("{path}.weight"), shape, fan_in, into);
@@ -141,7 +141,7 @@ pub struct LinearConfig {
     pub d_input: usize,
     /// Elements of the output.
     pub d_output: usize,
-    /// Whether it has a bias.
+    /// True if it has a bias.
     pub bias: bool,
 }
 
@@ -173,14 +173,14 @@ impl LinearConfig {
     /// A layer with PyTorch's initial weights, uniform in `±1/√d_input`, drawn from the backend's random state.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Linear<B> {
         let from = Initializer::standalone(self.d_input, device);
-        self.init_from(&from, "", MapInto::Hidden)
+        self.init_from(&from, "", OutputRole::Hidden)
     }
 
     pub(crate) fn init_from<B: Backend>(
         &self,
         from: &Initializer<'_, B>,
         path: &str,
-        into: MapInto,
+        into: OutputRole,
     ) -> Linear<B> {
         let shape = [self.d_input, self.d_output];
         Linear::init(from, path, shape, self.bias, into)

@@ -16,9 +16,9 @@ pub struct LmHeadConfig {
     pub vocab_size: usize,
     /// Width of the hidden states.
     pub d_model: usize,
-    /// Whether the token embedding serves as the projection.
+    /// True if the token embedding serves as the projection.
     pub tied: bool,
-    /// Whether the projection has a bias.
+    /// True if the projection has a bias.
     pub bias: bool,
     /// Factor on the logits, before a bias is added.
     pub scale: Option<f64>,

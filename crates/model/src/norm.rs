@@ -23,7 +23,7 @@ impl NormConfig {
         Self { kind, width }
     }
 
-    /// Whether it has a gain, and whether it has a bias.
+    /// Returns true if it has a gain, and whether it has a bias.
     const fn parts(&self) -> [bool; 2] {
         match self.kind {
             config::Norm::Layer { bias, .. } => [true, bias],

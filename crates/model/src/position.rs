@@ -1,4 +1,4 @@
-//! Where a token stands: what is added to the embedding, or how queries and keys are turned.
+//! Positions of tokens: vectors added to the embedding, and rotations of queries and keys.
 
 use std::f64::consts::PI;
 
@@ -127,7 +127,7 @@ fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> 
 pub struct RotaryConfig {
     /// The number of positions.
     pub seq_len: usize,
-    /// How many elements of a head are rotated, rounded up to whole pairs.
+    /// The number of elements of a head that are rotated, rounded up to whole pairs.
     pub dims: usize,
     /// The base of the frequencies `base^(-2i/dims)`.
     pub base: f64,

@@ -119,7 +119,7 @@ impl<B: Backend> ParamVisitor<B> for Found<B> {
 
 struct Held<B: Backend> {
     found: Found<B>,
-    /// How the new model's parameters are cut.
+    /// The parts that the new model's parameters are cut into.
     parts: Parts,
 }
 

@@ -24,7 +24,7 @@ pub struct StackConfig {
     pub full_layers: Vec<usize>,
     /// The rotation of queries and keys.
     pub rotary: Option<RotaryConfig>,
-    /// Whether there is a norm after the last block.
+    /// True if there is a norm after the last block.
     pub final_norm: bool,
 }
 

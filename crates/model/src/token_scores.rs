@@ -1,4 +1,4 @@
-//! How well each token was predicted, one by one: what evaluation needs beyond the sum that training minimises.
+//! Scores of single tokens, which evaluation needs beyond the sum that training minimizes.
 
 use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{Backend, reference};
@@ -11,7 +11,7 @@ use crate::tokens::Tokens;
 pub struct TokenScores<B: Backend> {
     /// `-ln p(target)` in nats, `[batch, seq]`; 0 where the target is ignored.
     pub losses: Tensor<B, 2>,
-    /// Whether no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`;
+    /// True if no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`;
     /// true where the target is ignored, so that a text is greedy where all of its learnt targets are.
     pub greedy: Tensor<B, 2, Bool>,
 }

@@ -36,7 +36,7 @@ impl<B: Backend> Tokens<B> {
 }
 
 impl DecoderConfig {
-    /// Whether the model can keep the documents of a row apart ([`Tokens::documents`]).
+    /// Returns true if the model can keep the documents of a row apart ([`Tokens::documents`]).
     ///
     /// # Errors
     /// The field that stands against it: linear attention, whose running sums are of all tokens so far.

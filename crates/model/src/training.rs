@@ -28,12 +28,12 @@ use crate::decoder::Decoder;
 use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
-/// How a training pass is made.
+/// The options of a training pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainingPass {
     /// Keep only what each block takes, and compute its inside again for its gradients.
     pub recompute: bool,
-    /// What dropout is drawn from, see [`TrainingPass::dropout_seed`].
+    /// The seed of dropout, see [`TrainingPass::dropout_seed`].
     pub dropout_seed: u64,
 }
 

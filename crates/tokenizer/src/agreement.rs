@@ -1,4 +1,4 @@
-//! Whether two tokenizers mean the same by their ids.
+//! Agreement of two tokenizers on the meaning of ids.
 
 use crate::Tokenizer;
 
@@ -6,7 +6,7 @@ use crate::Tokenizer;
 const PROBE: &str = "It's 12345 tokens' worth:\n\n\tdon't  hyphen-ate, naïve café — 日本語, 🔥!  \n for (i = 0; i < 10; ++i) {}";
 
 impl Tokenizer {
-    /// Whether every id that both have stands for the same bytes, and a text that is hard to cut is cut alike. A
+    /// Returns true if every id that both have stands for the same bytes, and a text that is hard to cut is cut alike. A
     /// built-in vocabulary agrees with the same one from a file.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let same = |id: u32| match (self.decode_bytes(&[id]), other.decode_bytes(&[id])) {

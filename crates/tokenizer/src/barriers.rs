@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Where special tokens' names occur in texts.
+/// The places where special tokens' names occur in texts.
 #[derive(Debug)]
 pub(crate) struct Names {
     automaton: Option<AhoCorasick>,
@@ -65,13 +65,13 @@ impl Names {
     }
 }
 
-/// Where a barrier stands in a name: after its first character, or before it where it is the only one.
+/// The place of a barrier in a name: after its first character, or before it where it is the only one.
 fn inside(name: &str) -> usize {
     let first = name.chars().next().map_or(0, char::len_utf8);
     if first == name.len() { 0 } else { first }
 }
 
-/// Whether one of `barriers`, which ascend, lies inside of the name at `range` of `text`.
+/// Returns true if one of `barriers`, which ascend, lies inside of the name at `range` of `text`.
 pub(crate) fn is_barred(text: &str, range: &Range<usize>, barriers: &[usize]) -> bool {
     let place = range.start + inside(&text[range.clone()]);
     let next = barriers.partition_point(|&barrier| barrier < place);

@@ -25,7 +25,7 @@ struct Vocabulary {
     hash: OnceLock<String>,
 }
 
-/// What is known of a vocabulary before it is loaded.
+/// The properties of a vocabulary that are known before it is loaded.
 struct Published {
     kind: TokenizerKind,
     vocab_size: usize,
@@ -86,7 +86,7 @@ impl Bpe {
         published.loaded.get_or_init(load).as_ref().map(Self)
     }
 
-    /// How many tokens the vocabulary of that name has that are not special; none where it is not one of byte pairs.
+    /// The number of tokens that the vocabulary of that name has that are not special; none where it is not one of byte pairs.
     pub(crate) fn plain_tokens(kind: TokenizerKind) -> Option<usize> {
         match kind {
             TokenizerKind::Gpt2 => Some(50_256),
@@ -124,7 +124,7 @@ impl Bpe {
         self.0.tokens()
     }
 
-    /// Where this vocabulary's hash is kept once it is known.
+    /// The place where this vocabulary's hash is kept once it is known.
     pub(crate) fn hash_cache(&self) -> &'static OnceLock<String> {
         &self.0.hash
     }

@@ -21,7 +21,7 @@ impl CharVocab {
         Ok(Self { chars })
     }
 
-    /// How many characters, and so ids, there are.
+    /// The number of characters, which is the number of ids.
     pub(crate) fn len(&self) -> usize {
         self.chars.len()
     }

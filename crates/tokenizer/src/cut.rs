@@ -1,4 +1,4 @@
-//! Where a text can be cut so that its parts, encoded apart, give the tokens of the whole.
+//! The places where a text can be cut so that its parts, encoded apart, give the tokens of the whole.
 //!
 //! A byte-pair vocabulary first splits a text into pieces by a pattern, then encodes each piece by itself. So a cut is
 //! safe where every pattern ends a piece, whatever stands on either side. Two such places, proved from the
@@ -134,7 +134,7 @@ pub(crate) fn known_pattern(file: &Value) -> Option<&'static str> {
     pattern.filter(|_| plain)
 }
 
-/// Whether `at`, above 0 and below `text`'s length, is one of the two places described above.
+/// Returns true if `at`, above 0 and below `text`'s length, is one of the two places described above.
 fn is_cut(text: &str, at: usize) -> bool {
     let bytes = text.as_bytes();
     match (bytes[at - 1], bytes[at]) {

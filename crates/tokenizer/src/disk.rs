@@ -20,7 +20,7 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// The name of a SentencePiece model in a Hugging Face model's directory.
 pub(crate) const SENTENCE_PIECE_FILE: &str = "tokenizer.model";
 
-/// What Hugging Face's libraries write beside it; only `eos_token` is read.
+/// The file that Hugging Face's libraries write beside it; only `eos_token` is read.
 pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
 impl Tokenizer {
@@ -125,7 +125,7 @@ impl Tokenizer {
         )?))))
     }
 
-    /// What to write down to find this tokenizer again; where it is not built in, its file belongs beside it:
+    /// The specification by which this tokenizer is found again; where it is not built in, its file belongs beside it:
     /// [`Tokenizer::save`].
     pub fn spec(&self) -> TokenizerSpec {
         let (alphabet, end_of_text) = match self.vocab() {
@@ -145,7 +145,7 @@ impl Tokenizer {
     /// The tokenizer that `spec` describes, whose file, if it has one, lies in `folder`.
     ///
     /// # Errors
-    /// Where the file cannot be read or used, where a field of the specification is missing or out of place, or where
+    /// Fails if the file cannot be read or used, if a field of the specification is missing or out of place, or if
     /// size or hash are not those of the tokenizer that is found.
     pub fn open(spec: &TokenizerSpec, folder: &Path) -> Result<Self, TokenizerError> {
         if spec.kind != TokenizerKind::File {

@@ -1,4 +1,4 @@
-//! What can go wrong between text and token ids.
+//! Errors between text and token ids.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub enum TokenizerError {
         names()
     )]
     UnknownChoice {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// A tokenizer's path does not exist.
@@ -53,7 +53,7 @@ pub enum TokenizerError {
     RankFile {
         /// The line, from 1; 0 where it is not one line that is at fault.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A file of ranks does not say by which pattern a text is split, and its ranks are no built-in vocabulary's.
@@ -65,13 +65,13 @@ pub enum TokenizerError {
     /// A SentencePiece model is damaged, or has what a `tokenizer.json` cannot say exactly.
     #[error("not a usable SentencePiece model: {reason}")]
     SentencePiece {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A tokenizer cannot be trained.
     #[error("cannot train a tokenizer: {reason}")]
     Training {
-        /// What is in the way.
+        /// The obstacle.
         reason: String,
     },
     /// A character tokenizer was asked for without the characters that it is made of.
@@ -94,19 +94,19 @@ pub enum TokenizerError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The bytes of a `tokenizer.json` are damaged, or ask for what this program does not know.
     #[error("not a usable {TOKENIZER_FILE}: {reason}")]
     Format {
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
     /// A `tokenizer.json` cannot turn a text into ids.
     #[error("{TOKENIZER_FILE} cannot encode this text: {reason}")]
     Encode {
-        /// What the `tokenizers` crate said.
+        /// The error of the `tokenizers` crate.
         reason: String,
     },
     /// A text holds a character that the character tokenizer's vocabulary lacks.
@@ -118,7 +118,7 @@ pub enum TokenizerError {
         character: char,
         /// Its place in the text, in characters from 0.
         position: usize,
-        /// How many characters the tokenizer knows.
+        /// The number of characters that the tokenizer knows.
         vocab_size: usize,
     },
     /// An id is not below the vocabulary's size.
@@ -144,7 +144,7 @@ pub enum TokenizerError {
     SpecAlphabet {
         /// The specification's kind.
         kind: TokenizerKind,
-        /// Whether the specification has an alphabet.
+        /// True if the specification has an alphabet.
         present: bool,
     },
     /// A specification's vocabulary size is not that of the tokenizer it names.

@@ -132,7 +132,7 @@ impl Tokenizer {
         json
     }
 
-    /// What the end of a text is called in the `tokenizer.json`.
+    /// The name of the end of a text in the `tokenizer.json`.
     fn end_of_text_name(&self) -> Option<String> {
         let id = self.end_of_text()?;
         match self.vocab() {
@@ -179,7 +179,7 @@ pub(crate) fn merges_of(model: &tokenizers::models::bpe::BPE) -> Option<Vec<Stri
     model["merges"].as_array()?.iter().map(merge).collect()
 }
 
-/// What splits a text by `pattern`, then writes the pieces' bytes as characters.
+/// The splitter of a text by `pattern`, which then writes the pieces' bytes as characters.
 pub(crate) fn split_and_spell(pattern: &str) -> Value {
     let pieces = json!({
         "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,

@@ -13,7 +13,7 @@ use crate::splitter::Splitter;
 const KEPT: usize = 8;
 
 thread_local! {
-    /// What this thread has worked out, by vocabulary, the one used last at the end.
+    /// This thread's encoders, by vocabulary, the one used last at the end.
     static WORK: RefCell<Vec<(u64, Work)>> = const { RefCell::new(Vec::new()) };
 }
 

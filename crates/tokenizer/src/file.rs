@@ -36,7 +36,7 @@ pub(crate) struct FileVocab {
     end_of_text: Option<u32>,
     /// The special tokens but the unknown one: ids that no text may have.
     special: HashSet<u32>,
-    /// What stands for what the vocabulary lacks: a text may have that one.
+    /// The unknown token: a text may contain it.
     unknown: Option<u32>,
     /// Where a text is split into pieces as the built-in vocabularies do, and nothing else is done with it.
     fast: Option<FastEncoder>,
@@ -130,7 +130,7 @@ impl FileVocab {
         self.special.iter().copied()
     }
 
-    /// What stands for what the vocabulary lacks.
+    /// The unknown token.
     pub(crate) fn unknown(&self) -> Option<u32> {
         self.unknown
     }
@@ -156,7 +156,7 @@ impl FileVocab {
         self.special.contains(&id)
     }
 
-    /// What encodes a text piece by piece, where the file allows it.
+    /// The encoder that goes piece by piece, where the file allows it.
     pub(crate) fn fast_encoder(&self) -> Option<&FastEncoder> {
         self.fast.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What the tests of splitting and encoding share.
+//! Texts that the tests of splitting and encoding share.
 
 use std::sync::LazyLock;
 

@@ -24,7 +24,7 @@ pub enum TokenizerKind {
     Char,
     /// One id per byte and one for the end of a text: 257 ids.
     Byte,
-    /// What a Hugging Face `tokenizer.json` holds: byte pairs, Unigram, WordPiece or whole words.
+    /// The contents of a Hugging Face `tokenizer.json`: byte pairs, Unigram, WordPiece or whole words.
     #[serde(rename = "tokenizer.json")]
     File,
 }

@@ -45,7 +45,7 @@ pub(crate) struct MarkupEncoder {
     finder: Finder,
 }
 
-/// How special tokens' names are found.
+/// The matcher of special tokens' names.
 enum Finder {
     /// By their names alone.
     Names {
@@ -140,7 +140,7 @@ impl MarkupEncoder {
     }
 }
 
-/// What a file has added to its model's vocabulary, special tokens to be found in text.
+/// The tokens that a file adds to its model's vocabulary, special ones that are found in text among them.
 fn with_specials(file: &FileVocab) -> AddedVocabulary {
     let inner = file.inner();
     let mut added = inner.get_added_vocabulary().clone();
@@ -213,7 +213,7 @@ fn encode_file(
         .collect())
 }
 
-/// Whether an added token is special, the unknown one too.
+/// Returns true if an added token is special, the unknown one too.
 fn is_special(file: &FileVocab, id: u32) -> bool {
     file.is_special(id) || Some(id) == file.unknown()
 }

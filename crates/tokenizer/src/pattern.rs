@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::{TokenizerError, patterns};
 
-/// How a byte-pair vocabulary splits a text into pieces, within which alone it merges.
+/// The pattern by which a byte-pair vocabulary splits a text into pieces; merges stay within a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// GPT-2's: `gpt2`.

@@ -6,7 +6,7 @@ const MAX_BYTES: usize = 32;
 /// The most ids of a piece that is kept.
 const MAX_IDS: usize = 7;
 
-/// How many bits choose a slot: 65,536 slots of 64 bytes are 4 MiB.
+/// The number of bits that choose a slot: 65,536 slots of 64 bytes are 4 MiB.
 const SLOT_BITS: u32 = 16;
 
 /// A table in which each piece has one place, where the latest one stays.
@@ -21,7 +21,7 @@ pub(crate) struct PieceCache {
 struct Slot {
     key: Key,
     ids: [u32; MAX_IDS],
-    /// How many ids there are; 0 where there is no piece.
+    /// The number of ids; 0 where there is no piece.
     count: u8,
 }
 

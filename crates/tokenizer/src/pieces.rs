@@ -12,20 +12,20 @@ use crate::byte_level;
 /// A `tokenizer.json`'s decoder.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PieceDecoder {
-    /// What is done to each token.
+    /// The replacements within each token.
     steps: Vec<Step>,
-    /// What is taken from the beginning of the text: up to so many of this character.
+    /// The prefix that is stripped from the text: up to so many of this character.
     strip: Option<(char, usize)>,
 }
 
-/// Where a sequence of tokens is; the default is its beginning.
+/// The place of a sequence of tokens in the text; the default is its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
-    /// Whether there was a token before.
+    /// True if there was a token before.
     started: bool,
-    /// Whether the token before ended a word, so that a blank comes before the next.
+    /// True if the token before ended a word, so that a blank comes before the next.
     owes_blank: bool,
-    /// How many characters have been taken from the beginning; [`usize::MAX`] once that is over.
+    /// The number of characters that have been taken from the beginning; [`usize::MAX`] once that is over.
     stripped: usize,
 }
 
@@ -153,7 +153,7 @@ impl PieceDecoder {
         Ok(())
     }
 
-    /// Whether the text's own blanks are among the tokens: elsewhere they are made up where words meet.
+    /// Returns true if the text's own blanks are among the tokens: elsewhere they are made up where words meet.
     pub(crate) fn keeps_blanks(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::ByteLevel
@@ -165,7 +165,7 @@ impl PieceDecoder {
         })
     }
 
-    /// Whether a text's first token loses what it has elsewhere.
+    /// Returns true if a text's first token loses what it has elsewhere.
     pub(crate) fn depends_on_beginning(&self) -> bool {
         let strips = |step: &Step| {
             matches!(

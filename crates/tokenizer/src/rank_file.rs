@@ -23,7 +23,7 @@ pub struct RankFile {
 }
 
 impl RankFile {
-    /// Whether these bytes look like a rank file: what their first line holds.
+    /// Returns true if these bytes look like a rank file: what their first line holds.
     pub fn is_one(bytes: &[u8]) -> bool {
         let line = bytes.split(|byte| *byte == b'\n').next();
         line.is_some_and(|line| read_line(line.trim_ascii_end()).is_ok())

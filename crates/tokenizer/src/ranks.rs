@@ -8,7 +8,7 @@ use ahash::AHashMap;
 /// No pair: no id is as high.
 const NONE: u32 = u32::MAX;
 
-/// How many bits of a waiting pair say where it begins; those above are its id, the order in which pairs are merged.
+/// The number of bits of a waiting pair that hold its place; those above are its id, the order in which pairs are merged.
 const PLACE_BITS: u32 = 40;
 
 /// Tokens that are bytes and ids, which are also the order in which neighbours are merged.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::TokenizerError;
 
-/// What stands for a blank.
+/// The character that stands for a blank.
 const BLANK: &str = "\u{2581}";
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,4 +1,4 @@
-//! What is written beside data and weights to find the same tokenizer again.
+//! The specification, written beside data and weights, by which the same tokenizer is found again.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::TokenizerKind;
 pub struct TokenizerSpec {
     /// Which tokenizer.
     pub kind: TokenizerKind,
-    /// How many ids it has, special and unassigned ones included.
+    /// The number of ids that it has, special and unassigned ones included.
     pub vocab_size: usize,
     /// BLAKE3, in hexadecimal, of the vocabulary: every id's bytes in the order of the ids, each after its length, and
     /// the end-of-text id. For [`TokenizerKind::File`], of the file's bytes and the end-of-text id.

@@ -10,7 +10,7 @@ use regex_automata::hybrid::BuildError;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::{Anchored, Input, PatternID};
 
-/// What a pattern of `patterns` ends with: the alternatives that need a look ahead.
+/// The end of each pattern of `patterns`: the alternatives that need a look ahead.
 const TAILS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
 
 /// The most memory that the automaton's states take, per thread: beyond, they are made anew.
@@ -40,12 +40,12 @@ impl Splitter {
         builder.build_many(&[head, r"\s+"]).map_err(Box::new)
     }
 
-    /// What a thread keeps to split texts.
+    /// The state that a thread keeps to split texts.
     pub(crate) fn cache(&self) -> Cache {
         self.automaton.create_cache()
     }
 
-    /// Where the piece that begins at `start` of `text` ends; `start` is below the text's length, between two characters.
+    /// The end of the piece that begins at `start` of `text`; `start` is below the text's length, between two characters.
     pub(crate) fn piece_end(&self, cache: &mut Cache, text: &str, start: usize) -> usize {
         if let Some(end) = plain_word_end(text.as_bytes(), start) {
             return end;

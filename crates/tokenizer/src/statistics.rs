@@ -1,4 +1,4 @@
-//! What tokenizers make of a text, in numbers.
+//! Statistics of texts and their tokens.
 //!
 //! A word is what stands between white space, and its script that of its first character that has one of its own: digits and
 //! signs are `Common`. A token counts for the word that its first visible byte is of.
@@ -11,7 +11,7 @@ use crate::pieces::Position;
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerError};
 
-/// What a text consists of, and the tokens that some tokenizers make of it. Texts are added part by part.
+/// The statistics of a text and of its tokens by some tokenizers. Texts are added part by part.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// UTF-8 bytes.
@@ -35,7 +35,7 @@ pub struct Share {
     pub words: u64,
 }
 
-/// What one tokenizer makes of a text.
+/// The statistics of one tokenizer's tokens.
 #[derive(Clone, Debug)]
 pub struct TokenCounts {
     /// By id, how often it occurs.
@@ -141,17 +141,17 @@ impl TokenCounts {
         Ok(())
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How many ids occur.
+    /// The number of different ids that occur.
     pub fn used(&self) -> usize {
         self.counts.iter().filter(|count| **count > 0).count()
     }
 
-    /// How many tokens stand for what the vocabulary lacks.
+    /// The number of tokens that stand for what the vocabulary lacks.
     pub fn unknown(&self, tokenizer: &Tokenizer) -> u64 {
         let id = match tokenizer.vocab() {
             Vocab::File(file) => file.unknown(),

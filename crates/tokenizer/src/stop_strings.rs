@@ -15,7 +15,7 @@ const MAX_LEN: usize = 4096;
 pub struct StopStringError {
     /// The string, or its length where it is too long.
     pub value: String,
-    /// What it must be.
+    /// The rule.
     pub rule: String,
 }
 
@@ -29,7 +29,7 @@ pub struct StopStrings {
     found: Option<usize>,
 }
 
-/// What may be shown of a text after a piece of it has come.
+/// The part of a text that may be shown after a piece of it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// The bytes that may be shown now, those that were held back before among them.
@@ -119,7 +119,7 @@ struct Pattern {
     bytes: Arc<[u8]>,
     /// For each length of a beginning of the string, the longest shorter one that it ends with.
     fallback: Arc<[usize]>,
-    /// How much of the string the text ends with.
+    /// The length of the string's beginning that the text ends with.
     matched: usize,
 }
 

@@ -11,7 +11,7 @@ pub struct DecodeStream {
     tokenizer: Tokenizer,
     /// The beginning of a character: at most three bytes between two calls.
     pending: Vec<u8>,
-    /// Where the next token stands: some tokenizers leave out the blank that begins a text.
+    /// The place of the next token: some tokenizers leave out the blank that begins a text.
     position: Position,
 }
 
@@ -27,7 +27,7 @@ impl DecodeStream {
     /// Takes tokens whose text is known, such as a prompt's, so that what comes goes on from them.
     ///
     /// # Errors
-    /// Where an id is out of range or unassigned; the stream is then as it was before.
+    /// Fails if an id is out of range or unassigned; the stream is then as it was before.
     pub fn skip(&mut self, ids: &[u32]) -> Result<(), TokenizerError> {
         let mut position = self.position;
         self.tokenizer.decode_at(ids, &mut position)?;
@@ -40,7 +40,7 @@ impl DecodeStream {
     /// Bytes that cannot belong to any character become U+FFFD.
     ///
     /// # Errors
-    /// Where `id` is out of range or unassigned; the stream is then as it was before.
+    /// Fails if `id` is out of range or unassigned; the stream is then as it was before.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let mut position = self.position;
         let bytes = self.tokenizer.decode_at(&[id], &mut position)?;
@@ -58,7 +58,7 @@ impl DecodeStream {
     }
 }
 
-/// How many bytes at the end of `bytes` begin a character without ending it.
+/// The number of bytes at the end of `bytes` that begin a character without ending it.
 fn unfinished_len(bytes: &[u8]) -> usize {
     // A character has at most four bytes, so at most the last three can be the beginning of one.
     (1..=bytes.len().min(3))
@@ -67,7 +67,7 @@ fn unfinished_len(bytes: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Whether `bytes` are the beginning of one character and nothing else.
+/// Returns true if `bytes` are the beginning of one character and nothing else.
 fn is_unfinished(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)
         .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())

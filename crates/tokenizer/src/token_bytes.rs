@@ -1,10 +1,10 @@
-//! How many bytes of text each id stands for, from which bits per byte follow.
+//! The number of bytes of text that each id stands for, from which bits per byte follow.
 
 use crate::Tokenizer;
 use crate::pieces::Position;
 use crate::tokenizer::Vocab;
 
-/// How many bytes of text every id of a vocabulary stands for; special tokens stand for none.
+/// The number of bytes of text that every id of a vocabulary stands for; special tokens stand for none.
 ///
 /// The figures are exact where decoding undoes encoding byte by byte: byte-pair vocabularies, characters, bytes, and a
 /// `tokenizer.json` whose decoder keeps blanks (byte-level, byte fallback, Metaspace). A blank that such a tokenizer puts
@@ -66,7 +66,7 @@ impl Tokenizer {
         })
     }
 
-    /// What each id stands for after other tokens: nothing for special, unknown and unassigned ones. None for a
+    /// The bytes that each id stands for after other tokens: none for special, unknown and unassigned ones. None for a
     /// `tokenizer.json` where that depends on the token before (WordPiece, whole words).
     pub fn texts(&self) -> Option<Vec<Vec<u8>>> {
         let bytes = self.token_bytes()?;

@@ -20,7 +20,7 @@ struct Inner {
     hash: OnceLock<String>,
 }
 
-/// What a tokenizer consists of.
+/// The parts of a tokenizer.
 #[derive(Debug)]
 pub(crate) enum Vocab {
     Bpe(Bpe),
@@ -63,7 +63,7 @@ impl Tokenizer {
         Self { inner }
     }
 
-    /// What this tokenizer consists of.
+    /// This tokenizer's parts.
     pub(crate) fn vocab(&self) -> &Vocab {
         &self.inner.vocab
     }
@@ -78,7 +78,7 @@ impl Tokenizer {
         }
     }
 
-    /// How many ids there are, special and unassigned ones included: every id is below this.
+    /// The number of ids, special and unassigned ones included: every id is below this.
     pub fn vocab_size(&self) -> usize {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.vocab_size(),

@@ -19,14 +19,14 @@ const END_OF_TEXT: &str = "<|endoftext|>";
 /// teaches as much, and the trainer's time is the square of a piece's length.
 const MAX_PIECE: usize = 4096;
 
-/// What vocabulary is wanted.
+/// The options of a vocabulary to train.
 #[derive(Clone, Debug)]
 pub struct BpeOptions {
-    /// How many ids there are at most, the 256 bytes and the special tokens among them.
+    /// The number of ids at most, the 256 bytes and the special tokens among them.
     pub vocab_size: usize,
-    /// How often two neighbours must occur to be merged.
+    /// The least frequency of two neighbours that are merged.
     pub min_frequency: u64,
-    /// How texts are split into pieces.
+    /// The pattern that splits texts into pieces.
     pub pattern: Pattern,
     /// Special tokens besides `<|endoftext|>`, which get the ids from 1 on.
     pub special: Vec<String>,
@@ -40,7 +40,7 @@ pub struct BpeTraining {
     splitter: FastEncoder,
 }
 
-/// How often each piece of some texts occurs.
+/// The frequency of each piece of some texts.
 #[derive(Clone, Debug, Default)]
 pub struct PieceCounts(AHashMap<CompactString, u64>);
 
@@ -153,7 +153,7 @@ impl PieceCounts {
         *self = many;
     }
 
-    /// How many different pieces there are.
+    /// The number of different pieces.
     pub fn distinct(&self) -> usize {
         self.0.len()
     }
@@ -167,7 +167,7 @@ impl PieceCounts {
         }
     }
 
-    /// How often the commonest two bytes follow each other.
+    /// The frequency of the commonest two neighbouring bytes.
     fn commonest_pair(&self) -> u64 {
         let mut pairs = vec![0_u64; 1 << 16];
         for (piece, count) in &self.0 {

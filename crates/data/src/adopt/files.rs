@@ -104,7 +104,7 @@ fn list(folder: &Path) -> Result<Vec<(String, u64)>, DataError> {
     Ok(names)
 }
 
-/// The split that a file's name tells, if it tells one: by a word that begins as the split's name does.
+/// The split that a file's name states, if any: by a word that begins as the split's name does.
 fn split_of(name: &str) -> Option<Split> {
     let name = name.to_ascii_lowercase();
     let words = || name.split(|c: char| !c.is_ascii_alphanumeric());

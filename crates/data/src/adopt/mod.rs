@@ -22,7 +22,7 @@ use crate::shard::HEADER_BYTES;
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Manifest, ShardEntry, ShardLayout, Split, SplitManifest, Splits};
 
-/// How files are adopted.
+/// Options of an adoption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptOptions {
     /// The tokenizer that made them.
@@ -33,11 +33,11 @@ pub struct AdoptOptions {
     pub train: Option<String>,
     /// The names of the files for validation, as a pattern.
     pub val: Option<String>,
-    /// Where to make a folder with links to the files; none to write the manifest beside them.
+    /// The folder to create with links to the files; none to write the manifest beside them.
     pub out: Option<PathBuf>,
-    /// Whether an existing manifest or dataset may be replaced.
+    /// True if an existing manifest or dataset may be replaced.
     pub force: bool,
-    /// The command, as the manifest is to tell it.
+    /// The command, as recorded in the manifest.
     pub command: String,
 }
 
@@ -50,14 +50,14 @@ pub struct Adoption {
     command: String,
 }
 
-/// What has come of it.
+/// The outcome of an adoption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopted {
     /// The dataset's folder.
     pub folder: PathBuf,
-    /// What it consists of.
+    /// The dataset's contents.
     pub manifest: Manifest,
-    /// What makes one wonder, as sentences.
+    /// Warnings, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -66,8 +66,8 @@ impl Adoption {
     /// options' patterns match.
     ///
     /// # Errors
-    /// Where a file's split is unclear, or there is none for training; where the tokenizer cannot be used, or lacks its
-    /// alphabet; where the manifest cannot be written, or would replace another.
+    /// Fails if a file's split is unclear, or there is none for training; if the tokenizer cannot be used, or lacks its
+    /// alphabet; if the manifest cannot be written, or would replace another.
     pub fn find(folder: &Path, options: &AdoptOptions) -> Result<Self, DataError> {
         let files = Files::find(folder, options.train.as_deref(), options.val.as_deref())?;
         let tokenizer = match (&options.tokenizer, &options.alphabet) {
@@ -87,7 +87,7 @@ impl Adoption {
         })
     }
 
-    /// How many bytes the files have, for a progress bar.
+    /// The number of bytes that the files have, for a progress bar.
     pub fn bytes(&self) -> u64 {
         self.files.bytes
     }
@@ -95,7 +95,7 @@ impl Adoption {
     /// Reads the files and writes the manifest; `progress` is told how many bytes more have been read.
     ///
     /// # Errors
-    /// Where a file is damaged, or holds an id that the tokenizer does not have; where the manifest cannot be written.
+    /// Fails if a file is damaged, or holds an id that the tokenizer does not have; if the manifest cannot be written.
     pub fn run(self, progress: &dyn Fn(u64)) -> Result<Adopted, DataError> {
         let vocabulary = Vocabulary::of(&self.tokenizer);
         let mut job = Job {
@@ -209,7 +209,7 @@ impl Job<'_> {
 /// the same two tokens.
 const HEADER_MAGICS: std::ops::RangeInclusive<i32> = 20_240_101..=20_241_231;
 
-/// Whether the file has a header.
+/// Returns true if the file has a header.
 fn detect_layout(path: &Path) -> Result<ShardLayout, DataError> {
     let mut head = Vec::new();
     let file = File::open(path).map_err(DataError::io("read", path))?;

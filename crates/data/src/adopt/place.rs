@@ -1,4 +1,4 @@
-//! Where an adopted dataset's manifest goes: beside the files, or into a folder with links to them.
+//! The place of an adopted dataset's manifest: beside the files, or in a folder with links to them.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Whether the dataset is where the files are.
+    /// Returns true if the dataset is where the files are.
     pub(super) fn is_beside(&self) -> bool {
         matches!(self, Self::Beside)
     }

@@ -20,12 +20,12 @@ pub(super) struct Csv<'a> {
     /// The unquoted fields of the present record, one after the other, and where each ends.
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// How many fields the header names, and which of them is read.
+    /// The number of fields that the header names, and the one that is read.
     columns: usize,
     column: usize,
 }
 
-/// What there is in the place of the next record.
+/// The next record, or the reason why there is none.
 enum Row {
     /// The line that it begins in, and how many fields it has.
     Fields(u64, usize),

@@ -1,4 +1,4 @@
-//! What a user names, expanded into inputs.
+//! Expansion of the names that a user gives into inputs.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use glob::{MatchOptions, Pattern};
 use super::{Format, Input, InputOptions};
 use crate::DataError;
 
-/// What stands for standard input.
+/// The name of standard input.
 pub const STANDARD_INPUT: &str = "-";
 
 /// The inputs that `paths` name, in their order: files; folders, whose files (those of their folders too) are sorted by
@@ -21,7 +21,7 @@ pub const STANDARD_INPUT: &str = "-";
 /// files only.
 ///
 /// # Errors
-/// Where there are no inputs, one does not exist or cannot be read, a folder holds no file, nothing matches a pattern,
+/// Fails if there are no inputs, one does not exist or cannot be read, a folder holds no file, nothing matches a pattern,
 /// or a file is empty.
 pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, DataError> {
     if paths.is_empty() {
@@ -59,7 +59,7 @@ pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, D
 }
 
 impl Input {
-    /// Whether this stands for standard input.
+    /// Returns true if this stands for standard input.
     pub fn is_standard_input(&self) -> bool {
         self.path == Path::new(STANDARD_INPUT)
     }
@@ -86,7 +86,7 @@ fn add_files(
     Ok(())
 }
 
-/// What is written as a pattern, if it is one.
+/// The pattern, if it is written as one.
 fn pattern(path: &str) -> Option<&str> {
     Some(path).filter(|path| path.contains(['*', '?', '[']))
 }

@@ -1,4 +1,4 @@
-//! How a file holds its documents.
+//! The formats of files that hold documents.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::source::Compression;
 use crate::DataError;
 
-/// How a file holds its documents; written in lower case wherever it is named: `text`, `jsonl`, ….
+/// The format of a file that holds documents; written in lower case wherever it is named: `text`, `jsonl`, ….
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// UTF-8 text: the file is one document.
@@ -38,7 +38,7 @@ impl Format {
         }
     }
 
-    /// What the file's name says: its extension, after that of a compression; text where it says nothing.
+    /// The format that the file's name states: its extension, after that of a compression; text where it states none.
     pub fn of_name(path: &Path) -> Self {
         let stem = match Compression::of_name(path) {
             Some(_) => path.file_stem().map(Path::new),
@@ -58,12 +58,12 @@ impl Format {
         }
     }
 
-    /// Whether a file holds many documents.
+    /// Returns true if a file holds many documents.
     pub const fn has_records(self) -> bool {
         !matches!(self, Self::Text)
     }
 
-    /// What a record's number counts.
+    /// The unit of a record's number.
     pub(crate) const fn record_unit(self) -> &'static str {
         match self {
             Self::Parquet => "row",

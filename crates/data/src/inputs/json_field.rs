@@ -31,7 +31,7 @@ fn names(json: &str) -> String {
     quoted(&fields.into_keys().collect::<Vec<_>>())
 }
 
-/// What stands at a path.
+/// The value at a path.
 enum Found {
     Text(String),
     /// Something else than a string.

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::OnError;
 use crate::DataError;
 
-/// How many broken records are kept to be shown.
+/// The number of broken records that are kept to be shown.
 const KEPT: usize = 3;
 
-/// What has been left out, and why.
+/// The records that were left out, with reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
@@ -18,17 +18,17 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// How many records were broken.
+    /// The number of broken records.
     pub fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// How many records have an empty text: nothing is wrong with them, but there is no document either.
+    /// The number of records with an empty text: nothing is wrong with them, but there is no document either.
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// What was wrong with the first broken ones: file, record and reason.
+    /// The first broken records: file, record and reason.
     pub fn first(&self) -> &[String] {
         &self.first
     }

@@ -1,4 +1,4 @@
-//! What a corpus is read from: files of text or of records, one document after another.
+//! The sources of a corpus: files of text or of records, one document after another.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -48,28 +48,28 @@ use records::{ReadRecords, Records};
 /// The longest record. What is longer is no document but a file without line breaks, or a quote that is never closed.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// What is done about a record that cannot be read.
+/// The treatment of a record that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// The first one ends it all.
     #[default]
     Stop,
-    /// It is left out and counted.
+    /// Leave it out and count it.
     Skip,
 }
 
-/// How inputs are to be read.
+/// Options of reading inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputOptions {
-    /// How every file holds its documents; without it, each as its name says.
+    /// The format of every file; without it, each has the one that its name states.
     pub format: Option<Format>,
     /// Where a record has its text: a field of a JSON object, a column of a table. Dots lead into nested ones
     /// (`meta.text`), unless the name itself has them.
     pub field: String,
-    /// Whether a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
+    /// True if a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
     /// a document of. Such lines are checked to be UTF-8 alone.
     pub raw_records: bool,
-    /// What to do about broken records.
+    /// The treatment of broken records.
     pub on_error: OnError,
 }
 
@@ -89,11 +89,11 @@ impl Default for InputOptions {
 pub struct Input {
     /// The file.
     pub path: PathBuf,
-    /// What it is called where something is said of it: its path, but for what standard input was kept in.
+    /// Its name in messages: its path, except for standard input.
     pub name: PathBuf,
     /// Its length on the disk, in bytes: compressed, where it is.
     pub bytes: u64,
-    /// How it holds its documents.
+    /// Its format.
     pub format: Format,
 }
 
@@ -105,7 +105,7 @@ pub struct Piece {
     /// True if the text was cut after it although that may change tokens: there was no exact place for
     /// [`Tokenizer::longest_part`] bytes.
     pub cut_inexactly: bool,
-    /// Whether a document begins with it.
+    /// True if a document begins with it.
     pub begins: bool,
     /// Where it stands in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1
     /// for a text.
@@ -117,17 +117,17 @@ pub trait Documents: Send {
     /// The next piece, or none at the end.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged; where a record is broken and the first one is to end it all. After
+    /// Fails if the file cannot be read or is damaged; if a record is broken and the first one is to end it all. After
     /// an error there is nothing more to be had.
     fn next_piece(&mut self) -> Result<Option<Piece>, DataError>;
 
-    /// How many bytes of the file have been read, for a progress bar: [`Input::bytes`] at the end.
+    /// The number of bytes of the file that were read, for a progress bar: [`Input::bytes`] at the end.
     fn bytes_read(&self) -> u64;
 
     /// The records that were no documents.
     fn left_out(&self) -> &LeftOut;
 
-    /// How many broken records have been left out.
+    /// The number of broken records that were left out.
     fn skipped(&self) -> u64 {
         self.left_out().broken()
     }
@@ -137,7 +137,7 @@ impl Input {
     /// The file at `path`, whose format is the options' or what its name says; `name` is what it is called.
     ///
     /// # Errors
-    /// Where there is no such file, it is no regular one, or it is empty.
+    /// Fails if there is no such file, it is no regular one, or it is empty.
     pub fn detect(
         path: &Path,
         name: impl Into<PathBuf>,
@@ -163,7 +163,7 @@ impl Input {
     /// between any two characters. A record is one piece.
     ///
     /// # Errors
-    /// Where the file cannot be read, is not of its format, or has no such column.
+    /// Fails if the file cannot be read, is not of its format, or has no such column.
     pub fn open<'a>(
         &'a self,
         options: &InputOptions,

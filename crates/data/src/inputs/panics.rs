@@ -5,11 +5,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread's panics are caught below and so nobody is to be told of them.
+    /// True if this thread's panics are caught below, and so are not printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` gives, or none where it panics. Nothing is printed of that: the caller tells what it means.
+/// The result of `work`, or none where it panics. Nothing is printed: the caller reports it.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

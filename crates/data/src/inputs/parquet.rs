@@ -27,7 +27,7 @@ pub(super) struct Parquet<'a> {
     /// The row group that is read next.
     next_group: usize,
     group: Option<Group>,
-    /// How many rows have been read, of how many.
+    /// The number of rows that were read, and the number of all rows.
     row: u64,
     rows: u64,
     value: Vec<ByteArray>,
@@ -37,7 +37,7 @@ pub(super) struct Parquet<'a> {
 /// A row group that is being read.
 struct Group {
     values: ColumnReaderImpl<ByteArrayType>,
-    /// How many rows it says that it has still.
+    /// The number of rows that it still announces.
     rows_left: u64,
 }
 
@@ -154,7 +154,7 @@ impl ReadRecords for Parquet<'_> {
     }
 }
 
-/// How many rows the file has, where its parts agree.
+/// The number of rows that the file has, where its parts agree.
 fn count_rows(metadata: &ParquetMetaData) -> Result<u64, String> {
     let groups = metadata.row_groups().iter();
     let counts: Option<Vec<u64>> = groups

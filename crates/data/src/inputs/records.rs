@@ -1,4 +1,4 @@
-//! What the formats of records share: which of them are documents.
+//! The choice of the records that are documents, shared by the formats of records.
 
 use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece, RecordFault};
 use crate::DataError;

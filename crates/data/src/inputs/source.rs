@@ -11,16 +11,16 @@ use flate2::bufread::MultiGzDecoder;
 use super::Input;
 use crate::DataError;
 
-/// How much is read at a time.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// The largest window of a zstd frame, as a power of two: what `zstd --long=31` makes. It takes as much memory.
 const ZSTD_WINDOW_LOG: u32 = 31;
 
-/// What some programs put before UTF-8.
+/// The byte order mark that some programs write before UTF-8.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     Gzip,
@@ -28,7 +28,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// What the file's name claims.
+    /// The compression that the file's name states.
     pub(crate) fn of_name(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_ascii_lowercase();
         match extension.to_str()? {
@@ -38,7 +38,7 @@ impl Compression {
         }
     }
 
-    /// What the file's first bytes are. A zstd file may begin with a frame that is to be skipped (RFC 8878, 3.1.2).
+    /// The compression that the file's first bytes show. A zstd file may begin with a frame that is to be skipped (RFC 8878, 3.1.2).
     fn of_bytes(head: &[u8]) -> Option<Self> {
         match head {
             [0x1F, 0x8B, ..] => Some(Self::Gzip),
@@ -55,10 +55,10 @@ impl Compression {
     }
 }
 
-/// What a file says, compressed or not.
+/// A file's contents, decompressed.
 pub(crate) struct Source {
     reader: BufReader<Box<dyn Read + Send>>,
-    /// What is told of reading that fails.
+    /// The error of a read that fails.
     action: &'static str,
     name: PathBuf,
     read: Arc<AtomicU64>,
@@ -111,12 +111,12 @@ impl Source {
         })
     }
 
-    /// How many bytes of the file have been read.
+    /// The number of bytes of the file that were read.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// What is told of an error in reading from this.
+    /// The error of reading from this.
     pub(crate) fn failure(&self, error: io::Error) -> DataError {
         DataError::io(self.action, &self.name)(error)
     }
@@ -138,7 +138,7 @@ impl BufRead for Source {
     }
 }
 
-/// Whether what the input's file says is not what lies on the disk.
+/// Returns true if what the input's file says is not what lies on the disk.
 pub(crate) fn is_compressed(input: &Input) -> Result<bool, DataError> {
     let (_, _, compression) = begin(input)?;
     Ok(compression.is_some())

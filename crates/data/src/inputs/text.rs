@@ -6,7 +6,7 @@ use super::text_blocks::{Block, TextBlocks};
 use super::{Documents, Input, LeftOut, Piece};
 use crate::DataError;
 
-/// How many bytes a block has where a cut is found in time.
+/// The number of bytes that a block has where a cut is found in time.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// The blocks of a text, as pieces of one document.

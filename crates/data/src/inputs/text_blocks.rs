@@ -28,7 +28,7 @@ pub(super) struct TextBlocks<'a> {
     text: String,
     /// The beginning of a character whose end has not been read.
     partial: Vec<u8>,
-    /// How many bytes have become text.
+    /// The number of bytes that have become text.
     decoded: u64,
     at_end: bool,
 }
@@ -52,7 +52,7 @@ impl<'a> TextBlocks<'a> {
         })
     }
 
-    /// How many bytes of the file have been read.
+    /// The number of bytes of the file that were read.
     pub(super) fn bytes_read(&self) -> u64 {
         self.source.bytes_read()
     }

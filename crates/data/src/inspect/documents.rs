@@ -1,4 +1,4 @@
-//! Documents told apart in a stream of tokens.
+//! Separation of the documents in a stream of tokens.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 pub(super) struct Document {
     /// The place of its first token in the split.
     pub(super) start: u64,
-    /// How many tokens it has, without the end of text.
+    /// The number of tokens that it has, without the end of text.
     pub(super) tokens: u64,
     /// 128 bits of its tokens' BLAKE3.
     pub(super) hash: u128,
@@ -17,11 +17,11 @@ pub(super) struct Document {
 /// nanoGPT does. Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an
 /// empty one.
 pub(super) struct Cutter {
-    /// How many tokens there were.
+    /// The number of tokens that there were.
     position: u64,
     /// The document that the next token goes on with.
     open: Open,
-    /// Whether a document has ended or begun.
+    /// True if a document has ended or begun.
     cut: bool,
 }
 
@@ -40,7 +40,7 @@ impl Cutter {
         }
     }
 
-    /// How many tokens it has taken.
+    /// The number of tokens that it has taken.
     pub(super) fn position(&self) -> u64 {
         self.position
     }

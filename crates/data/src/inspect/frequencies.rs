@@ -1,4 +1,4 @@
-//! How often each id comes.
+//! The frequency of each id.
 
 use emberlm_tokenizer::Tokenizer;
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct TokenCount {
     /// The token.
     pub id: u32,
-    /// How often it comes.
+    /// Its frequency.
     pub count: u64,
     /// Its text in quotes, or its bytes where they are none; what cannot be seen is escaped.
     pub text: String,
@@ -33,7 +33,7 @@ impl Frequencies {
         shares.for_each(|(ids, table)| ids.iter().for_each(|&id| table[id as usize] += 1));
     }
 
-    /// How often each id has come.
+    /// The frequency of each id so far.
     pub(super) fn counts(&self) -> Vec<u64> {
         let ids = 0..self.tables.first().map_or(0, Vec::len);
         ids.map(|id| self.tables.iter().map(|table| table[id]).sum())

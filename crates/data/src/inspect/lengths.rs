@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-/// How often each length comes. Different lengths are few: of `n` tokens there cannot be more than `√(2n)`.
+/// The frequency of each length. Different lengths are few: of `n` tokens there cannot be more than `√(2n)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
     counts: BTreeMap<u64, u64>,
@@ -18,7 +18,7 @@ pub struct Bin {
     pub from: u64,
     /// The longest length.
     pub to: u64,
-    /// How many documents.
+    /// The number of documents.
     pub documents: u64,
 }
 

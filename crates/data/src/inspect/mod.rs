@@ -1,4 +1,4 @@
-//! What a dataset looks like: enough to notice what is wrong with a corpus before a model is trained on it.
+//! A summary of a dataset: enough to notice defects of a corpus before a model is trained on it.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -24,31 +24,31 @@ pub use self::frequencies::TokenCount;
 pub use self::lengths::{Bin, Lengths};
 use crate::{DataError, Dataset, Split};
 
-/// How many of the most frequent tokens are told.
+/// The number of the most frequent tokens that are listed.
 const FREQUENT: usize = 20;
 
-/// How many tokens of a document are shown at most.
+/// The most tokens of a document that are shown.
 const EXCERPT_TOKENS: u64 = 200;
 
-/// What a dataset looks like.
+/// The summary of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspection {
     /// The tokenizer's kind.
     pub tokenizer: String,
-    /// How many ids there are.
+    /// The number of ids.
     pub vocab_size: usize,
-    /// What is for training.
+    /// The training split.
     pub train: SplitInspection,
-    /// What is for validation.
+    /// The validation split.
     pub val: SplitInspection,
-    /// How many documents of the validation split are in the training split too, token for token; none where documents
-    /// cannot be told apart.
+    /// The number of documents of the validation split that are in the training split too, token for token; none where documents
+    /// cannot be separated.
     pub leaked: Option<u64>,
-    /// How a few documents begin, chosen by the seed, in their order.
+    /// The beginnings of a few documents, chosen by the seed, in their order.
     pub excerpts: Vec<Excerpt>,
 }
 
-/// What a split looks like.
+/// The summary of a split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SplitInspection {
     /// Files of tokens.
@@ -59,11 +59,11 @@ pub struct SplitInspection {
     pub documents: u64,
     /// Bytes of text, as the manifest says; none where it does not know them.
     pub bytes: Option<u64>,
-    /// How many of its tokens are to be learnt, where masks say so.
+    /// The number of its tokens that are targets, where it has masks.
     pub learnt: Option<u64>,
-    /// How many tokens are the unknown token; none where the tokenizer has no such token.
+    /// The number of tokens that are the unknown token; none where the tokenizer has no such token.
     pub unknown: Option<u64>,
-    /// How many ids of the vocabulary never come.
+    /// The number of ids of the vocabulary that never occur.
     pub never_used: u64,
     /// The most frequent tokens.
     pub frequent: Vec<TokenCount>,
@@ -74,15 +74,15 @@ pub struct SplitInspection {
 /// The documents of a split, as the end-of-text tokens tell them apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DocumentsFound {
-    /// How many there are: one more than begin in the split, where it begins within one.
+    /// The number of documents: one more than begin in the split, where it begins within one.
     pub count: u64,
-    /// How many are, token for token, one that came before.
+    /// The number of documents that equal an earlier one, token for token.
     pub duplicates: u64,
     /// Their lengths in tokens, without the end of text.
     pub lengths: Lengths,
 }
 
-/// How a document begins.
+/// The beginning of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Excerpt {
     /// The split's name.
@@ -91,9 +91,9 @@ pub struct Excerpt {
     pub document: u64,
     /// Its length in tokens.
     pub tokens: u64,
-    /// How it begins.
+    /// Its first tokens as text.
     pub text: String,
-    /// Whether that is all of it.
+    /// True if that is all of it.
     pub whole: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Excerpt {
 /// bytes more have been read.
 ///
 /// # Errors
-/// Where the dataset is damaged.
+/// Fails if the dataset is damaged.
 pub fn inspect(
     dataset: &Dataset,
     excerpts: usize,
@@ -132,7 +132,7 @@ pub fn inspect(
     })
 }
 
-/// What one pass over a split gathers.
+/// The results of one pass over a split.
 struct Pass {
     frequencies: Frequencies,
     lengths: Lengths,

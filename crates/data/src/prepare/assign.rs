@@ -14,7 +14,7 @@ use crate::{DataError, Split};
 pub(super) struct Part<'w> {
     /// The split.
     pub(super) split: Split,
-    /// Whether a document begins with it in this split.
+    /// True if a document begins with it in this split.
     pub(super) begins: bool,
     /// The text.
     pub(super) text: &'w str,
@@ -30,11 +30,11 @@ pub(super) struct Assigner<'a> {
     scan: &'a Scan,
     rule: Rule,
     documents: Documents,
-    /// Whether a document may be cut at the border.
+    /// True if a document may be cut at the border.
     can_be_cut: bool,
     /// The input that is being read, and how much of it has been.
     input: Option<(usize, Length)>,
-    /// Whether the document that is being read is left out.
+    /// True if the document that is being read is left out.
     left_out: bool,
     /// The split that its last part was for: a document begins in each split it reaches.
     last: Option<Split>,
@@ -42,7 +42,7 @@ pub(super) struct Assigner<'a> {
 
 #[derive(Clone, Copy)]
 enum Rule {
-    /// How many characters are still for training.
+    /// The number of characters that are still for training.
     Position {
         train_left: u64,
     },
@@ -84,7 +84,7 @@ impl<'a> Assigner<'a> {
         })
     }
 
-    /// What has been counted.
+    /// The counts so far.
     pub(super) fn counts(&self) -> Counts {
         self.documents.counts()
     }
@@ -214,7 +214,7 @@ fn first_64_bits(hash: &Hash) -> u64 {
     u64::from_be_bytes(words[0])
 }
 
-/// How many characters are for training, as nanoGPT counts them.
+/// The number of characters that are for training, as nanoGPT counts them.
 fn border(characters: u64, val_fraction: f64) -> Result<u64, DataError> {
     let train = (characters as f64 * (1.0 - val_fraction)) as u64;
     let train = train.min(characters);

@@ -1,4 +1,4 @@
-//! What is prepared: the inputs of both splits, standard input among them.
+//! The inputs of both splits, standard input among them.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ pub(super) struct Corpus {
     pub(super) inputs: Vec<Input>,
     /// From which on they are for validation, if that is decided by file.
     val_from: usize,
-    /// How the validation split is chosen.
+    /// The rule that chooses the validation split.
     pub(super) rule: SplitRule,
 }
 
@@ -59,7 +59,7 @@ impl Corpus {
         })
     }
 
-    /// How many bytes the inputs' files have.
+    /// The number of bytes that the inputs' files have.
     pub(super) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.bytes).sum()
     }

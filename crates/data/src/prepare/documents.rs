@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use crate::Split;
 
-/// How many different documents are remembered where they need not be: some 70 MB.
+/// The number of different documents that are remembered where they need not be: some 70 MB.
 const MOST_COUNTED: usize = 1_800_000;
 
 /// BLAKE3 of a document's text.
@@ -14,7 +14,7 @@ pub(super) type Hash = blake3::Hash;
 /// A hash's first 128 bits: among a trillion documents the chance that two different ones agree is 1e-15.
 type Key = [u8; 16];
 
-/// What is known of the documents so far.
+/// The documents seen so far.
 pub(super) struct Documents {
     dedup: bool,
     most_counted: usize,
@@ -23,7 +23,7 @@ pub(super) struct Documents {
     counts: Counts,
 }
 
-/// How many documents there were, and how many of them twice.
+/// The number of documents, and the number of those that occurred before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// All, those that were left out too.
@@ -32,7 +32,7 @@ pub(super) struct Counts {
     pub(super) duplicates: u64,
     /// Of the validation split, and equal to one for training.
     pub(super) leaked: u64,
-    /// How many of the documents were compared.
+    /// The number of documents that were compared.
     pub(super) compared: u64,
 }
 
@@ -47,7 +47,7 @@ impl Documents {
         }
     }
 
-    /// Whether hashes are of any more use.
+    /// Returns true if hashes are of any more use.
     pub(super) fn compares(&self) -> bool {
         self.seen.is_some()
     }
@@ -76,7 +76,7 @@ impl Documents {
         false
     }
 
-    /// What has been counted.
+    /// The counts.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }

@@ -1,4 +1,4 @@
-//! What a document becomes: token ids, and which of them are to be learnt.
+//! The encoding of a document: token ids, and which of them are targets.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::{DataError, Format, Input};
 /// up to 300 bytes of memory for each.
 const MAX_CHAT_BYTES: usize = 8 << 20;
 
-/// What a document becomes.
+/// The encoding of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// The end-of-text token where the tokenizer has one, then the text's tokens. All are to be learnt.
@@ -26,7 +26,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Whether a document can be cut where its text can be tokenized apart, be it between two splits or two threads.
+    /// Returns true if a document can be cut where its text can be tokenized apart, be it between two splits or two threads.
     pub(crate) fn can_be_cut(&self) -> bool {
         match self {
             Self::Text => true,
@@ -34,7 +34,7 @@ impl Encoding {
         }
     }
 
-    /// Whether a document is a record as it stands, and not one field of it.
+    /// Returns true if a document is a record as it stands, and not one field of it.
     pub(crate) fn takes_records(&self) -> bool {
         !self.can_be_cut()
     }
@@ -42,7 +42,7 @@ impl Encoding {
     /// The chat template, if there is one.
     ///
     /// # Errors
-    /// Where it cannot be read or used.
+    /// Fails if it cannot be read or used.
     pub(crate) fn template(&self) -> Result<Option<ChatTemplate>, DataError> {
         Ok(match self {
             Self::Text => None,
@@ -69,7 +69,7 @@ pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
     /// Which are to be learnt, as many as `ids`; without it, all.
     pub(crate) learnt: Option<Vec<bool>>,
-    /// How many bytes of text the tokens stand for; 0 where that is not known.
+    /// The number of bytes of text that the tokens stand for; 0 where that is not known.
     pub(crate) bytes: u64,
 }
 
@@ -100,12 +100,12 @@ impl<'a> Encoder<'a> {
         Self { tokenizer, chat }
     }
 
-    /// What the tokens are of.
+    /// The kind of text that the tokens are of.
     pub(crate) fn tokenizer(&self) -> &'a Tokenizer {
         self.tokenizer
     }
 
-    /// Whether shards have masks.
+    /// Returns true if shards have masks.
     pub(crate) fn is_masked(&self) -> bool {
         self.chat.is_some()
     }
@@ -186,7 +186,7 @@ fn too_long() -> ChatError {
     }
 }
 
-/// How many bytes of text `ids` stand for; 0 where that is not known of all.
+/// The number of bytes of text that `ids` stand for; 0 where that is not known of all.
 fn text_bytes(table: &TokenBytes, ids: &[u32]) -> u64 {
     let pairs = ids.windows(2);
     let bytes = pairs.map(|pair| table.after(pair[0], pair[1]).map(u64::from));

@@ -1,4 +1,4 @@
-//! What is said of a dataset when it is made.
+//! The report on a dataset that was just made.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ const FEW_VAL_TOKENS: u64 = 256;
 /// The part of all tokens that may be unknown ones.
 const MOST_UNKNOWN: f64 = 0.001;
 
-/// What [`crate::prepare()`] made, and what is to be said of it.
+/// The outcome of [`crate::prepare()`] with its warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
-    /// What the dataset consists of.
+    /// The dataset's contents.
     pub manifest: Manifest,
     /// The records that were no documents.
     pub left_out: LeftOut,
-    /// How many documents were left out since they are equal to an earlier one.
+    /// The number of documents that were left out since they are equal to an earlier one.
     pub duplicates: u64,
-    /// What may not be as it was meant.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
@@ -34,9 +34,9 @@ pub struct Prepared {
 pub enum Warning {
     /// The tokenizer lacks much of what is in the text.
     UnknownTokens {
-        /// How many tokens stand for what the vocabulary does not have.
+        /// The number of tokens that stand for what the vocabulary does not have.
         unknown: u64,
-        /// How many tokens there are.
+        /// The number of tokens.
         tokens: u64,
     },
     /// Texts had no place to cut them at for so long that they were cut where tokens may differ from the whole's.
@@ -53,26 +53,26 @@ pub enum Warning {
     },
     /// There is a validation split, but hardly anything in it.
     ShortVal {
-        /// How many tokens it has.
+        /// The number of tokens that it has.
         tokens: u64,
     },
     /// Most documents have hardly any tokens.
     ShortDocuments {
-        /// How many.
+        /// Their number.
         short: u64,
         /// Of how many.
         documents: u64,
     },
     /// Documents are there more than once.
     Duplicates {
-        /// How many are equal to an earlier one.
+        /// The number of documents that are equal to an earlier one.
         duplicates: u64,
         /// Of how many that were compared.
         compared: u64,
     },
     /// Documents of the validation split are in the training split too.
     Leaked {
-        /// How many.
+        /// Their number.
         leaked: u64,
     },
 }
@@ -127,7 +127,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What there is to be warned of.
+/// The warnings.
 pub(super) fn warnings(
     manifest: &Manifest,
     tally: &Tally,

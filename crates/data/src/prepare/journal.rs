@@ -1,4 +1,4 @@
-//! What an unfinished dataset is made of, and how far it is, so that it can be gone on with.
+//! The sources and the progress of an unfinished dataset, so that it can be continued.
 //!
 //! `plan.json` is written once. `progress.json` is written again and again, each time whole: beside its place, synced,
 //! renamed. What it says of the shards is on the disk before it is.
@@ -24,11 +24,11 @@ const MOST_TIME: Duration = Duration::from_secs(3);
 
 const PLAN_FILE: &str = "plan.json";
 
-/// What a dataset is made of, and how.
+/// The sources of a dataset and the options that it is made with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
-    /// The command that began it, which the manifest tells.
+    /// The command that began it, which the manifest records.
     pub(super) command: String,
     /// The settings that decide about its bytes: name and value.
     settings: Vec<(String, String)>,
@@ -45,11 +45,11 @@ struct PlannedInput {
     modified: String,
 }
 
-/// How far a dataset is.
+/// The progress of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Note {
-    /// What has been written.
+    /// The progress of each split.
     pub(super) tally: Tally,
     /// The records that could not be encoded.
     pub(super) refused: LeftOut,
@@ -60,7 +60,7 @@ pub(super) struct Note {
 }
 
 impl Plan {
-    /// What is to be made; `tokenizer` names the tokenizer and its vocabulary's hash, `encoding` the template
+    /// The plan of a dataset; `tokenizer` names the tokenizer and its vocabulary's hash, `encoding` the template
     /// and its.
     pub(super) fn new(
         corpus: &Corpus,
@@ -107,7 +107,7 @@ impl Plan {
         write_whole(folder, PLAN_FILE, self)
     }
 
-    /// Whether `now` makes the same dataset; the first difference, as it was and as it is.
+    /// The first difference from `now`, as it was and as it is; none if both make the same dataset.
     pub(super) fn compare(&self, now: &Self) -> Result<(), String> {
         for ((name, was), (_, is)) in self.settings.iter().zip(&now.settings) {
             if was != is {
@@ -160,7 +160,7 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Whether a note is due after `bytes` more bytes of text.
+    /// Returns true if a note is due after `bytes` more bytes of text.
     pub(super) fn is_due(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
         self.bytes >= self.interval || self.last.elapsed() >= MOST_TIME

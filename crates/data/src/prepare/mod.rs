@@ -60,8 +60,8 @@ pub use progress::{Phase, Progress};
 /// kill, [`PrepareOptions::resume`] goes on with it, and the bytes are those of a dataset that was made at once.
 ///
 /// # Errors
-/// Where an option is out of range or contradicts another; where a tokenizer's file cannot be read or used; where an
-/// input is missing, empty, damaged or not UTF-8; where a split would be empty although it should not; where the output
+/// Fails if an option is out of range or contradicts another; if a tokenizer's file cannot be read or used; if an
+/// input is missing, empty, damaged or not UTF-8; if a split would be empty although it should not; if the output
 /// exists and may not be replaced, is not a dataset, is unfinished, or is being written by another process; where an
 /// unfinished one was begun otherwise; and where a file cannot be read or written, as on a full disk. The output is then
 /// as it was.

@@ -1,4 +1,4 @@
-//! How a dataset is to be made.
+//! The options of `prepare`.
 
 use std::fmt;
 use std::num::NonZero;
@@ -11,39 +11,39 @@ use super::Encoding;
 use crate::shard::check_shard_tokens;
 use crate::{DEFAULT_SHARD_TOKENS, DataError, InputOptions};
 
-/// How much text is tokenized between two notes of how far it is.
+/// Bytes of text that are tokenized between two entries of the journal.
 pub const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 
-/// How a dataset is made.
+/// The options of [`crate::prepare()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrepareOptions {
     /// Which tokenizer; [`TokenizerKind::Char`] takes its alphabet from all the documents.
     pub tokenizer: TokenizerChoice,
-    /// How the inputs are read.
+    /// The reading of the inputs.
     pub input: InputOptions,
-    /// What a document becomes.
+    /// The encoding of a document.
     pub encoding: Encoding,
-    /// How the validation split is chosen; without it [`SplitRule::File`] where `val` names inputs, else
+    /// The rule that chooses the validation split; without it [`SplitRule::File`] where `val` names inputs, else
     /// [`SplitRule::Position`] where all inputs are texts, else [`SplitRule::Hash`].
     pub split: Option<SplitRule>,
     /// The part that is kept for validation: at least 0 and below 1. [`SplitRule::File`] does not look at it.
     pub val_fraction: f64,
     /// The inputs of the validation split, for [`SplitRule::File`].
     pub val: Vec<PathBuf>,
-    /// Whether documents that are equal to an earlier one, byte for byte, are left out.
+    /// True if documents that are equal to an earlier one, byte for byte, are left out.
     pub dedup: bool,
     /// The most tokens in a shard: 1 to 2,147,483,647.
     pub shard_tokens: u64,
-    /// How many threads tokenize; without it, all of the present rayon pool. The dataset does not depend on it.
+    /// The number of threads that tokenize; without it, all of the present rayon pool. The dataset does not depend on it.
     pub threads: Option<NonZero<usize>>,
-    /// Whether an existing dataset may be replaced, and an unfinished one begun anew.
+    /// True if an existing dataset may be replaced, and an unfinished one begun anew.
     pub force: bool,
-    /// Whether an unfinished dataset is gone on with. Where there is none it is begun.
+    /// True if an unfinished dataset is gone on with. Where there is none it is begun.
     pub resume: bool,
-    /// How much text is tokenized, in bytes, between two notes of how far it is; a note is made every three seconds at
+    /// Bytes of text that are tokenized between two entries of the journal; an entry is written every three seconds at
     /// the latest.
     pub journal_bytes: u64,
-    /// The command, as the manifest is to tell it.
+    /// The command, as recorded in the manifest.
     pub command: String,
 }
 
@@ -91,7 +91,7 @@ impl PrepareOptions {
     }
 }
 
-/// How it is decided what is for validation; written in lower case wherever it is named.
+/// The rule that chooses the validation split; written in lower case wherever it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitRule {
     /// The end of the documents put together: of `n` characters, the first `n * (1 - val_fraction)`, rounded down, are

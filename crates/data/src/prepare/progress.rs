@@ -1,6 +1,6 @@
-//! How far it is, for a progress bar.
+//! The progress of `prepare`, for a progress bar.
 
-/// What [`crate::prepare()`] is doing.
+/// The phase of [`crate::prepare()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Reading once: is it UTF-8, how many characters has it.
@@ -9,19 +9,19 @@ pub enum Phase {
     Tokenize,
 }
 
-/// How far [`crate::prepare()`] is.
+/// The progress of [`crate::prepare()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A phase begins.
     Start {
         /// Which.
         phase: Phase,
-        /// How many bytes of the inputs' files it will go through, compressed where they are.
+        /// The number of bytes of the inputs' files that it reads, compressed where they are.
         bytes: u64,
     },
     /// The present phase has gone through some more bytes.
     Advance {
-        /// How many more.
+        /// The number of further bytes.
         bytes: u64,
     },
 }

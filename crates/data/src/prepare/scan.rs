@@ -11,7 +11,7 @@ use super::waves::{Located, Reading, for_each_wave, wave_bytes};
 use super::{Phase, PrepareOptions, Progress, SplitRule};
 use crate::{DataError, Split};
 
-/// What the first pass finds.
+/// The outcome of the first pass.
 pub(super) struct Scan {
     /// Of each input, if it was read.
     pub(super) inputs: Vec<Option<Scanned>>,
@@ -21,7 +21,7 @@ pub(super) struct Scan {
     pub(super) alphabet: Vec<char>,
 }
 
-/// What the first pass finds in an input; the second must find the same.
+/// The outcome of the first pass over an input; the second pass must have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scanned {
     /// Its documents' length.

@@ -1,11 +1,11 @@
-//! What is counted while tokens are written, for the warnings at the end.
+//! Counts taken while tokens are written, for the warnings at the end.
 
 use serde::{Deserialize, Serialize};
 
 /// A document of fewer tokens, its end-of-text token among them, is hardly one.
 pub(super) const FEW_TOKENS: u64 = 8;
 
-/// What has been written so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tally {

@@ -21,10 +21,10 @@ use crate::staging::Staging;
 use crate::writer::{Shards, SplitWriter};
 use crate::{DataError, LeftOut, OnError, Split, Splits, TokenWidth};
 
-/// How long the parts of a long text are. Pieces of text files are about as long already.
+/// The length of the parts of a long text. Pieces of text files are about as long already.
 const PART_BYTES: usize = 256 << 10;
 
-/// What the second pass makes.
+/// The outcome of the second pass.
 pub(super) struct Tokenized {
     pub(super) splits: Splits,
     /// The block hashes of the splits' files.
@@ -87,7 +87,7 @@ pub(super) fn tokenize(
     pass.finish()
 }
 
-/// What an earlier process has done, and is now read without being tokenized.
+/// The work of an earlier process, which is read again without being tokenized.
 struct Done {
     pieces: u64,
     bytes: u64,
@@ -102,7 +102,7 @@ struct Pass<'a> {
     unknown: Option<u32>,
     assigner: Assigner<'a>,
     done: Done,
-    /// What is tokenized, but not written.
+    /// The tokens that are not written yet.
     pending: Option<EncodedWave>,
     left_out: LeftOut,
     output: Output<'a>,
@@ -110,10 +110,10 @@ struct Pass<'a> {
 
 struct EncodedWave {
     parts: Vec<EncodedPart>,
-    /// How many pieces it is of, and their bytes.
+    /// The number of pieces that it is of, and their bytes.
     pieces: u64,
     bytes: u64,
-    /// How many bytes of the inputs' files.
+    /// The number of bytes of the inputs' files.
     read: u64,
     /// The records that could not be encoded.
     refused: LeftOut,
@@ -181,7 +181,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// How many pieces of the wave an earlier process has done.
+    /// The number of the wave's pieces that an earlier process has done.
     fn skip(&mut self, wave: &Wave) -> Result<usize, DataError> {
         let pieces = usize::try_from(self.done.pieces).unwrap_or(usize::MAX);
         let pieces = pieces.min(wave.pieces.len());
@@ -286,7 +286,7 @@ fn encode(
     encoded.collect()
 }
 
-/// Where tokens go.
+/// The destination of tokens.
 struct Output<'a> {
     train: SplitWriter<'a>,
     val: SplitWriter<'a>,

@@ -12,26 +12,26 @@ use emberlm_tokenizer::Tokenizer;
 use crate::inputs::Piece;
 use crate::{DataError, Input, InputOptions, LeftOut};
 
-/// How much text a wave has at least, where the journal is not written more often.
+/// The least text of a wave, where the journal is not written more often.
 const WAVE_BYTES: usize = 4 << 20;
 
-/// What more of a wave each thread adds, so that all have enough to do.
+/// The text that each further thread adds to a wave, so that all have enough to do.
 const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
 const MOST_WAVE_BYTES: usize = 16 << 20;
 
-/// What a piece takes besides its text: a wave of very short documents is no larger than others.
+/// The memory of a piece besides its text: a wave of very short documents is no larger than others.
 const PIECE_BYTES: usize = 128;
 
-/// What is read, and how.
+/// The inputs and the options of their reading.
 pub(super) struct Reading<'a> {
     /// The inputs, and their numbers: not all may be wanted.
     pub(super) inputs: Vec<(usize, &'a Input)>,
-    /// How they are read.
+    /// The options of their reading.
     pub(super) options: &'a InputOptions,
     /// Where texts may be cut; without one, between any two characters.
     pub(super) tokenizer: Option<&'a Tokenizer>,
-    /// How large a wave is.
+    /// The size of a wave.
     pub(super) wave_bytes: usize,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Reading<'a> {
 pub(super) struct Wave {
     /// The documents, or parts of long ones.
     pub(super) pieces: Vec<Located>,
-    /// How many bytes of the inputs' files have been read for it.
+    /// The number of bytes of the inputs' files that were read for it.
     pub(super) read: u64,
     /// The records that were no documents, of the inputs that end in it.
     pub(super) left_out: LeftOut,
@@ -55,7 +55,7 @@ pub(super) struct Located {
     pub(super) piece: Piece,
 }
 
-/// How large a wave is for the present number of threads and a journal's interval.
+/// The size of a wave for the present number of threads and a journal's interval.
 pub(super) fn wave_bytes(journal_bytes: u64) -> usize {
     let wanted = WAVE_BYTES.max(rayon::current_num_threads() * WAVE_BYTES_PER_THREAD);
     let journal = usize::try_from(journal_bytes).unwrap_or(usize::MAX);

@@ -9,7 +9,7 @@ use emberlm_system::read;
 use super::blocks::{BlockHasher, FileHashes};
 use crate::DataError;
 
-/// How much is read at a time.
+/// Bytes per read.
 const READ_BYTES: u64 = 4 << 20;
 
 /// Reads a file in blocks through a buffer of its own: a memory map's pages would count as this process's memory.
@@ -44,7 +44,7 @@ impl HashedFile {
         })
     }
 
-    /// How long the file is.
+    /// The file's length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -19,7 +19,7 @@ impl Mask {
     /// Opens the mask `path` of a shard of `tokens` tokens.
     ///
     /// # Errors
-    /// Where it cannot be opened, or has not one byte per token.
+    /// Fails if it cannot be opened, or has not one byte per token.
     pub fn open(path: &Path, tokens: u64) -> Result<Self, DataError> {
         let file = VerifiedMap::open(path)?;
         if file.len() != tokens {
@@ -51,10 +51,10 @@ impl Mask {
         self.file.path()
     }
 
-    /// Whether each of `len` tokens from `start` on is to be learnt.
+    /// Appends to `out`, for each of the `len` tokens from `start` on, whether it is a target.
     ///
     /// # Errors
-    /// Where there are not as many, where they are not the bytes that were written, or where one is neither 0 nor 1.
+    /// Fails if there are not as many, if they are not the bytes that were written, or if one is neither 0 nor 1.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<bool>) -> Result<(), DataError> {
         let total = self.file.len();
         if start.checked_add(len).is_none_or(|end| end > total) {
@@ -75,12 +75,12 @@ impl Mask {
     }
 }
 
-/// What a pass over a whole mask finds.
+/// The findings of a pass over a whole mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MaskSums {
     /// One byte for each token.
     pub(crate) bytes: u64,
-    /// How many tokens are to be learnt.
+    /// The number of tokens that are to be learnt.
     pub(crate) learnt: u64,
     /// The first byte that is neither 0 nor 1: where, and which.
     pub(crate) wrong: Option<(u64, u8)>,

@@ -39,7 +39,7 @@ impl MaskWriter {
         self.out.write_all(&bytes)
     }
 
-    /// How many tokens are to be learnt so far.
+    /// The number of tokens that are to be learnt so far.
     pub(crate) fn learnt(&self) -> u64 {
         self.learnt
     }

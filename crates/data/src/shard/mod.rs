@@ -35,13 +35,13 @@ pub use write::ShardWriter;
 /// Tokens per shard where nothing else is asked for.
 pub const DEFAULT_SHARD_TOKENS: u64 = 100_000_000;
 
-/// The most tokens that a header can tell.
+/// The most tokens that a header can state.
 const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
 
-/// How long the header is.
+/// The header's length.
 pub(crate) const HEADER_BYTES: u64 = 256 * 4;
 
-/// How many bytes a token takes in a shard.
+/// The number of bytes that a token takes in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenWidth {
     /// Two bytes: vocabularies of up to 65,536 ids.
@@ -50,7 +50,7 @@ pub enum TokenWidth {
     U32,
 }
 
-/// How the tokens lie in a shard's file.
+/// The layout of the tokens in a shard's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardLayout {
@@ -159,7 +159,7 @@ fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
     }
 }
 
-/// The width and the count that a header tells, if the file's length agrees.
+/// The width and the count that a header states, if the file's length agrees.
 fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), String> {
     if (head.len() as u64) < HEADER_BYTES {
         return Err(format!(

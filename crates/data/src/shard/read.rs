@@ -19,7 +19,7 @@ impl Shard {
     /// Opens the shard `path`, which has a header.
     ///
     /// # Errors
-    /// Where it cannot be opened, is shorter than a header, is no shard or of an unknown version, or where its length
+    /// Fails if it cannot be opened, is shorter than a header, is no shard or of an unknown version, or if its length
     /// is not what its header says.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         Self::open_as(path, ShardLayout::LlmC)
@@ -56,17 +56,17 @@ impl Shard {
         self.file.whole_file()
     }
 
-    /// How many tokens it holds.
+    /// The number of tokens that it holds.
     pub fn len(&self) -> u64 {
         self.placed.tokens
     }
 
-    /// Whether it holds no tokens.
+    /// Returns true if it holds no tokens.
     pub fn is_empty(&self) -> bool {
         self.placed.tokens == 0
     }
 
-    /// How many bytes a token takes in it.
+    /// The number of bytes that a token takes in it.
     pub fn width(&self) -> TokenWidth {
         self.placed.width
     }
@@ -101,7 +101,7 @@ impl Shard {
     /// BLAKE3 of the whole file, in hexadecimal; reads all of it.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// Fails if it cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
         Ok(file_hashes(self.path())?.blake3)
     }

@@ -37,12 +37,12 @@ impl ShardStream {
         }
     }
 
-    /// How many tokens the shard holds.
+    /// The number of tokens that the shard holds.
     pub(crate) fn len(&self) -> u64 {
         self.placed.tokens
     }
 
-    /// How many bytes a token takes in it.
+    /// The number of bytes that a token takes in it.
     pub(crate) fn width(&self) -> TokenWidth {
         self.placed.width
     }

@@ -8,7 +8,7 @@ use super::{HEADER_BYTES, MAX_SHARD_TOKENS, TokenWidth, header};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// How many ids are turned into bytes at a time.
+/// The number of ids that are turned into bytes at a time.
 const IDS_AT_ONCE: usize = 1024;
 
 /// Writes a shard: a header without a count, tokens, and at the end the count.
@@ -22,7 +22,7 @@ impl ShardWriter<File> {
     /// Begins the shard `path`, replacing what is there.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn create(path: &Path, width: TokenWidth) -> io::Result<Self> {
         Self::new(File::create(path)?, width)
     }
@@ -31,7 +31,7 @@ impl ShardWriter<File> {
     /// what stands behind them is cut off.
     ///
     /// # Errors
-    /// What the operating system says; `UnexpectedEof` where there are not as many tokens.
+    /// The operating system's error; `UnexpectedEof` where there are fewer tokens.
     pub fn resume(path: &Path, width: TokenWidth, tokens: u64) -> io::Result<Self> {
         let mut file = File::options().read(true).write(true).open(path)?;
         let bytes = HEADER_BYTES + tokens * width.bytes();
@@ -47,7 +47,7 @@ impl ShardWriter<File> {
     /// Waits until what has been written is on the disk; the header's count is not yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn sync(&mut self) -> io::Result<()> {
         self.out.flush()?;
         self.out.get_ref().sync_data()
@@ -56,7 +56,7 @@ impl ShardWriter<File> {
     /// Ends the shard and waits until it is on the disk; returns how many tokens it holds.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn finish(self) -> io::Result<u64> {
         let (file, tokens) = self.into_inner()?;
         file.sync_all()?;
@@ -68,7 +68,7 @@ impl<W: Write + Seek> ShardWriter<W> {
     /// Begins a shard in `out`, which must be at its beginning.
     ///
     /// # Errors
-    /// What `out` says.
+    /// The error of `out`.
     pub fn new(out: W, width: TokenWidth) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
         // A count that no shard has, so that one whose writing was broken off is refused.
@@ -80,7 +80,7 @@ impl<W: Write + Seek> ShardWriter<W> {
     /// Appends `ids`.
     ///
     /// # Errors
-    /// What the output says; `InvalidData` for an id that the width cannot hold, or where there are more than
+    /// The output's error; `InvalidData` for an id that the width cannot hold, or where there are more than
     /// 2,147,483,647 tokens.
     pub fn write(&mut self, ids: &[u32]) -> io::Result<()> {
         self.tokens += ids.len() as u64;

@@ -4,12 +4,12 @@ use super::grammar::{Drawn, Part, Phrasing, Sentence};
 use super::sentences::SENTENCES;
 use crate::order::mix;
 
-/// How many tales, and which.
+/// The number of tales, and their seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TalesConfig {
-    /// What all draws follow from.
+    /// The seed of all draws.
     pub seed: u64,
-    /// How many tales; at least 2, since a dataset needs one for validation.
+    /// The number of tales; at least 2, since a dataset needs one for validation.
     pub tales: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a grammar consists of, and its exact entropy and expected length.
+//! The grammar's parts, its exact entropy and its expected length.
 
 /// What a tale remembers: the drawn number of each is known to all later sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Sentence {
         self.phrasings.iter().map(|phrasing| phrasing.weight).sum()
     }
 
-    /// How probable `phrasing` is in this sentence.
+    /// The probability of `phrasing` in this sentence.
     pub(super) fn probability(&self, phrasing: &Phrasing) -> f64 {
         f64::from(phrasing.weight) / f64::from(self.total_weight())
     }

@@ -100,7 +100,7 @@ mod tests {
         assert!(lengths.iter().all(Option::is_some));
     }
 
-    /// Whether it shows, at the first place where they differ, which of two phrasings was taken.
+    /// Returns true if it shows, at the first place where they differ, which of two phrasings was taken.
     fn told_apart(a: &[Part], b: &[Part]) -> bool {
         match (a.first(), b.first()) {
             (Some(Part::Text(x)), Some(Part::Text(y))) if x != y => prefix_free(&[x, y]),

@@ -7,7 +7,7 @@ use emberlm_kernels::Backend;
 
 use super::Engine;
 use super::event::{Ended, Event, EventKind};
-use super::request::{RequestId, Voice, Waiting};
+use super::request::{RequestId, Sample, Waiting};
 use super::slot::{Embedding, Sequence, Slot, State, oldest_free, take};
 use crate::plain::Finish;
 
@@ -30,10 +30,10 @@ impl<B: Backend> Engine<B> {
         self.waiting.retain(|waiting| match waiting.check(model) {
             Ok(()) => true,
             Err(error) => {
-                for voice in &waiting.voices {
+                for sample in &waiting.samples {
                     on(Event {
                         request: waiting.id,
-                        sample: voice.sample,
+                        sample: sample.number,
                         kind: EventKind::Failed(error.clone()),
                     });
                 }
@@ -91,7 +91,7 @@ impl<B: Backend> Engine<B> {
             let free = self.slots.iter().filter(|slot| slot.is_free()).count();
             let needed = match first.begun {
                 true => 1,
-                false => first.voices.len().min(self.slots.len()),
+                false => first.samples.len().min(self.slots.len()),
             };
             if first.max_new_tokens > 0 && needed > free {
                 return;
@@ -104,7 +104,7 @@ impl<B: Backend> Engine<B> {
                 self.generation_was_last = true;
                 continue;
             }
-            for voice in first.voices {
+            for sample in first.samples {
                 let ended = Ended {
                     finish: Finish::Length,
                     truncated_prompt: first.truncated_prompt,
@@ -113,7 +113,7 @@ impl<B: Backend> Engine<B> {
                 };
                 on(Event {
                     request: first.id,
-                    sample: voice.sample,
+                    sample: sample.number,
                     kind: EventKind::Finished(ended),
                 });
             }
@@ -180,16 +180,16 @@ impl<B: Backend> Engine<B> {
         self.slots[slot].state = State::Reserved;
         let mut siblings = Vec::new();
         while let Some(other) = oldest_free(&self.slots)
-            && let Some(voice) = waiting.voices.pop_front()
+            && let Some(sample) = waiting.samples.pop_front()
         {
             self.slots[other].state = State::Reserved;
-            siblings.push((other, voice));
+            siblings.push((other, sample));
         }
         let placed = siblings.iter().map(|(_, sibling)| sibling);
-        for voice in std::iter::once(&voice).chain(placed) {
+        for sample in std::iter::once(&sample).chain(placed) {
             on(Event {
                 request: waiting.id,
-                sample: voice.sample,
+                sample: sample.number,
                 kind: EventKind::Started,
             });
         }
@@ -197,7 +197,7 @@ impl<B: Backend> Engine<B> {
         self.done.reused_tokens += reused_prompt as u64;
         self.slots[slot].state = State::Running(Box::new(Sequence {
             request: waiting.id,
-            voice,
+            sample,
             siblings,
             order: self.placed,
             left: waiting.max_new_tokens,
@@ -208,7 +208,7 @@ impl<B: Backend> Engine<B> {
             slides: 0,
             paused: waiting.paused,
         }));
-        if !waiting.voices.is_empty() {
+        if !waiting.samples.is_empty() {
             waiting.begun = true;
             self.waiting.push_back(waiting);
         }
@@ -221,10 +221,10 @@ impl<B: Backend> Engine<B> {
             if waiting.id != request {
                 return true;
             }
-            let before = waiting.voices.len();
-            waiting.voices.retain(|voice| !unwanted(voice.sample));
-            found |= waiting.voices.len() < before;
-            !waiting.voices.is_empty()
+            let before = waiting.samples.len();
+            waiting.samples.retain(|sample| !unwanted(sample.number));
+            found |= waiting.samples.len() < before;
+            !waiting.samples.is_empty()
         });
         self.waiting_embeddings.retain_mut(|waiting| {
             if waiting.id == request {
@@ -248,20 +248,20 @@ impl<B: Backend> Engine<B> {
             if sequence.request != request {
                 continue;
             }
-            let is_unwanted = |(_, voice): &mut (usize, _)| {
-                let voice: &Voice = voice;
-                unwanted(voice.sample)
+            let is_unwanted = |(_, sample): &mut (usize, _)| {
+                let sample: &Sample = sample;
+                unwanted(sample.number)
             };
             let mut freed: Vec<usize> = sequence
                 .siblings
                 .extract_if(.., is_unwanted)
                 .map(|(other, _)| other)
                 .collect();
-            if unwanted(sequence.voice.sample) {
+            if unwanted(sequence.sample.number) {
                 // Another sample reads the prompt on in its place.
                 freed.push(match sequence.siblings.pop() {
-                    Some((other, voice)) => {
-                        sequence.voice = voice;
+                    Some((other, sample)) => {
+                        sequence.sample = sample;
                         other
                     }
                     None => at,

@@ -34,7 +34,7 @@ impl EngineConfig {
         }
     }
 
-    /// Whether an engine for the model can be made with it.
+    /// Returns true if an engine for the model can be made with it.
     pub(super) fn check(&self, config: &DecoderConfig) -> Result<(), SettingError> {
         let within = |field, value: usize, most: usize, whose: &str| {
             if (1..=most).contains(&value) {

@@ -29,7 +29,7 @@ const SHARED: usize = 1 << 15;
 /// threads where it is much.
 pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choice)> {
     let choose = |(slot, mut sequence, logits): Ready<'_>| {
-        let chooser = &mut sequence.voice.chooser;
+        let chooser = &mut sequence.sample.chooser;
         let choice = (!chooser.is_complete()).then(|| chooser.choose(logits));
         (slot, sequence, choice)
     };
@@ -41,7 +41,7 @@ pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choic
 }
 
 impl<B: Backend> Engine<B> {
-    /// How many tokens each slot gives the next pass: one where one is left, of longer ones what the step allows, those
+    /// The number of tokens that each slot gives the next pass: one where one is left, of longer ones what the step allows, those
     /// first that have been there the longest. Texts to embed have a quarter of that while prompts are to be read too.
     pub(super) fn takes(&mut self) -> Vec<usize> {
         let mut takes = vec![0; self.slots.len()];
@@ -182,13 +182,13 @@ impl<B: Backend> Engine<B> {
             return;
         };
         let at = to.len();
-        for (other, voice) in mem::take(&mut sequence.siblings) {
+        for (other, sample) in mem::take(&mut sequence.siblings) {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
                 kept.chunked = read.chunked;
             }
-            to.push((other, Box::new(sequence.sibling(voice)), logits));
+            to.push((other, Box::new(sequence.sibling(sample)), logits));
         }
         to.insert(at, (slot, sequence, logits));
     }
@@ -201,7 +201,7 @@ impl<B: Backend> Engine<B> {
         choice: Choice,
         on: &mut impl FnMut(Event),
     ) {
-        let (request, sample) = (sequence.request, sequence.voice.sample);
+        let (request, sample) = (sequence.request, sequence.sample.number);
         let mut tell = |kind| {
             on(Event {
                 request,
@@ -219,7 +219,7 @@ impl<B: Backend> Engine<B> {
                     tell(EventKind::Token(chosen));
                     sequence.left -= 1;
                     sequence.reading = false;
-                    match sequence.voice.chooser.is_complete() {
+                    match sequence.sample.chooser.is_complete() {
                         true => Finish::Complete,
                         false if sequence.left > 0 => {
                             self.slots[slot].tokens.push(id);

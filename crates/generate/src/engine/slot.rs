@@ -10,7 +10,7 @@ use burn::tensor::Device;
 
 use super::RequestId;
 use super::event::Ended;
-use super::request::Voice;
+use super::request::Sample;
 use crate::plain::Finish;
 
 /// A cache that is allocated once, and who has it.
@@ -53,15 +53,15 @@ pub(super) struct Embedding {
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub request: RequestId,
-    pub voice: Voice,
+    pub sample: Sample,
     /// The prompt's other samples and the slots kept for them, until it is read.
-    pub siblings: Vec<(usize, Voice)>,
+    pub siblings: Vec<(usize, Sample)>,
     /// Its request's place among all that were given slots.
     pub order: u64,
     /// How many tokens may follow.
     pub left: usize,
     pub stop_tokens: Arc<[u32]>,
-    /// Whether what the cache has not seen is a prompt, or a context that slid, rather than a token just made.
+    /// True if what the cache has not seen is a prompt, or a context that slid, rather than a token just made.
     pub reading: bool,
     pub truncated_prompt: usize,
     pub reused_prompt: usize,
@@ -72,10 +72,10 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// Another sample at the same point.
-    pub fn sibling(&self, voice: Voice) -> Self {
+    pub fn sibling(&self, sample: Sample) -> Self {
         Self {
             request: self.request,
-            voice,
+            sample,
             siblings: Vec::new(),
             order: self.order,
             left: self.left,

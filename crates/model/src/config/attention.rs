@@ -106,7 +106,7 @@ impl FullLayers {
         }
     }
 
-    /// Whether block `layer` is one of them.
+    /// Returns true if block `layer` is one of them.
     pub fn contains(&self, layer: usize) -> bool {
         match self {
             Self::Listed(layers) => layers.contains(&layer),

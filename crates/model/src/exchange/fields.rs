@@ -43,12 +43,12 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the field is there, be it as null.
+    /// Returns true if the field is there, be it as null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
 
-    /// Whether there is no field at all.
+    /// Returns true if there is no field at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }

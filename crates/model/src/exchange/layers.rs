@@ -40,7 +40,7 @@ pub(crate) fn read(
     of_layers(fields, window, &slides, rule)
 }
 
-/// Whether each layer sees a window, by `layer_types`.
+/// Returns true if each layer sees a window, by `layer_types`.
 pub(crate) fn types(
     fields: &Fields<'_>,
     n_layers: usize,

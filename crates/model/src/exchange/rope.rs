@@ -11,12 +11,12 @@ use crate::config::{Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::position::RotaryConfig;
 
-/// What older configurations call the fields, and how much of a head is turned by default.
+/// The older configurations' names of the fields, and the default share of a head that is rotated.
 pub(crate) struct RopeFields {
     pub(crate) base: &'static str,
     pub(crate) part: &'static str,
     pub(crate) default_part: f64,
-    /// Whether the type can turn a part of the head at all.
+    /// True if the type can turn a part of the head at all.
     pub(crate) partial: bool,
 }
 

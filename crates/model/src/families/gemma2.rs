@@ -103,7 +103,7 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
     }
 }
 
-/// What every model of the type has.
+/// The fields that every model of the type has.
 fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
     ModelConfig {
         scale_embedding: true,
@@ -122,7 +122,7 @@ fn head(tied: bool, soft_cap: Option<f64>) -> Head {
     }
 }
 
-/// Whether a layer sees a window where `layer_types` does not say so.
+/// Returns true if a layer sees a window where `layer_types` does not say so.
 fn slides(layer: usize) -> bool {
     layer.is_multiple_of(2)
 }

@@ -17,7 +17,7 @@ use crate::exchange::Exchange;
 use crate::reconfigure::{first_difference, object};
 use crate::weights::{Element, Published, published, write};
 
-/// How a model is written.
+/// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The type of the numbers.
@@ -28,7 +28,7 @@ pub struct ExportOptions {
     pub fields: Map<String, Value>,
 }
 
-/// What was written.
+/// The files written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The weights' files, in order.

@@ -14,13 +14,13 @@ use super::store::{TensorStore, check_shape, equal, rows_of};
 use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
-/// How the tensors of a store are named.
+/// The naming of a store's tensors.
 pub(crate) struct Naming<S> {
-    /// Where a parameter of a path is.
+    /// The place of a parameter by its path.
     pub(crate) source: S,
     /// A beginning that all names have or none has.
     pub(crate) optional_prefix: &'static str,
-    /// Whether a tensor holds no weights: a mask or a table that older programs kept beside them.
+    /// True if a tensor holds no weights: a mask or a table that older programs kept beside them.
     pub(crate) constant: fn(&str) -> bool,
     /// The tensor of a tied head, which may be there as a copy of the embedding, and the embedding's.
     pub(crate) tied: Option<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! Where a published checkpoint holds a parameter, and how it is laid out there.
+//! The place and the layout of a parameter in a published checkpoint.
 //!
 //! A map's weight is `[in, out]` here. Reading and writing walk the same pairs of places, so that each is the other's
 //! inverse by construction.
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::checked::DecoderConfig;
 
-/// Where to find a parameter: tensors put side by side along its last dimension.
+/// The place of a parameter: tensors put side by side along its last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     tensors: Vec<SourceTensor>,
@@ -18,11 +18,11 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SourceTensor {
     name: String,
-    /// How much of the parameter's last dimension it covers; none for all of it.
+    /// The length of the parameter's last dimension that it covers; none for all of it.
     width: Option<usize>,
 }
 
-/// How a tensor holds its part of a matrix; vectors have one layout but for [`Layout::FusedPerHead`]'s order.
+/// The layout of a tensor's part of a matrix; vectors have one layout but for [`Layout::FusedPerHead`]'s order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// Row by row as here.
@@ -110,13 +110,13 @@ pub(crate) struct Stored {
     rows: Option<usize>,
     /// The parameter's last dimension.
     columns: usize,
-    /// Where this tensor's part begins in it.
+    /// The start of this tensor's part in it.
     start: usize,
     width: usize,
     layout: Layout,
 }
 
-/// How many rows are walked side by side where one side is transposed: enough for whole cache lines of f32.
+/// The number of rows that are walked side by side where one side is transposed: enough for whole cache lines of f32.
 const ROWS_TOGETHER: usize = 16;
 
 impl Stored {

@@ -32,7 +32,7 @@ pub fn part_path(whole: &str, number: usize) -> String {
     format!("{whole}{PARTS}{number}")
 }
 
-/// How a module's parameters are cut: the rows of each part, by the whole's path. Nothing is computed to know it.
+/// The parts that a module's parameters are cut into: the rows of each part, by the whole's path. Nothing is computed for it.
 #[derive(Clone, Debug, Default)]
 pub struct Parts(HashMap<String, Vec<usize>>);
 

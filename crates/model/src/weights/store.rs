@@ -33,7 +33,7 @@ pub trait TensorStore {
         read: &mut dyn FnMut(Range<usize>, &[f32]),
     ) -> Result<(), WeightsError>;
 
-    /// Whether there is a tensor of this name.
+    /// Returns true if there is a tensor of this name.
     fn contains(&self, name: &str) -> bool {
         self.shape(name).is_some()
     }
@@ -69,7 +69,7 @@ pub(super) fn check_shape(
 /// Elements of one of the tensors that [`equal`] holds at a time.
 const COMPARED: usize = 1 << 20;
 
-/// Whether two tensors have the same shape, type and bits.
+/// Returns true if two tensors have the same shape, type and bits.
 pub(super) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
     let Some(shape) = store.shape(one) else {
         return Ok(false);

@@ -44,11 +44,11 @@ pub struct ChatEncoder {
     pub(super) tokenizer: Tokenizer,
     pub(super) markup: MarkupEncoder,
     names: Names,
-    /// What an answer can end with: the template's special tokens and the tokenizer's.
+    /// The endings of an answer: the template's special tokens and the tokenizer's.
     pub(super) ends: Vec<String>,
     missing: Vec<String>,
     pub(super) end_of_text: Option<u32>,
-    /// What stands before a prompt.
+    /// The tokens before a prompt.
     pub(super) beginning: Vec<u32>,
 }
 
@@ -108,8 +108,8 @@ impl ChatEncoder {
     /// partly of what is to be learnt is learnt.
     ///
     /// # Errors
-    /// Where the record is broken or there is nothing in it to learn, where the template refuses it or does not show what is
-    /// the assistant's, or where the tokenizer cannot encode the text.
+    /// Fails if the record is broken or there is nothing in it to learn, if the template refuses it or does not show what is
+    /// the assistant's, or if the tokenizer cannot encode the text.
     pub fn encode(&self, json: &str) -> Result<ChatTokens, ChatError> {
         let tokens = self.encode_batch(&[json]).pop();
         tokens.unwrap_or_else(|| Err(self.template.no_text()))

@@ -1,4 +1,4 @@
-//! What can go wrong between a record and its tokens.
+//! Errors between a record and its tokens.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub enum ChatError {
              tokenizer_config.json, or of a folder that holds one"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// A file that should hold a template cannot be read, or holds none.
@@ -21,7 +21,7 @@ pub enum ChatError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A template is broken, cannot be run, or refuses a conversation.
@@ -31,7 +31,7 @@ pub enum ChatError {
         template: String,
         /// The line at fault, from 1, where it is known.
         line: Option<usize>,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A template needs more than it may: it was stopped.

@@ -1,4 +1,4 @@
-//! What a JSON record says: a conversation, or a text and how it goes on.
+//! The contents of a JSON record: a conversation, or a text and its continuation.
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -15,9 +15,9 @@ pub enum ChatExample {
     Conversation(Conversation),
     /// A text and how it goes on, which is to be learnt.
     Text {
-        /// What is given.
+        /// The prompt.
         prompt: String,
-        /// What is to be learnt.
+        /// The target.
         completion: String,
     },
 }
@@ -38,7 +38,7 @@ pub struct Message {
     pub(crate) role: String,
     /// All of its fields that are not null.
     pub(crate) fields: Value,
-    /// Whether it is the assistant's and to be learnt.
+    /// True if it is the assistant's and to be learnt.
     pub(crate) learnt: bool,
 }
 

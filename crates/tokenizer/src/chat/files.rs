@@ -1,4 +1,4 @@
-//! Where templates come from: their names, and files as Hugging Face's libraries write them.
+//! The sources of templates: names, and files as Hugging Face's libraries write them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -29,9 +29,9 @@ pub(crate) struct Marks {
 pub(crate) struct Unmarked {
     /// The text.
     pub text: String,
-    /// What stands between the marks of the assistant, in bytes.
+    /// The text between the marks of the assistant, in bytes.
     pub spans: Vec<Range<usize>>,
-    /// Where barriers were, in bytes, ascending.
+    /// The places of barriers, in bytes, ascending.
     pub barriers: Vec<usize>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn note_used(text: &str, used: &mut BTreeSet<char>) {
     );
 }
 
-/// Whether `text` is a word, as the fields' names and roles are that templates know.
+/// Returns true if `text` is a word, as the fields' names and roles are that templates know.
 pub(crate) fn is_word(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }

@@ -18,7 +18,7 @@ impl ChatEncoder {
     /// name in a message is plain text, as in [`ChatEncoder::encode`]; what [`ChatEncoder::with_beginning`] was told stands before them.
     ///
     /// # Errors
-    /// Where the record is broken, where the template refuses it, or where the tokenizer cannot encode the text.
+    /// Fails if the record is broken, if the template refuses it, or if the tokenizer cannot encode the text.
     pub fn prompt(&self, json: &str) -> Result<Vec<u32>, ChatError> {
         let conversation = Conversation::from_json(json)?;
         let mut conversation = conversation.for_template(self.template.reads_parts());

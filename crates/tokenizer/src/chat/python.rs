@@ -64,7 +64,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     }
 }
 
-/// How `json.dumps` lays JSON out.
+/// The layout of JSON as `json.dumps` writes it.
 struct Layout {
     indent: Option<usize>,
     ascii: bool,
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// What a template makes of `value`.
+    /// The text that a template makes of `value`.
     fn run(expression: &str, value: &str) -> Result<String, String> {
         let mut env = Environment::new();
         install(&mut env, 1_700_000_000);

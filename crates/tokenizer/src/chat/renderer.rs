@@ -1,4 +1,4 @@
-//! Who turns a template and a conversation into text: this process, or one that can be killed.
+//! The renderer of a template and a conversation: this process, or one that can be killed.
 //!
 //! A template comes from whoever made the model. In this process its instructions, size, nesting and output are bounded
 //! (`jinja`), but not its memory: a string can be doubled until none is left. A program that opens templates of

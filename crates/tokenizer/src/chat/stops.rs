@@ -1,4 +1,4 @@
-//! What ends an answer, read off what the template writes after one.
+//! The endings of an answer, derived from the text that the template writes after one.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ const ANSWER: &str = "emberlmanswer";
 /// Stands for the question after it.
 const QUESTION: &str = "emberlmquestion";
 
-/// What ends an answer: it is over before the first of these.
+/// The endings of an answer: it is over before the first of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stops {
     /// Ids, ascending.
@@ -21,7 +21,7 @@ pub struct Stops {
 }
 
 impl ChatEncoder {
-    /// What ends an answer:
+    /// The endings of an answer:
     ///
     /// - the first special token that the template writes after an assistant's message, such as `<|im_end|>`, `<|eot_id|>` or
     ///   `</s>`: by its id, or by its name where the tokenizer has no such token;
@@ -48,7 +48,7 @@ impl ChatEncoder {
         stops
     }
 
-    /// What the template writes after an answer: at a conversation's end, or before the user's next message. None where it
+    /// The text that the template writes after an answer: at a conversation's end, or before the user's next message. None where it
     /// does not take such a conversation or does not show the answer as it is.
     fn after_answer(&self, goes_on: bool) -> Option<String> {
         let mut messages = vec![
@@ -76,7 +76,7 @@ impl ChatEncoder {
     }
 }
 
-/// What separates an answer from the next message, without the blanks around it: models are not sure of those. A line's
+/// The separator of an answer and the next message, without the blanks around it: models are not sure of those. A line's
 /// beginning stays one.
 fn heading(between: &str) -> Option<String> {
     let text = between.trim();

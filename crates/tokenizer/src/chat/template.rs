@@ -124,7 +124,7 @@ impl ChatTemplate {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// Whether `{% generation %}` in it says what the assistant has written.
+    /// Returns true if `{% generation %}` in it says what the assistant has written.
     pub fn marks_answers(&self) -> bool {
         self.marks_answers
     }
@@ -155,7 +155,7 @@ impl ChatTemplate {
             .collect()
     }
 
-    /// Whether it reads a content that is a list of parts itself; for one that does not, the parts' texts are joined.
+    /// Returns true if it reads a content that is a list of parts itself; for one that does not, the parts' texts are joined.
     pub(crate) fn reads_parts(&self) -> bool {
         self.reads_parts
     }
