@@ -1,4 +1,4 @@
-//! What is asked of a prompt and of stop tokens.
+//! The checks of a prompt and of stop tokens.
 
 use emberlm_model::{DecoderConfig, InputError};
 

@@ -12,19 +12,19 @@ use crate::logprobs::LogProbs;
 use crate::penalties::{Counted, Penalties};
 use crate::sampler::{Sampler, SamplerConfig, check_finite};
 
-/// How the tokens of a sequence are chosen; the default draws from the model's own distribution.
+/// The settings by which the tokens of a sequence are chosen; the default draws from the model's own distribution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChooserConfig {
-    /// How one is drawn.
+    /// The sampler's settings.
     pub sampler: SamplerConfig,
-    /// How much less likely a token becomes by having been there.
+    /// The penalties of repeated tokens.
     pub penalties: Penalties,
-    /// What is added to tokens' logits, each from -100 to 100.
+    /// The biases added to tokens' logits, each in the range of [`crate::ranges::LOGIT_BIAS`].
     pub logit_bias: Vec<(u32, f32)>,
     /// The number of the likeliest tokens whose log-probabilities are reported beside the chosen token's; none reports no
     /// log-probabilities.
     pub top_logprobs: Option<usize>,
-    /// What the text must be.
+    /// The constraint on the text.
     pub constraint: Option<Constraint>,
 }
 
@@ -114,7 +114,7 @@ impl Chooser {
         self.take(id, logits)
     }
 
-    /// What [`Chooser::choose`] would draw from.
+    /// The distribution that [`Chooser::choose`] would draw from.
     pub(crate) fn distribution(&mut self, logits: &[f32]) -> Result<Distribution, LogitsError> {
         let made = match self.changes() {
             false => {

@@ -35,7 +35,7 @@ const MAX_NODES: usize = 1 << 22;
 /// Begins the names of special tokens in the library; no text has this byte.
 const NO_TEXT: u8 = 0xFF;
 
-/// What every id of a model stands for; cheap to clone.
+/// The bytes that every id of a model stands for; cheap to clone.
 #[derive(Clone)]
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
@@ -195,7 +195,7 @@ impl Constraint {
         self.lexer_bytes() + BYTES_PER_SOURCE_BYTE * self.grammar.source().len()
     }
 
-    /// What it was compiled of.
+    /// The grammar that it was compiled from.
     pub fn grammar(&self) -> &Grammar {
         &self.grammar
     }
@@ -233,13 +233,13 @@ impl fmt::Debug for Constraint {
     }
 }
 
-/// How far one sequence has come in a constraint.
+/// The progress of one sequence in a constraint.
 pub(crate) struct Progress {
     parser: TokenParser,
     memory: HeldMemory,
     end: Arc<[u32]>,
     size: usize,
-    /// What may come next; the id after the vocabulary's for the end.
+    /// The allowed ids; the id after the vocabulary's for the end.
     next: Result<SimpleVob, LogitsError>,
     complete: bool,
 }

@@ -1,4 +1,4 @@
-//! What a token is drawn from.
+//! The distribution that a token is drawn from.
 
 /// The probabilities of the tokens that may be drawn; all others have none.
 #[derive(Clone, Debug, PartialEq)]

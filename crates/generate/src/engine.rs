@@ -56,7 +56,7 @@ use slot::{Slot, State};
 #[derive(Debug)]
 pub struct Engine<B: Backend> {
     decoder: Arc<Decoder<B>>,
-    /// What takes its place once nothing runs.
+    /// The decoder that replaces it once nothing runs.
     next_decoder: Option<Arc<Decoder<B>>>,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
@@ -98,7 +98,7 @@ impl<B: Backend> Engine<B> {
         Ok(engine)
     }
 
-    /// What it was made with.
+    /// The configuration.
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
@@ -230,7 +230,7 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// What it is doing and has done.
+    /// The engine's current work and totals.
     pub fn counts(&self) -> Counts {
         let free_slots = self.slots.iter().filter(|slot| slot.is_free()).count();
         let is_paused = |slot: &&Slot<B>| match &slot.state {

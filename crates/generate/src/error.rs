@@ -1,4 +1,4 @@
-//! What can be wrong with settings, a prompt or a model's logits.
+//! Errors in settings, a prompt or a model's logits.
 
 use emberlm_model::InputError;
 
@@ -44,7 +44,7 @@ pub enum LogitsError {
     /// A constraint leaves none to choose.
     #[error("the constraint leaves no token to choose: {reason}")]
     NoneAllowed {
-        /// What it says.
+        /// The constraint's message.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a caller adds to tokens' logits (OpenAI's `logit_bias`): 100 all but enforces a token, -100 all but forbids it.
+//! Biases that a caller adds to tokens' logits (OpenAI's `logit_bias`): 100 all but enforces a token, -100 all but forbids it.
 
 use std::collections::HashSet;
 

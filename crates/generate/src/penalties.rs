@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use crate::error::SettingError;
 use crate::ranges::{FREQUENCY_PENALTY, PRESENCE_PENALTY, REPETITION_PENALTY};
 
-/// How much less likely a token becomes by having been there; the default changes nothing.
+/// The penalties of tokens that occurred before; the default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
     /// Divides a positive logit, multiplies a negative one, of each token that stands in the prompt or was made: above 1
@@ -54,7 +54,7 @@ impl Penalties {
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     penalties: Penalties,
-    /// How often each token was made; 0 for one that stands in the prompt alone.
+    /// The number of times that each token was generated; 0 for one that occurs in the prompt only.
     made: HashMap<u32, u32>,
 }
 

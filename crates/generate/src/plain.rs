@@ -18,14 +18,14 @@ use crate::chooser::{Chooser, ChooserConfig, Chosen};
 use crate::error::GenerateError;
 use crate::logits::floats;
 
-/// What to generate.
+/// The options of a generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
     /// At most so many tokens.
     pub max_new_tokens: usize,
     /// Ends when one of these is chosen; it is not among the result's tokens.
     pub stop_tokens: Vec<u32>,
-    /// How a token is chosen.
+    /// The choice of tokens.
     pub chooser: ChooserConfig,
     /// Which of several samples of one prompt and seed this is: each draws from a stream of its own.
     pub sample: usize,
@@ -56,7 +56,7 @@ pub enum Finish {
     Caller,
 }
 
-/// What was generated.
+/// The outcome of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
     /// The new tokens, without the prompt and without the stop token.
@@ -65,7 +65,7 @@ pub struct Generation {
     pub finish: Finish,
     /// Tokens at the prompt's beginning that the context had no room for.
     pub truncated_prompt: usize,
-    /// How often the context was full and went on from its newest half.
+    /// The number of times that the context was full and continued from its newest half.
     pub slides: usize,
 }
 
@@ -111,7 +111,7 @@ pub struct Generator<'a, B: Backend> {
     cache: KvCache<B>,
     /// The newest tokens, at most `seq_len`: what a slide reads again.
     context: VecDeque<u32>,
-    /// How many at the context's end the cache has not seen.
+    /// The number of tokens at the context's end that the cache has not seen.
     unseen: usize,
     finish: Option<Finish>,
     failed: bool,
@@ -169,7 +169,7 @@ impl<'a, B: Backend> Generator<'a, B> {
         self.truncated_prompt
     }
 
-    /// How often the context was full and went on from its newest half.
+    /// The number of times that the context was full and continued from its newest half.
     pub fn slides(&self) -> usize {
         self.slides
     }

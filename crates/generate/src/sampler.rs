@@ -14,7 +14,7 @@ use crate::distribution::Distribution;
 use crate::error::{LogitsError, SettingError};
 use crate::ranges::{MIN_P, TEMPERATURE, TOP_P};
 
-/// How a token is chosen.
+/// The settings of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerConfig {
     /// Divides the logits: below 1 sharpens, above 1 flattens; 0 always takes the likeliest token.
@@ -136,7 +136,7 @@ impl Sampler {
         Some(self.draw(greatest.id))
     }
 
-    /// What [`Sampler::sample_among`] would draw from; nothing is drawn.
+    /// The distribution that [`Sampler::sample_among`] would draw from; nothing is drawn.
     pub(crate) fn distribution_among(&mut self, logits: &[f32]) -> Option<Distribution> {
         let greatest = greatest(logits)?;
         if self.is_greedy() {

@@ -31,7 +31,7 @@ use crate::logits::floats;
 use crate::plain::{Finish, GenerateOptions};
 use crate::sampler::{Sampler, check_finite};
 
-/// How well the draft guessed.
+/// The acceptance statistics of the draft model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guesses {
     /// Tokens that the draft guessed and the target read.
@@ -63,7 +63,7 @@ pub struct Speculator<'a, B: Backend> {
     /// Chosen and not given yet.
     ready: VecDeque<Chosen>,
     chosen: Chosen,
-    /// How it ends once what is ready is given.
+    /// The reason of the end, once the tokens that are ready are returned.
     end: Option<Result<Finish, GenerateError>>,
     finish: Option<Finish>,
     over: bool,
@@ -137,7 +137,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         self.finish
     }
 
-    /// How well the draft has guessed so far.
+    /// The acceptance statistics of the draft model so far.
     pub fn guesses(&self) -> Guesses {
         self.guesses
     }
@@ -196,7 +196,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         Ok(self.ended())
     }
 
-    /// What the draft thinks comes next, with what each was drawn from.
+    /// The draft tokens, each with the distribution that it was drawn from.
     fn guess(&mut self, ahead: usize) -> Result<Vec<(u32, Distribution)>, GenerateError> {
         let mut guesses = Vec::with_capacity(ahead);
         if ahead == 0 {
@@ -242,7 +242,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
     }
 }
 
-/// What became of a place in the text.
+/// The outcome for a draft token.
 enum Decision {
     /// The draft's guess.
     Taken(u32),
@@ -284,7 +284,7 @@ impl<B: Backend> Iterator for Speculator<'_, B> {
 struct Reader<'a, B: Backend> {
     decoder: &'a Decoder<B>,
     cache: KvCache<B>,
-    /// What the cache holds, then what it has not seen.
+    /// The tokens that the cache holds, then those that it has not seen.
     tokens: Vec<u32>,
 }
 
@@ -301,7 +301,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         }
     }
 
-    /// How many more tokens the context holds.
+    /// The number of further tokens that the context holds.
     fn room(&self) -> usize {
         self.cache.capacity().saturating_sub(self.tokens.len())
     }

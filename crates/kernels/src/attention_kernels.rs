@@ -103,7 +103,7 @@ impl<B: BurnBackend> Default for AttentionMask<B> {
 }
 
 impl<B: BurnBackend> AttentionMask<B> {
-    /// Whether there is no restriction and no bias.
+    /// Returns true if there is no restriction and no bias.
     pub fn is_empty(&self) -> bool {
         self.documents.is_none() && self.padding.is_none() && self.bias.is_none()
     }

@@ -24,18 +24,18 @@ pub trait Backend: BurnBackend {
         operations()
     }
 
-    /// Whether products are made in this precision on this device when it is asked for; in f32 otherwise.
+    /// Returns true if products are made in this precision on this device when it is asked for; in f32 otherwise.
     fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
         let _ = device;
         precision == Precision::F32
     }
 
-    /// Whether the device works behind the host, so that reading a number from it waits for all that it was asked for.
+    /// Returns true if the device works behind the host, so that reading a number from it waits for all that it was asked for.
     fn works_behind() -> bool {
         false
     }
 
-    /// What the device's own memory holds; none where that is the processor's.
+    /// The use of the device's own memory; none where that is the CPU's.
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
         let _ = device;
         None

@@ -1,4 +1,4 @@
-//! What a device's own memory holds.
+//! The memory of a device.
 
 /// The memory of a device that is not the processor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

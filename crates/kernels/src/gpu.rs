@@ -1,4 +1,4 @@
-//! What the backends of GPUs have in common: their runtime is CubeCL.
+//! The GPU backends' common part: their runtime is CubeCL.
 
 mod matmul;
 

@@ -1,4 +1,4 @@
-//! What the head's loss is made of beside the cross-entropy.
+//! The terms of the head's loss beside the cross-entropy.
 
 /// The terms of the head's loss, summed over the tokens. With `x` a token's logits over `V` tokens of vocabulary, `y` its
 /// target and `L = ln Σ exp x`, where a soft cap `c` has made `x = c · tanh(logit / c)` of each logit first:

@@ -1,4 +1,4 @@
-//! What linear attention carries from token to token.
+//! The state that linear attention carries from token to token.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;

@@ -1,4 +1,4 @@
-//! What the allocator does with memory that is freed.
+//! The allocator's treatment of freed memory.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a normalisation divides by.
+//! The divisors of normalizations.
 
 use serde::{Deserialize, Serialize};
 

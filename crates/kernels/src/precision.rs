@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// As they are.
+    /// Not rounded.
     #[default]
     F32,
     /// Rounded to bfloat16 first, to the nearest, ties to even: 8 bits of significand. A backend or a processor without such
@@ -22,7 +22,7 @@ impl Precision {
     /// Every precision.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
-    /// As it is written in configurations and on the command line.
+    /// The name in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -87,7 +87,7 @@ fn rows<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 2>, Shape) {
     (typed(rows), shape)
 }
 
-/// How long the last dimension is.
+/// The length of the last dimension.
 fn last(shape: &Shape) -> usize {
     shape.iter().next_back().copied().unwrap_or(1)
 }

@@ -1,11 +1,11 @@
-//! What the operations take and give beside single tensors.
+//! Inputs and outputs of the operations that are not single tensors.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
 use crate::RotaryLayout;
 
-/// What a linear map takes.
+/// The inputs of a linear layer.
 #[derive(Clone, Debug)]
 pub struct LinearInputs<B: Backend> {
     /// `[…, in]`.
@@ -14,7 +14,7 @@ pub struct LinearInputs<B: Backend> {
     pub weight: FloatTensor<B>,
     /// `[out]`.
     pub bias: Option<FloatTensor<B>>,
-    /// What the map is added to, `[…, out]`.
+    /// The residual that the output is added to, `[…, out]`.
     pub residual: Option<FloatTensor<B>>,
 }
 

@@ -1,4 +1,4 @@
-//! How requests come to their slots, and leave them before their end.
+//! Admission of requests to slots, and their cancellation.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! How large an engine is.
+//! The size of an engine.
 
 use emberlm_model::DecoderConfig;
 
 use crate::error::SettingError;
 
-/// What an engine is made with.
+/// The configuration of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Sequences that run at the same time, each with a cache of its own that is allocated when the engine is made.

@@ -1,4 +1,4 @@
-//! What an engine tells of its work.
+//! The events of an engine.
 
 use super::RequestId;
 use crate::chooser::Chosen;
@@ -12,11 +12,11 @@ pub struct Event {
     pub request: RequestId,
     /// Which of its samples, or of an embedding request's texts, from 0.
     pub sample: usize,
-    /// What happened.
+    /// The event.
     pub kind: EventKind,
 }
 
-/// What happened to a sample.
+/// An event of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// It was given a slot, and its prompt is read next. A sample of no tokens has no such event.
@@ -31,7 +31,7 @@ pub enum EventKind {
     Failed(GenerateError),
 }
 
-/// How a sample came to its end.
+/// The end of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Why there are no more tokens.
@@ -40,11 +40,11 @@ pub struct Ended {
     pub truncated_prompt: usize,
     /// Tokens of the prompt that were not read again, since a cache held them.
     pub reused_prompt: usize,
-    /// How often the context was full and went on from its newest half.
+    /// The number of times that the context was full and continued from its newest half.
     pub slides: usize,
 }
 
-/// What an engine is doing and has done, for a server's metrics.
+/// The current work and the totals of an engine, for a server's metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Samples, and texts to embed, that have a slot.

@@ -1,4 +1,4 @@
-//! What is asked of an engine.
+//! Requests to an engine.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, ChooserConfig};
 use crate::error::{GenerateError, SettingError};
 
-/// What becomes of a sequence that the context has no room for.
+/// The treatment of a sequence that the context has no room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// A request whose prompt and new tokens may be more than the context is refused.
@@ -33,9 +33,9 @@ pub struct Request {
     pub max_new_tokens: usize,
     /// A continuation ends when one of these is chosen; it is not among its tokens.
     pub stop_tokens: Vec<u32>,
-    /// How a token is chosen; each sample draws from a stream of its own of the seed.
+    /// The choice of tokens; each sample draws from a stream of its own of the seed.
     pub chooser: ChooserConfig,
-    /// What becomes of a sequence that the context has no room for.
+    /// The treatment of a sequence that the context has no room for.
     pub overflow: Overflow,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Sequence {
     pub siblings: Vec<(usize, Sample)>,
     /// Its request's place among all that were given slots.
     pub order: u64,
-    /// How many tokens may follow.
+    /// The number of tokens that may follow.
     pub left: usize,
     pub stop_tokens: Arc<[u32]>,
     /// True if what the cache has not seen is a prompt, or a context that slid, rather than a token just made.

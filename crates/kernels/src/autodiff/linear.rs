@@ -13,7 +13,7 @@ use crate::{Backend, LinearInputs, Precision};
 #[derive(Debug)]
 struct LinearBackward;
 
-/// What the backward needs.
+/// The tensors kept for the backward pass.
 #[derive(Clone, Debug)]
 struct Kept<B: Backend> {
     x: FloatTensor<Autodiff<B>>,

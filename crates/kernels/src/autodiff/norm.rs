@@ -13,7 +13,7 @@ use crate::{Backend, Normalization};
 #[derive(Debug)]
 struct NormBackward;
 
-/// What the backward needs.
+/// The tensors kept for the backward pass.
 #[derive(Clone, Debug)]
 struct Kept<B: Backend> {
     kind: Normalization,

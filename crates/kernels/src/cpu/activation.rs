@@ -9,7 +9,7 @@ use crate::Activation;
 /// `out = f(x)`.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
     match kind {
         Activation::Relu => activate::<Relu>(x, out),
@@ -23,7 +23,7 @@ pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
 /// `out = f(x)`, and `x` becomes `f'(x)`: all that the backward pass needs of it.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn activation_and_slope(kind: Activation, x: &mut [f32], out: &mut [f32]) {
     match kind {
         Activation::Relu => activate_and_slope::<Relu>(x, out),
@@ -37,7 +37,7 @@ pub fn activation_and_slope(kind: Activation, x: &mut [f32], out: &mut [f32]) {
 /// `grad` becomes `grad · slope`.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn multiply(grad: &mut [f32], slope: &[f32]) {
     assert!(grad.len() == slope.len(), "the sizes differ");
     let step = elements_per_task(grad.len());
@@ -59,7 +59,7 @@ pub fn multiply(grad: &mut [f32], slope: &[f32]) {
 /// `out = f(gate) · up` (Shazeer 2020).
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn gated(kind: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
     match kind {
         Activation::Relu => gate_up::<Relu>(gate, up, out),
@@ -73,7 +73,7 @@ pub fn gated(kind: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
 /// [`gated`]'s gradients: `gate_grad = grad · up · f'(gate)` and `up_grad = grad · f(gate)`.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn gated_backward(
     kind: Activation,
     gate: &[f32],

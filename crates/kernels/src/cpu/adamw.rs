@@ -20,7 +20,7 @@ const CHUNK: usize = 4096;
 /// `factor` is what a clip scales the gradient by, 1 without.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn adamw(
     parameter: &mut [f32],
     grad: &[f32],

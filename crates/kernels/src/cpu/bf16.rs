@@ -26,7 +26,7 @@ pub enum Threads {
     This,
 }
 
-/// Whether this processor has the instructions. Where it does not, products take f32.
+/// Returns true if this processor has the instructions. Where it does not, products take f32.
 pub fn supported() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -44,7 +44,7 @@ pub fn supported() -> bool {
 /// [`Precision::F32`] the factors are only packed: once for all threads.
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn product(
     c: &mut MatrixMut<'_>,
     a: Matrix<'_>,

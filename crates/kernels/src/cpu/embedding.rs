@@ -10,7 +10,7 @@ use super::vector::wide;
 /// `out[i] = table[ids[i]]`, `table: [rows, width]`, `out: [tokens, width]`.
 ///
 /// # Panics
-/// Where the sizes do not fit, or an id is no row of the table.
+/// Panics if the sizes do not fit, or an id is no row of the table.
 pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
     assert_rows(ids, rows_of(table.len(), width));
     assert!(
@@ -36,7 +36,7 @@ pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
 /// the bit as adding a whole table of such sums. Each task adds some columns of all tokens.
 ///
 /// # Panics
-/// Where the sizes do not fit, or an id is no row of the table.
+/// Panics if the sizes do not fit, or an id is no row of the table.
 pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usize) {
     assert_rows(ids, rows_of(table_grad.len(), width));
     assert!(

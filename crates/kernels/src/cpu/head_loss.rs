@@ -42,9 +42,9 @@ pub struct HeadLossTask<'a> {
     pub targets: &'a [i32],
     /// `d_model`.
     pub width: usize,
-    /// How many tokens the vocabulary has.
+    /// The number of tokens that the vocabulary has.
     pub vocab: usize,
-    /// What the loss is made of.
+    /// The terms of the loss.
     pub options: HeadLossOptions,
     /// Of the products.
     pub precision: Precision,
@@ -53,7 +53,7 @@ pub struct HeadLossTask<'a> {
 /// The loss of [`HeadLossOptions`], summed over the tokens that are not ignored. Logits are made in tiles and not kept.
 ///
 /// # Panics
-/// Where the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
+/// Panics if the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss(task: &HeadLossTask<'_>) -> f64 {
     head_loss_cut(task, |rows| Cut::new(rows, task.width, task.vocab))
 }
@@ -81,7 +81,7 @@ pub fn head_loss_cut(task: &HeadLossTask<'_>, cut: impl Fn(usize) -> Cut) -> f64
 /// `[vocab, width]`, both overwritten.
 ///
 /// # Panics
-/// Where the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
+/// Panics if the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss_gradients(
     task: &HeadLossTask<'_>,
     hidden_grad: &mut [f32],

@@ -27,7 +27,7 @@ const TASK: usize = 1 << 18;
 /// About how many tasks share W.
 const TASKS: usize = 32;
 
-/// Whether a product `x W`, where W is `[k, n]`, is one of some rows with a transpose that [`product`] takes. Few rows
+/// Returns true if a product `x W`, where W is `[k, n]`, is one of some rows with a transpose that [`product`] takes. Few rows
 /// are taken at any precision, since rounding does not shorten the reading of W.
 pub fn fits(x: Matrix<'_>, w: Matrix<'_>, precision: Precision) -> bool {
     let most = match precision {
@@ -40,7 +40,7 @@ pub fn fits(x: Matrix<'_>, w: Matrix<'_>, precision: Precision) -> bool {
 /// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
 ///
 /// # Panics
-/// Where the sizes do not fit, or a stride that must be 1 is not.
+/// Panics if the sizes do not fit, or a stride that must be 1 is not.
 pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let products = Products::new(y, x, w, output);
     let [n, k] = [products.w.rows, products.w.columns];
@@ -68,7 +68,7 @@ pub fn product_here(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outp
 }
 
 struct Products<'a> {
-    /// Where `y[0, 0]` lies, and the strides of its rows and columns.
+    /// The address of `y[0, 0]`, and the strides of its rows and columns.
     y: Start<f32>,
     strides: [usize; 2],
     x: Vec<&'a [f32]>,

@@ -7,9 +7,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     data: &'a [f32],
-    /// How many rows.
+    /// The number of rows.
     pub rows: usize,
-    /// How many columns.
+    /// The number of columns.
     pub columns: usize,
     /// Elements from a row to the next.
     pub row_stride: usize,
@@ -21,7 +21,7 @@ impl<'a> Matrix<'a> {
     /// A matrix over the beginning of `data`.
     ///
     /// # Panics
-    /// Where its last element lies outside of `data`.
+    /// Panics if its last element lies outside of `data`.
     pub fn new(
         data: &'a [f32],
         [rows, columns]: [usize; 2],
@@ -43,7 +43,7 @@ impl<'a> Matrix<'a> {
     /// `[rows, columns]`, row after row.
     ///
     /// # Panics
-    /// Where `data` is shorter.
+    /// Panics if `data` is shorter.
     pub fn row_major(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::new(data, [rows, columns], [columns, 1])
     }
@@ -59,7 +59,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Whether a row's elements lie one after the other.
+    /// Returns true if a row's elements lie one after the other.
     #[inline(always)]
     pub fn has_contiguous_rows(self) -> bool {
         contiguous(self.columns, self.column_stride)
@@ -68,7 +68,7 @@ impl<'a> Matrix<'a> {
     /// A row, where rows are contiguous.
     ///
     /// # Panics
-    /// Where they are not, or there is no such row.
+    /// Panics if they are not, or there is no such row.
     #[inline(always)]
     pub fn row(self, i: usize) -> &'a [f32] {
         assert!(
@@ -86,7 +86,7 @@ impl<'a> Matrix<'a> {
     /// A part of it.
     ///
     /// # Panics
-    /// Where a range ends outside.
+    /// Panics if a range ends outside.
     pub fn block(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(
             rows.end <= self.rows && columns.end <= self.columns,
@@ -107,7 +107,7 @@ impl<'a> Matrix<'a> {
         )
     }
 
-    /// Where element `(0, 0)` lies.
+    /// The address of element `(0, 0)`.
     pub fn as_ptr(&self) -> *const f32 {
         self.data.as_ptr()
     }
@@ -117,9 +117,9 @@ impl<'a> Matrix<'a> {
 #[derive(Debug)]
 pub struct MatrixMut<'a> {
     start: *mut f32,
-    /// How many rows.
+    /// The number of rows.
     pub rows: usize,
-    /// How many columns.
+    /// The number of columns.
     pub columns: usize,
     /// Elements from a row to the next.
     pub row_stride: usize,
@@ -132,7 +132,7 @@ impl<'a> MatrixMut<'a> {
     /// A matrix over the beginning of `data`.
     ///
     /// # Panics
-    /// Where its last element lies outside of `data`.
+    /// Panics if its last element lies outside of `data`.
     pub fn new(
         data: &'a mut [f32],
         [rows, columns]: [usize; 2],
@@ -155,7 +155,7 @@ impl<'a> MatrixMut<'a> {
     /// `[rows, columns]`, row after row.
     ///
     /// # Panics
-    /// Where `data` is shorter.
+    /// Panics if `data` is shorter.
     pub fn row_major(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
         Self::new(data, [rows, columns], [columns, 1])
     }
@@ -180,12 +180,12 @@ impl<'a> MatrixMut<'a> {
         }
     }
 
-    /// Whether a row's elements lie one after the other.
+    /// Returns true if a row's elements lie one after the other.
     pub fn has_contiguous_rows(&self) -> bool {
         contiguous(self.columns, self.column_stride)
     }
 
-    /// Where element `(0, 0)` lies.
+    /// The address of element `(0, 0)`.
     pub fn as_mut_ptr(&mut self) -> *mut f32 {
         self.start
     }

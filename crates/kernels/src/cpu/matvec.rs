@@ -36,7 +36,7 @@ const TASK: usize = 1 << 16;
 /// About how many tasks by columns share W.
 const TASKS: usize = 32;
 
-/// Whether a product is one of few rows with a matrix that [`product`] takes: several rows with columns of it alone, since
+/// Returns true if a product is one of few rows with a matrix that [`product`] takes: several rows with columns of it alone, since
 /// [`super::inner_products`] takes them with rows.
 pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
     let by_rows = w.has_contiguous_rows() && !is_column(w);
@@ -55,7 +55,7 @@ fn is_column(w: Matrix<'_>) -> bool {
 /// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
 ///
 /// # Panics
-/// Where the sizes do not fit, or a stride that must be 1 is not.
+/// Panics if the sizes do not fit, or a stride that must be 1 is not.
 pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     assert!(
         fits(&y, x, w) && y.rows == x.rows && y.columns == w.columns && x.columns == w.rows,

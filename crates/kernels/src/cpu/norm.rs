@@ -10,7 +10,7 @@ use crate::Normalization;
 /// `out = n(x) · gain + bias`, `x, out: [rows, width]`, `gain, bias: [width]`; see [`Normalization`] for `n`.
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn normalize(
     kind: Normalization,
     x: &[f32],
@@ -78,7 +78,7 @@ fn normalize_row(
     }
 }
 
-/// Where [`normalize_backward`] writes.
+/// The outputs of [`normalize_backward`].
 #[derive(Debug)]
 pub struct NormGradients<'a> {
     /// `x`'s, `[rows, width]`.
@@ -89,14 +89,14 @@ pub struct NormGradients<'a> {
     pub bias: Option<&'a mut [f32]>,
 }
 
-/// What else flows into `x`: its residual branch's gradient, added in the same pass.
+/// The other gradient of `x`: its residual branch's, added in the same pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Residual<'a> {
     /// Nothing: `x`'s gradient is overwritten.
     None,
     /// This, `[rows, width]`: `x`'s gradient is overwritten with the sum.
     From(&'a [f32]),
-    /// What `x`'s gradient holds already.
+    /// The gradient that `x` has already.
     InPlace,
 }
 
@@ -108,7 +108,7 @@ pub enum Residual<'a> {
 /// order.
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn normalize_backward(
     kind: Normalization,
     x: &[f32],
@@ -178,7 +178,7 @@ pub fn normalize_backward(
     }
 }
 
-/// What is the same for all tasks of a backward pass.
+/// The state that all tasks of a backward pass share.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     kind: Normalization,
@@ -307,7 +307,7 @@ fn add_to(sum: &mut [f32], x: &[f32]) {
     }
 }
 
-/// What a row is divided by: its root, which depends on the row, and the whole.
+/// The divisor of a row: its root, which depends on the row, and the whole.
 struct Divisor {
     root: f32,
     value: f32,
@@ -333,7 +333,7 @@ impl Divisor {
     }
 }
 
-/// What is subtracted from a row.
+/// The subtrahend of a row.
 #[inline(always)]
 fn mean(kind: Normalization, x: &[f32]) -> f32 {
     match kind {

@@ -100,7 +100,7 @@ pub fn pack(format: PackedFormat, w: Matrix<'_>) -> PackedMatrix {
 /// Writes the weights that `w` stands for to `out` `[rows, columns]`, on all threads.
 ///
 /// # Panics
-/// Where `out` has another size.
+/// Panics if `out` has another size.
 pub fn unpack(w: PackedView<'_>, out: &mut [f32]) {
     assert_eq!(out.len(), w.rows() * w.columns, "the sizes do not fit");
     let all = Shared::new(out);
@@ -127,7 +127,7 @@ fn unpack_row(w: PackedView<'_>, row: usize, out: &mut [f32]) {
 /// One or two rows of x take one pass over the packed W by the format's kernel. More take W block by block as f32.
 ///
 /// # Panics
-/// Where the sizes do not fit, or y's or x's columns are not contiguous.
+/// Panics if the sizes do not fit, or y's or x's columns are not contiguous.
 pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let [m, k, n] = [x.rows, w.columns, w.rows()];
     assert!(

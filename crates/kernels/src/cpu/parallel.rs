@@ -30,7 +30,7 @@ const TASK: usize = 16 * 1024;
 /// Tasks of one pass at most: each holds its own partial sums.
 const TASKS: usize = 128;
 
-/// How many of `rows` rows of `width` elements one task takes, by the shape alone: at least one.
+/// The number of `rows` rows of `width` elements that one task takes, by the shape only: at least one.
 pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
     if rows.saturating_mul(width) < ALONE {
         return rows.max(1);
@@ -43,7 +43,7 @@ pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
     rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
 }
 
-/// How many of `len` elements one task takes: all of them, or a multiple of 4096.
+/// The number of `len` elements that one task takes: all of them, or a multiple of 4096.
 pub(super) fn elements_per_task(len: usize) -> usize {
     if len < ALONE {
         return len.max(1);
@@ -51,10 +51,10 @@ pub(super) fn elements_per_task(len: usize) -> usize {
     TASK.max(len.div_ceil(TASKS).next_multiple_of(4096))
 }
 
-/// How many rows of `width` elements there are.
+/// The number of rows of `width` elements.
 ///
 /// # Panics
-/// Where they are not whole rows.
+/// Panics if they are not whole rows.
 #[track_caller]
 pub(super) fn rows_of(len: usize, width: usize) -> usize {
     assert!(
@@ -64,7 +64,7 @@ pub(super) fn rows_of(len: usize, width: usize) -> usize {
     len / width
 }
 
-/// Where memory begins that tasks write at the same time, each its own elements of it.
+/// The start of memory that tasks write at the same time, each its own elements of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<T>(pub *mut T);
 
@@ -74,7 +74,7 @@ unsafe impl<T: Send> Send for Start<T> {}
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
-    /// Where an element lies.
+    /// The address of an element.
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
@@ -105,12 +105,12 @@ impl<'a, T> Shared<'a, T> {
         }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -121,7 +121,7 @@ impl<'a, T> Shared<'a, T> {
     /// While it lives nothing else reads or writes its elements.
     ///
     /// # Panics
-    /// Where the range ends outside.
+    /// Panics if the range ends outside.
     pub unsafe fn part(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -131,10 +131,10 @@ impl<'a, T> Shared<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 
-    /// Where an element lies, for a matrix of parts that lie apart.
+    /// The address of an element, for a matrix of separate parts.
     ///
     /// # Panics
-    /// Where it lies outside.
+    /// Panics if it lies outside.
     pub fn at(&self, index: usize) -> *mut T {
         assert!(index < self.len, "the element leaves its memory");
         // SAFETY: the element lies within the allocation.

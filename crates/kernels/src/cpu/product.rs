@@ -23,7 +23,7 @@ const MOST_TILES: usize = 16;
 /// ([`matvec`], [`inner_products`]).
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn product(
     c: MatrixMut<'_>,
     a: Matrix<'_>,
@@ -77,7 +77,7 @@ pub fn product(
 /// threads.
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn product_here(
     c: MatrixMut<'_>,
     a: Matrix<'_>,

@@ -10,7 +10,7 @@ use super::vector::wide;
 /// Each task sums its rows in order, and the tasks' sums are added in order.
 ///
 /// # Panics
-/// Where the sizes do not fit.
+/// Panics if the sizes do not fit.
 pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     let rows = rows_of(x.len(), width);
     assert!(out.len() == width, "the sums are not as wide as the rows");
@@ -78,7 +78,7 @@ pub fn scale_in_place(x: &mut [f32], factor: f32) {
 /// `x[r] += row` for every row `r`, `x: [rows, width]`, `row: [width]`.
 ///
 /// # Panics
-/// Where `x` is not whole rows as wide as `row`.
+/// Panics if `x` is not whole rows as wide as `row`.
 pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
     let rows = rows_of(x.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
@@ -99,7 +99,7 @@ pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
 /// `out = x`.
 ///
 /// # Panics
-/// Where the sizes differ.
+/// Panics if the sizes differ.
 pub fn copy(x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len(), "the sizes differ");
     let step = elements_per_task(out.len());
@@ -112,7 +112,7 @@ pub fn copy(x: &[f32], out: &mut [f32]) {
 /// `out[r] = row` for every row `r`, `out: [rows, width]`, `row: [width]`.
 ///
 /// # Panics
-/// Where `out` is not whole rows as wide as `row`.
+/// Panics if `out` is not whole rows as wide as `row`.
 pub fn fill_rows(row: &[f32], out: &mut [f32]) {
     let rows = rows_of(out.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();

@@ -21,7 +21,7 @@ fn check(strides: HeadStrides, shape: [usize; 4], len: usize, apart: bool) {
 /// `2 · pairs` elements of each head are rotated, the rest stays. `inverse` turns back: the gradient.
 ///
 /// # Panics
-/// Where the sizes do not fit, the heads leave `data` or overlap in it.
+/// Panics if the sizes do not fit, the heads leave `data` or overlap in it.
 pub fn rotate_in_place(
     layout: RotaryLayout,
     data: &mut [f32],
@@ -63,7 +63,7 @@ pub fn rotate_in_place(
 /// [`rotate_in_place`] from `x` into `out: [batch, heads, seq, head_dim]`.
 ///
 /// # Panics
-/// Where the sizes do not fit or the heads leave `x`.
+/// Panics if the sizes do not fit or the heads leave `x`.
 pub fn rotate(
     layout: RotaryLayout,
     x: &[f32],
@@ -103,7 +103,7 @@ pub fn rotate(
     });
 }
 
-/// How many pairs of each head are rotated.
+/// The number of pairs of each head that are rotated.
 #[track_caller]
 fn pairs(cos: &[f32], sin: &[f32], seq: usize, head_dim: usize) -> usize {
     let pairs = cos.len().checked_div(seq).unwrap_or(0);

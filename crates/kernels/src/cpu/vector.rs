@@ -1,4 +1,4 @@
-//! What inner loops share: loops that the compiler makes SIMD of, for the best instructions that this processor has.
+//! Inner loops that the compiler vectorizes, for the best instructions that this CPU has.
 //!
 //! [`wide`] runs a closure compiled once for each of them and picks one.
 //! A sum runs over [`LANES`] partial sums whatever the width of the registers, so that it is the same number everywhere.
@@ -38,7 +38,7 @@ pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
     ARCH.dispatch(Fused(f))
 }
 
-/// How `a b + c` is computed: in one instruction where there is one. Without it, `f32::mul_add` is a slow function.
+/// The computation of `a b + c`: in one instruction where there is one. Without it, `f32::mul_add` is a slow function.
 #[derive(Clone, Copy, Debug)]
 pub struct MultiplyAdd {
     fused: bool,
@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// How far apart two numbers of one sign are, counted in floats.
+    /// The distance of two numbers of one sign, counted in floats.
     fn units(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }

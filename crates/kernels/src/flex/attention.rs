@@ -328,7 +328,7 @@ fn rotated(
     qkv
 }
 
-/// What dropout is drawn from: two draws of the backend's random state.
+/// The seeds of dropout: two draws of the backend's random state.
 fn seed(options: &AttentionOptions) -> u64 {
     if options.dropout == 0.0 {
         return 0;

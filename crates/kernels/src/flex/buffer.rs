@@ -8,7 +8,7 @@ use std::ops::Range;
 use burn::tensor::{Bytes, DType, Shape};
 use burn_flex::{FlexTensor, Layout};
 
-/// Whether all are f32.
+/// Returns true if all are f32.
 pub(super) fn is_f32(tensors: &[&FlexTensor]) -> bool {
     tensors.iter().all(|tensor| tensor.dtype() == DType::F32)
 }
@@ -26,7 +26,7 @@ pub(super) fn elements(tensor: &FlexTensor) -> &[f32] {
     &tensor.storage()[place(tensor)]
 }
 
-/// Where a dense tensor's elements lie in its memory.
+/// The range of a dense tensor's elements in its memory.
 pub(super) fn place(tensor: &FlexTensor) -> Range<usize> {
     let start = tensor.layout().start_offset();
     start..start + tensor.layout().num_elements()
@@ -87,12 +87,12 @@ pub(super) fn integers(tensor: &FlexTensor) -> Cow<'_, [i32]> {
     }
 }
 
-/// How long each dimension is.
+/// The length of each dimension.
 pub(super) fn dims(tensor: &FlexTensor) -> Vec<usize> {
     tensor.layout().shape().iter().copied().collect()
 }
 
-/// How long the last dimension is.
+/// The length of the last dimension.
 pub(super) fn width(tensor: &FlexTensor) -> usize {
     dims(tensor).last().copied().unwrap_or(1)
 }

@@ -1,21 +1,21 @@
-//! How an attention is cut so that only a part of its scores exists at once.
+//! The blocks of an attention, so that only a part of its scores exists at once.
 
 use std::ops::Range;
 
 use crate::Reach;
 
-/// How many scores are held at once: 64 MiB of f32.
+/// The number of scores that are held at once: 64 MiB of f32.
 const SCORES: usize = 1 << 24;
 
 /// Products of GPUs are quickest where their sides are multiples of this.
 const SIDE: usize = 64;
 
-/// How many queries' scores are held at once.
+/// The number of queries whose scores are held at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionBlocks {
-    /// How many sequences are in a block, at least 1.
+    /// The number of sequences in a block, at least 1.
     pub sequences: usize,
-    /// How many queries of each of their heads, at least 1.
+    /// The number of queries of each of their heads, at least 1.
     pub queries: usize,
 }
 
@@ -33,7 +33,7 @@ impl AttentionBlocks {
         }
     }
 
-    /// Whether one block is all.
+    /// Returns true if one block is all.
     pub fn are_one(self, batch: usize, q_len: usize) -> bool {
         batch <= self.sequences && q_len <= self.queries
     }

@@ -1,4 +1,4 @@
-//! What attention drops, as a function of the query and the key, so that the backward pass makes it again.
+//! The dropout of attention weights, as a function of query and key, so that the backward pass draws the same mask.
 
 use std::ops::Range;
 
@@ -70,7 +70,7 @@ fn remainder<B: Backend>(x: Tensor<B, 4, Int>) -> Tensor<B, 4, Int> {
     x.clone() - x.div_scalar(PRIME) * PRIME
 }
 
-/// What the kept weights are multiplied by, so that their expectation is that of all: `p` over how many values of `v` keep,
+/// The factor of the kept weights, so that their expectation is that of all: `p` over how many values of `v` keep,
 /// `1/(1 - dropout)` to five digits.
 pub(super) fn kept_factor(dropout: f64) -> f64 {
     f64::from(PRIME) / f64::from(bound(dropout))

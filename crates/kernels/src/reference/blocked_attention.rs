@@ -368,13 +368,13 @@ impl<B: Backend> KeySum<B> {
         self.sum = Some(sum);
     }
 
-    /// What has been added; zeros as `like` if nothing was.
+    /// The sum; zeros as `like` if nothing was added.
     fn sum(self, like: &Tensor<B, 4>) -> Tensor<B, 4> {
         self.sum.unwrap_or_else(|| like.zeros_like())
     }
 }
 
-/// What is cut, at least once, put together again.
+/// Concatenates pieces, of which there is at least one.
 fn joined<B: Backend>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> {
     match (parts.len(), parts.pop()) {
         (1, Some(all)) => all,

@@ -8,12 +8,12 @@ use super::table_parts::{Own, own};
 use super::{primitive, typed};
 use crate::{Backend, HeadLossGradients, HeadLossOptions, Precision};
 
-/// How many tokens' logits are held at once, of a vocabulary: 64 MiB of f32.
+/// The number of tokens whose logits are held at once, of a vocabulary: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
     ((1 << 24) / vocab_size.max(1)).max(1)
 }
 
-/// What `g` is multiplied by for `dhidden` in f16: most of it are probabilities of about `1/V` and less, and f16 loses digits below
+/// The factor of `g` for `dhidden` in f16: most of it are probabilities of about `1/V` and less, and f16 loses digits below
 /// 6e-5 and everything below 6e-8. The sizes of a row of `g` add up to at most 2, so that what is added up in f16 is no larger than
 /// 4096 times the largest weight, and in its range, up to 65,504, for weights below 16. (With z-loss all by `1 + 2zL`, which
 /// is next to 1.)
@@ -228,7 +228,7 @@ fn even_logits<B: Backend>(
     mean(logits, 1).map(|mean| mean * smoothing)
 }
 
-/// What a change of a logit before the cap `c` changes of it after, `1 - (x/c)²`.
+/// The derivative of the cap `c` at a capped logit `x`, `1 - (x/c)²`.
 fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
     let ratio = x / cap;
     -(ratio.clone() * ratio) + 1.0
@@ -280,7 +280,7 @@ impl<B: Backend> Block<B> {
         weights.iter().map(of).collect()
     }
 
-    /// What each part of the weight has of the targets, `[rows]`.
+    /// The share of each part of the weight in the targets, `[rows]`.
     fn own(&self, weights: &[Tensor<B, 2>]) -> Vec<Own<B, 1>> {
         let rows: Vec<usize> = weights.iter().map(|weight| weight.dims()[0]).collect();
         own(&self.targets, &rows)

@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Int, Tensor};
 
-/// What a part of a table has of some ids, `D` dimensions of them.
+/// The share of a table's part in some ids, `D` dimensions of them.
 pub(crate) struct Own<B: Backend, const D: usize> {
     /// The ids' rows in the part; any row of it where an id is another part's.
     pub(crate) rows: Tensor<B, D, Int>,
@@ -11,7 +11,7 @@ pub(crate) struct Own<B: Backend, const D: usize> {
     pub(crate) mine: Option<Tensor<B, D, Bool>>,
 }
 
-/// What each part has of `ids`, by the number of rows of each. Nothing is computed where there is one part.
+/// The share of each part in `ids`, by the number of rows of each. Nothing is computed where there is one part.
 pub(crate) fn own<B: Backend, const D: usize>(
     ids: &Tensor<B, D, Int>,
     rows: &[usize],

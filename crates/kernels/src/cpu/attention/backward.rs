@@ -145,7 +145,7 @@ struct Task<'a> {
     memory: &'a mut [f32],
 }
 
-/// What a block of queries needs: each twice, as columns and as rows.
+/// The tensors of a block of queries: each twice, as columns and as rows.
 struct Queries<'a> {
     /// `q · scale`, `[width, QUERIES]`.
     columns: &'a mut [f32],

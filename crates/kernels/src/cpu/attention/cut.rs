@@ -1,4 +1,4 @@
-//! How a piece of keys is cut, so that what the mask hides is mostly not computed.
+//! The division of a piece of keys, so that most of what the mask hides is not computed.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::dropout::HeadDropout;
 use super::mask::{Block, COLUMNS, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
 use super::tile::{Left, Right, multiply, store, vector};
 
-/// What a block of queries sees of a piece of keys, by a few keys.
+/// The visibility of a piece of keys for a block of queries, by a few keys.
 pub struct Cut {
     rows: [Rows; KEYS / ROWS],
     count: usize,

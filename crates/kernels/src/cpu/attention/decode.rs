@@ -19,7 +19,7 @@ const KEYS: usize = KEY_BLOCK;
 /// Elements of keys and values below which one thread is done sooner than several are told.
 const SMALL: usize = 1 << 15;
 
-/// Whether [`decode`] is the faster way.
+/// Returns true if [`decode`] is the faster way.
 pub fn suits(shape: &AttentionShape) -> bool {
     shape.q_len * (shape.heads / shape.kv_heads) <= MOST_QUERIES && shape.q_len * 8 <= shape.k_len
         || shape.q_len == 1

@@ -48,7 +48,7 @@ impl HeadStrides {
         self.offset([batch - 1, heads - 1, tokens - 1]) + head_dim
     }
 
-    /// Whether no two vectors share an element: from the smallest stride to the largest, each steps over all that the
+    /// Returns true if no two vectors share an element: from the smallest stride to the largest, each steps over all that the
     /// ones before reach.
     pub(in crate::cpu) fn disjoint(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> bool {
         let mut steps = [
@@ -83,7 +83,7 @@ impl<'a> Heads<'a> {
     /// Vectors over the beginning of `data`.
     ///
     /// # Panics
-    /// Where the last element lies outside of `data`.
+    /// Panics if the last element lies outside of `data`.
     pub fn new(data: &'a [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
         assert!(
             strides.extent(dims) <= data.len(),
@@ -99,7 +99,7 @@ impl<'a> Heads<'a> {
     /// Queries, keys and values of one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`, in this order.
     ///
     /// # Panics
-    /// Where `q_len` is not `k_len`, or `data` is of another size.
+    /// Panics if `q_len` is not `k_len`, or `data` is of another size.
     pub fn split_fused(data: &'a [f32], shape: &AttentionShape) -> (Self, Self, Self) {
         let (strides, [q, k, v]) = fused(data.len(), shape);
         (
@@ -152,7 +152,7 @@ impl<'a> HeadsMut<'a> {
     /// Vectors over the beginning of `data`.
     ///
     /// # Panics
-    /// Where the last element lies outside of `data`, or where the strides do not tell that all vectors lie apart.
+    /// Panics if the last element lies outside of `data`, or if the strides do not tell that all vectors lie apart.
     pub fn new(data: &'a mut [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
         // SAFETY: `data` is borrowed alone.
         unsafe { Self::from_shared(Shared::new(data), 0, strides, dims) }
@@ -191,7 +191,7 @@ impl<'a> HeadsMut<'a> {
     /// The gradients of queries, keys and values in one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`.
     ///
     /// # Panics
-    /// Where `q_len` is not `k_len`, or `data` is of another size.
+    /// Panics if `q_len` is not `k_len`, or `data` is of another size.
     pub fn split_fused(data: &'a mut [f32], shape: &AttentionShape) -> (Self, Self, Self) {
         let (strides, [q, k, v]) = fused(data.len(), shape);
         let data = Shared::new(data);
@@ -223,7 +223,7 @@ impl<'a> HeadsMut<'a> {
     /// Where the vectors of `count` tokens from `from` on begin, and the elements from one to the next.
     ///
     /// # Panics
-    /// Where there are not as many.
+    /// Panics if there are not as many.
     #[inline(always)]
     pub(super) fn rows(&self, [b, h, from]: [usize; 3], count: usize) -> (*mut f32, usize) {
         let [batch, heads, tokens, _] = self.dims;
@@ -252,7 +252,7 @@ impl HeadsMut<'_> {
     /// Meanwhile nothing else reaches for these vectors.
     ///
     /// # Panics
-    /// Where there are not as many tokens or rows, or the rows are shorter.
+    /// Panics if there are not as many tokens or rows, or the rows are shorter.
     #[inline(always)]
     pub(super) unsafe fn write(
         &self,

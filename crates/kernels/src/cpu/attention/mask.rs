@@ -69,7 +69,7 @@ impl Seen {
         }
     }
 
-    /// Whether it sees the key.
+    /// Returns true if it sees the key.
     #[inline(always)]
     pub fn sees(&self, key: i32) -> bool {
         key < self.end && (key >= self.near || (key >= self.first && key < self.global_end))
@@ -118,7 +118,7 @@ impl Limits {
     }
 }
 
-/// What a block of queries sees: each query's [`Seen`], the numbers of one kind side by side.
+/// The keys that a block of queries sees: each query's [`Seen`], the numbers of one kind side by side.
 pub struct Block {
     /// The number of queries; columns after them see nothing.
     pub count: usize,
@@ -126,7 +126,7 @@ pub struct Block {
     global_end: [i32; QUERIES],
     near: [i32; QUERIES],
     end: [i32; QUERIES],
-    /// Whether some query may see keys that are not near.
+    /// True if some query may see keys that are not near.
     any_global: bool,
 }
 
@@ -190,7 +190,7 @@ impl Block {
         start.min(end) as usize..end as usize
     }
 
-    /// How a piece of keys is seen; none where it is not.
+    /// The visible part of a piece of keys; none where it is hidden.
     #[inline(always)]
     pub fn piece(&self, keys: Range<usize>) -> Option<Piece> {
         let (mut starts, mut ends) = ([i32::MAX; QUERIES], [0; QUERIES]);

@@ -70,7 +70,7 @@ pub struct Mask<'a> {
     pub bias: Option<&'a [f32]>,
 }
 
-/// What every task of an attention knows.
+/// The state that all tasks of an attention share.
 struct Call<'a> {
     shape: &'a AttentionShape,
     options: &'a AttentionOptions,
@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
 /// The dropout is `dropout`'s; that of the options is not looked at. Nothing is dropped before the softmax's sum is taken.
 ///
 /// # Panics
-/// Where a view is not of the shape's sizes, the key-value heads do not divide the heads, `q_len` is above `k_len` and the
+/// Panics if a view is not of the shape's sizes, the key-value heads do not divide the heads, `q_len` is above `k_len` and the
 /// reach not full, or a part of the mask or `log_sum` is of another size.
 #[allow(clippy::too_many_arguments)]
 pub fn attention(

@@ -7,13 +7,13 @@ use super::mask::{Block, LANES, Piece, QUERIES, WEIGHTS_ROW};
 use super::tile::{store, vector};
 use crate::cpu::vector::{LEAST_EXPONENT, exponential};
 
-/// What a block of queries keeps of the pieces before.
+/// The running state of a block of queries over the pieces before.
 pub struct Softmax {
     /// The largest score.
     pub largest: [f32; QUERIES],
     /// `Σ exp(score - largest)`.
     pub sums: [f32; QUERIES],
-    /// What the last piece multiplies with that was weighed before it.
+    /// The last piece's factor of the sums before it.
     pub correction: [f32; QUERIES],
 }
 

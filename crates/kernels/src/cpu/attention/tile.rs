@@ -25,7 +25,7 @@ pub struct Right<'a> {
 /// to `C` where `add`, and `C` is not read otherwise.
 ///
 /// # Panics
-/// Where an operand leaves its memory, or the width is no multiple of [`LANES`](super::mask::LANES).
+/// Panics if an operand leaves its memory, or the width is no multiple of [`LANES`](super::mask::LANES).
 #[inline(always)]
 pub fn multiply<S: Simd>(
     simd: S,
@@ -265,7 +265,7 @@ unsafe fn load<S: Simd>(from: *const f32) -> S::f32s {
 /// The vector of `x[at..]`.
 ///
 /// # Panics
-/// Where it ends outside.
+/// Panics if it ends outside.
 #[inline(always)]
 pub fn vector<S: Simd>(x: &[f32], at: usize) -> S::f32s {
     let x = &x[at..at + S::F32_LANES];
@@ -276,7 +276,7 @@ pub fn vector<S: Simd>(x: &[f32], at: usize) -> S::f32s {
 /// Makes `x[at..]` begin with a vector.
 ///
 /// # Panics
-/// Where it ends outside.
+/// Panics if it ends outside.
 #[inline(always)]
 pub fn store<S: Simd>(x: &mut [f32], at: usize, vector: S::f32s) {
     let x = &mut x[at..at + S::F32_LANES];

@@ -101,7 +101,7 @@ pub unsafe fn product<const K: usize>(
     }
 }
 
-/// What is multiplied at a time.
+/// The block that is multiplied at a time.
 struct Block {
     rows: Range<usize>,
     columns: Range<usize>,

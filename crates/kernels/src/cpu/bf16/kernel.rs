@@ -9,7 +9,7 @@ pub const COLUMNS: usize = 32;
 /// f32 of a vector.
 const LANES: usize = 16;
 
-/// Where a tile of C lies.
+/// The place of a tile of C.
 #[derive(Clone, Copy)]
 pub struct Tile {
     /// Its first element.
@@ -18,11 +18,11 @@ pub struct Tile {
     pub row_stride: usize,
     /// Elements from a column to the next.
     pub column_stride: usize,
-    /// How many rows, of [`ROWS`].
+    /// The number of rows, of [`ROWS`].
     pub rows: usize,
-    /// How many columns, of [`COLUMNS`].
+    /// The number of columns, of [`COLUMNS`].
     pub columns: usize,
-    /// Whether the product is added to what is there.
+    /// True if the product is added to what is there.
     pub accumulate: bool,
 }
 

@@ -13,11 +13,11 @@ const LANES: usize = 16;
 pub struct Factor {
     /// Its first element.
     pub start: *const f32,
-    /// How many rows of A, or columns of B.
+    /// The number of rows of A, or columns of B.
     pub width: usize,
     /// Elements from one of them to the next.
     pub stride: usize,
-    /// How many k.
+    /// The number of k.
     pub depth: usize,
     /// Elements from a k to the next.
     pub depth_stride: usize,

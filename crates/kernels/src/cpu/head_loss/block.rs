@@ -21,7 +21,7 @@ const FINISHED: usize = 32;
 pub struct Block<'a> {
     /// The head.
     pub task: &'a HeadLossTask<'a>,
-    /// How the work is cut.
+    /// The division of the work.
     pub cut: Cut,
     /// `[rows, width]`.
     pub hidden: &'a [f32],
@@ -29,7 +29,7 @@ pub struct Block<'a> {
     pub targets: &'a [usize],
 }
 
-/// What a sweep over the vocabulary leaves for the gradients.
+/// The results of a sweep over the vocabulary that the gradients need.
 pub struct Kept<'a> {
     /// For each tile `[rows, columns]`: `exp(x - reference)`, times a soft cap's slope; or the gradient by the logits.
     pub exponentials: Shared<'a, MaybeUninit<f32>>,
@@ -42,7 +42,7 @@ pub struct Kept<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// How many rows it has.
+    /// The number of rows that it has.
     pub fn rows(&self) -> usize {
         self.targets.len()
     }
@@ -52,12 +52,12 @@ impl<'a> Block<'a> {
         ranges(self.task.vocab, self.cut.tile)
     }
 
-    /// How many tiles there are.
+    /// The number of tiles.
     pub fn tile_count(&self) -> usize {
         self.tiles().count()
     }
 
-    /// How many chunks of tiles there are.
+    /// The number of chunks of tiles.
     pub fn chunk_count(&self) -> usize {
         self.tile_count().div_ceil(self.cut.chunk)
     }
@@ -302,7 +302,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// What a row's exponentials by `reference` are to be multiplied with.
+/// The factor of a row's exponentials by `reference`.
 #[inline(always)]
 fn factor(row: &Row, reference: f32) -> f32 {
     exp(reference - row.reference) * row.coefficient

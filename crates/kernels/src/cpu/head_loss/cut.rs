@@ -1,4 +1,4 @@
-//! How the work is cut into tasks: by its shape alone.
+//! The division of the work into tasks, by its shape only.
 
 /// Exponentials held at once: 256 MiB.
 const EXPONENTIALS: usize = 1 << 26;

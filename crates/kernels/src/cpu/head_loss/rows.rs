@@ -33,7 +33,7 @@ pub struct Row {
     pub reference: f32,
     /// `(1 + 2zL) / Σ exp(x - reference)`.
     pub coefficient: f32,
-    /// What the target's part of the gradient by the logits is, with its sign turned: `1 - ε`, times a soft cap's slope.
+    /// The target's part of the gradient by the logits, with its sign turned: `1 - ε`, times a soft cap's slope.
     pub pull: f32,
     /// Its loss.
     pub loss: f64,

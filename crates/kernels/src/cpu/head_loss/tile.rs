@@ -1,4 +1,4 @@
-//! What is done with a tile of logits while it is in the cache.
+//! The work on a tile of logits while it is in the cache.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::rows::{Row, State, slope};
 use crate::HeadLossOptions;
 use crate::cpu::vector::{LANES, exp, sum, tanh, wide};
 
-/// How far a logit may pass a row's reference before the reference follows: exponentials up to `e^16` do no harm, and a
+/// The excess of a logit over a row's reference at which the reference follows: exponentials up to `e^16` do no harm, and a
 /// reference that stays spares the rescaling of what was summed by it.
 const SLACK: f32 = 16.0;
 

@@ -18,7 +18,7 @@ use cubek::std::InputBinding;
 
 use super::key::Key;
 
-/// How a kernel makes its products, which says where it is worth a try.
+/// The method of a kernel, which decides where it is worth a try.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     /// One row, or one column.
