@@ -24,8 +24,8 @@ impl Dataset {
     /// Opens the dataset in `folder`. Its shards are opened by [`Dataset::split`].
     ///
     /// # Errors
-    /// [`DataError::NotADataset`] where `folder` has no manifest; where the manifest cannot be read or used, or where its tokenizer is not one of this program's and not in the
-    /// directory either.
+    /// [`DataError::NotADataset`] where `folder` has no manifest. Fails if the manifest cannot be read or used, or if its
+    /// tokenizer is neither built in nor in the directory.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
         let manifest = Manifest::read(folder).map_err(|error| match error {
             DataError::Io { source, .. } if is_absent(&source) => DataError::NotADataset {

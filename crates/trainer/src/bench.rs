@@ -100,7 +100,7 @@ fn measure_steps<B: TrainingBackend>(
     let decoder = model.init::<B>(train.seed, device);
     let decoder = decoder.with_precision(train.precision.products);
     let optimizer = Optimizer::new(train, decoder.parameters());
-    let mut trainee = Trainee { decoder };
+    let mut training = TrainingModel { decoder };
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);
@@ -120,25 +120,25 @@ fn measure_steps<B: TrainingBackend>(
             ..StepPosition::default()
         },
     );
-    let mut round = |count: usize, mut trainee: Trainee<B>| {
+    let mut round = |count: usize, mut training: TrainingModel<B>| {
         let batch = |_| to_tensors::<B>(&random_batch(model, train, seq), device);
         let batches = |_| StepBatches::new((0..train.accumulation).map(batch).collect());
         let made: Vec<_> = (0..count).map(batches).collect();
         let start = Instant::now();
         for (number, batches) in (1..).zip(made) {
             // A single process has no peers that could fail, and random tokens no step that has to be made again.
-            (trainee, _) = engine.step(trainee, batches, number == count);
+            (training, _) = engine.step(training, batches, number == count);
         }
-        (trainee, start.elapsed().as_secs_f64() / count as f64)
+        (training, start.elapsed().as_secs_f64() / count as f64)
     };
     for _ in 0..warm_up {
-        (trainee, _) = round(1, trainee);
+        (training, _) = round(1, training);
     }
     let mut left = steps;
     while left > 0 {
         let count = left.min(together);
         let took;
-        (trainee, took) = round(count, trainee);
+        (training, took) = round(count, training);
         seconds.push(took);
         left -= count;
     }

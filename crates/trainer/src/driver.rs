@@ -23,7 +23,7 @@ use crate::loader::Failure;
 use crate::metrics::Metric;
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
-use crate::trainee::{TokenBatch, Trainee};
+use crate::training_model::{TokenBatch, TrainingModel};
 
 mod due;
 mod rank_zero;
@@ -124,7 +124,7 @@ impl<B: TrainingBackend> Driver<B> {
     /// Trains to the last step, or until it is interrupted or fails. Returns the model; the result is taken later.
     pub(crate) fn run(
         &mut self,
-        mut model: Trainee<B>,
+        mut model: TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
     ) -> Trainee<B> {
@@ -170,7 +170,7 @@ impl<B: TrainingBackend> Driver<B> {
 
     fn steps(
         &mut self,
-        mut model: Trainee<B>,
+        mut model: TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
     ) -> (Trainee<B>, Result<(), TrainError>) {
@@ -226,10 +226,10 @@ impl<B: TrainingBackend> Driver<B> {
     /// Makes a step, and does what is due after it.
     fn next(
         &mut self,
-        mut model: Trainee<B>,
+        mut model: TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
-    ) -> (Trainee<B>, Result<(), TrainError>) {
+    ) -> (TrainingModel<B>, Result<(), TrainError>) {
         let batches = match self.next_batches(batches) {
             Ok(batches) => batches,
             Err(error) => return (model, Err(error)),
@@ -263,7 +263,7 @@ impl<B: TrainingBackend> Driver<B> {
 
     fn after_step(
         &mut self,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         report: &StepReport,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
@@ -320,7 +320,7 @@ impl<B: TrainingBackend> Driver<B> {
 
     fn note(&mut self, line: String) {
         if let Some(rank_zero) = &mut self.rank_zero {
-            rank_zero.recorder.notes.say(line);
+            rank_zero.recorder.messages.say(line);
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) struct StepPosition {
     /// Steps that were judged.
     pub(crate) step: usize,
     /// The figures of the latest steps.
-    pub(crate) watch: Watch,
+    pub(crate) watch: SkipHistory,
     /// The scale of the loss, where it adapts.
     pub(crate) loss_scale: Option<LossScale>,
 }
@@ -176,10 +176,10 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// A peer cannot be reached.
     pub(crate) fn step(
         &mut self,
-        model: Trainee<B>,
+        model: TrainingModel<B>,
         batches: StepBatches<B>,
         due: bool,
-    ) -> (Trainee<B>, Result<StepReport, PeersError>) {
+    ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
         let targets = match self.peers.sum_count(batches.targets) {
             Ok(0) => return (model, Ok(self.pass_over(batches))),
             Ok(targets) => targets,
@@ -215,7 +215,7 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The complete gradients of a step: the one place where ranks exchange them. None if the step was abandoned.
     fn gradients(
         &self,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         batches: &StepBatches<B>,
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
@@ -234,11 +234,11 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// Decides whether a step updates the weights, and updates them.
     fn decide_and_update(
         &mut self,
-        model: Trainee<B>,
+        model: TrainingModel<B>,
         made: StepGradients<B::InnerBackend>,
         learning_rate: f64,
         before: Option<Guard<B::InnerBackend>>,
-    ) -> (Trainee<B>, StepFigures<B::InnerBackend>) {
+    ) -> (TrainingModel<B>, StepFigures<B::InnerBackend>) {
         let StepGradients {
             loss,
             norm,
@@ -262,7 +262,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             }
         };
         let guard = match &figures {
-            StepFigures::Judged { verdict, .. } if *verdict != Verdict::Go => {
+            StepFigures::Judged { verdict, .. } if *verdict != StepDecision::Accept => {
                 return (model, figures);
             }
             StepFigures::Judged { .. } => None,
@@ -275,12 +275,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The update of the weights, of the optimizer's state and of the average.
     fn update(
         &mut self,
-        model: Trainee<B>,
+        model: TrainingModel<B>,
         grads: GradientsParams,
         factor: Option<Tensor<B::InnerBackend, 1>>,
         learning_rate: f64,
         guard: Option<&Guard<B::InnerBackend>>,
-    ) -> Trainee<B> {
+    ) -> TrainingModel<B> {
         let optimizer = &mut self.optimizer;
         let model =
             B::run(|| optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard));
@@ -298,7 +298,7 @@ impl<B: TrainingBackend> StepEngine<B> {
     }
 
     /// The weights that the model is used with: their average, where there is one.
-    pub(crate) fn decoder(&self, model: &Trainee<B>) -> Decoder<B::InnerBackend> {
+    pub(crate) fn decoder(&self, model: &TrainingModel<B>) -> Decoder<B::InnerBackend> {
         match &self.average {
             Some(average) => average.decoder().clone(),
             None => model.valid().decoder,

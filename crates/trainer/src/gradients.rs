@@ -47,7 +47,7 @@ pub(crate) struct StepNumbers {
 /// mean over the step's targets, however they are spread over micro-batches and ranks. The gradients are those of the
 /// loss times `scale`. None if `stop` asks for the end before all micro-batches are computed.
 pub(crate) fn accumulate<B: TrainingBackend>(
-    model: &Trainee<B>,
+    model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
     numbers: StepNumbers,
     config: &TrainConfig,
@@ -89,7 +89,7 @@ pub(crate) fn accumulate<B: TrainingBackend>(
 
 /// The norm and the factor of complete gradients; both are without the loss's `scale`.
 pub(crate) fn finish<B: TrainingBackend>(
-    model: &Trainee<B>,
+    model: &TrainingModel<B>,
     (loss, grads): (Tensor<B::InnerBackend, 1>, GradientsParams),
     config: &TrainConfig,
     scale: Option<f64>,

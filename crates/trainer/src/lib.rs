@@ -99,7 +99,7 @@ mod stop;
 mod strategy;
 pub mod tasks;
 pub mod tensorboard;
-mod trainee;
+mod training_model;
 
 pub use burn::train::Interrupter;
 pub use config::{

@@ -9,7 +9,7 @@ use emberlm_data::{Batch, DataError, EvalBatches, TrainBatches, Windows};
 use emberlm_model::Tokens;
 
 use crate::peers::Rank;
-use crate::trainee::TokenBatch;
+use crate::training_model::TokenBatch;
 
 /// The batch on a device.
 pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B> {

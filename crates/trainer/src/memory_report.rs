@@ -14,7 +14,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 /// Bytes of a step with one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -57,7 +57,7 @@ pub fn measure<B: TrainingBackend>(
     let since = |earlier: u64| held().saturating_sub(earlier);
 
     let decoder = model.init::<B>(train.seed, device);
-    let mut trainee = Trainee {
+    let mut training = TrainingModel {
         decoder: decoder.with_precision(train.precision.products),
     };
     let mut report = MemoryReport {
@@ -75,7 +75,7 @@ pub fn measure<B: TrainingBackend>(
         recompute: train.recompute,
         ..TrainingPass::default()
     };
-    let decoder = &trainee.decoder;
+    let decoder = &training.decoder;
     let (loss, grads) = decoder.gradients(batch.tokens.clone(), pass, |hidden| {
         report.activations = since(with_batch);
         let with_activations = held();
@@ -83,19 +83,19 @@ pub fn measure<B: TrainingBackend>(
         report.head = since(with_activations);
         loss
     });
-    let grads = GradientsParams::from_grads(grads, &trainee);
+    let grads = GradientsParams::from_grads(grads, &training);
     drop(loss);
     report.gradients = since(with_batch);
 
-    let mut optimizer = Optimizer::new(train, trainee.decoder.parameters());
-    let mut average = (train.ema > 0.0).then(|| Average::new(trainee.valid().decoder, train.ema));
-    trainee = optimizer.update::<B, _>(trainee, grads, None, train.schedule.learning_rate());
+    let mut optimizer = Optimizer::new(train, training.decoder.parameters());
+    let mut average = (train.ema > 0.0).then(|| Average::new(training.valid().decoder, train.ema));
+    training = optimizer.update::<B, _>(training, grads, None, train.schedule.learning_rate());
     if let Some(average) = &mut average {
-        average.update(&trainee.valid().decoder, optimizer.updates());
+        average.update(&training.valid().decoder, optimizer.updates());
     }
     report.optimizer = since(with_batch);
     report.reserved = B::memory(device).map_or(0, |memory| memory.reserved);
-    drop((trainee, optimizer, average, batch));
+    drop((training, optimizer, average, batch));
     // The run that follows begins with a clean device.
     B::memory_cleanup(device);
     Ok(Some(report))

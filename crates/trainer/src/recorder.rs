@@ -74,7 +74,7 @@ impl Recorder {
             Ok(()) => self.log_fails = false,
             Err(error) if !self.log_fails => {
                 self.log_fails = true;
-                self.notes.say(format!(
+                self.messages.say(format!(
                     "warning: {error}; the lines are kept and tried again"
                 ));
             }
@@ -111,7 +111,7 @@ impl Recorder {
             return;
         };
         if let Err(error) = pruned {
-            self.notes
+            self.messages
                 .say(format!("warning: an old checkpoint stays: {error}"));
         }
         let time = now();
@@ -128,7 +128,7 @@ impl Recorder {
                 self.owed = true;
                 let reason = error.to_string();
                 self.failure = Some(reason.clone());
-                self.notes.say(format!(
+                self.messages.say(format!(
                     "warning: no checkpoint at step {step}: {reason}; training goes on and tries again"
                 ));
                 self.hooks.on_checkpoint(&CheckpointEnd {

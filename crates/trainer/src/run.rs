@@ -19,7 +19,7 @@ use crate::folder::RunFolder;
 use crate::hooks::{Hook, HookList};
 use crate::initial_state::InitialState;
 use crate::loader::Failure;
-use crate::notes::Notes;
+use crate::messages::Messages;
 use crate::pace::Pace;
 use crate::peers::{Peers, SingleProcess};
 use crate::recorder::Recorder;
@@ -27,7 +27,7 @@ use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 mod inputs;
 mod launch;
@@ -178,7 +178,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     };
     let file_check = inputs.check_files();
     if let (Some(line), Some(rank_zero)) = (file_check.announcement(), &mut rank_zero) {
-        rank_zero.recorder.notes.say(line);
+        rank_zero.recorder.messages.say(line);
     }
 
     let schedule = LearningRateSchedule::new(config.train.schedule.clone(), config.train.steps)
@@ -202,7 +202,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero,
         stop.clone(),
     );
-    let model = Trainee {
+    let model = TrainingModel {
         decoder: initial
             .decoder
             .with_precision(config.train.precision.products),
@@ -234,13 +234,13 @@ fn rank_zero<B: TrainingBackend>(
         true => Some(TensorBoard::create(&run, now())?),
         false => None,
     };
-    let mut notes = Notes::new(say);
+    let mut messages = Messages::new(say);
     for note in first_notes(config, inputs, initial, device) {
-        notes.say(note);
+        messages.say(note);
     }
     for sentence in damage.sentences() {
         let log = run.join(events::EVENTS_FILE);
-        notes.say(format!("warning: {}: {sentence}", log.display()));
+        messages.say(format!("warning: {}: {sentence}", log.display()));
     }
     let tokenizer = inputs.data.first().tokenizer();
     let about = About {

@@ -1,4 +1,4 @@
-//! Which steps are not taken: those whose loss or gradient norm is no number, or far above what it was lately.
+//! Skipping of steps whose loss or gradient norm is not finite, or far above the latest steps'.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{OutliersConfig, SkipConfig};
 use crate::spread::Spread;
 
-/// What was seen of the latest steps. It belongs to the position of a run: a checkpoint holds it.
+/// The latest steps' figures. They belong to the position of a run: a checkpoint holds it.
 ///
 /// A step is skipped if its loss or its gradients' norm is not finite, or, with [`SkipConfig::Outliers`] and once `window`
 /// steps were seen, if either is more than `deviations` standard deviations (of the sample, with `n - 1`) above its mean
@@ -18,7 +18,7 @@ use crate::spread::Spread;
 /// and is not skipped for ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Watch {
+pub struct SkipHistory {
     /// Loss and norm of the latest steps, the oldest first; all finite.
     window: VecDeque<(f64, f64)>,
     /// Steps not taken since the last one that was.
@@ -27,26 +27,26 @@ pub struct Watch {
     total: usize,
 }
 
-/// What becomes of a step.
+/// The decision on a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is taken.
+pub enum StepDecision {
+    /// The update is made.
     Go,
-    /// It is not.
+    /// The update is skipped.
     Skip {
-        /// The figure that was wrong, and how.
+        /// The figure and its value.
         reason: String,
     },
-    /// It is not, and it is no sign of anything: its scaled gradients were beyond what products hold.
+    /// The update is skipped because scaled gradients overflowed, which does not count as a skipped step.
     Overflow {
-        /// What became of the loss's scale.
+        /// The new loss scale.
         reason: String,
     },
 }
 
-impl Watch {
+impl SkipHistory {
     /// Judges a step by its loss and its gradients' norm before clipping, and remembers both.
-    pub fn judge(&mut self, loss: f64, norm: f64, config: &SkipConfig) -> Verdict {
+    pub fn judge(&mut self, loss: f64, norm: f64, config: &SkipConfig) -> StepDecision {
         let named = [("loss", loss), ("gradient norm", norm)];
         let infinite = named.iter().find(|(_, value)| !value.is_finite());
         let reason = match infinite {
@@ -64,11 +64,11 @@ impl Watch {
             Some(reason) => {
                 self.in_a_row += 1;
                 self.total += 1;
-                Verdict::Skip { reason }
+                StepDecision::Skip { reason }
             }
             None => {
                 self.in_a_row = 0;
-                Verdict::Go
+                StepDecision::Accept
             }
         }
     }
@@ -125,17 +125,17 @@ mod tests {
     }
 
     /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910; norms 10 times that.
-    fn seen(config: &SkipConfig) -> Watch {
-        let mut watch = Watch::default();
+    fn seen(config: &SkipConfig) -> SkipHistory {
+        let mut watch = SkipHistory::default();
         for loss in [1.0, 2.0, 3.0, 4.0] {
-            assert_eq!(watch.judge(loss, 10.0 * loss, config), Verdict::Go);
+            assert_eq!(watch.judge(loss, 10.0 * loss, config), StepDecision::Accept);
         }
         watch
     }
 
-    fn reason(verdict: Verdict) -> String {
+    fn reason(verdict: StepDecision) -> String {
         match verdict {
-            Verdict::Skip { reason } => reason,
+            StepDecision::Skip { reason } => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -143,33 +143,43 @@ mod tests {
     #[test]
     fn what_is_no_number_is_skipped_always() {
         let config = SkipConfig::default();
-        let mut watch = Watch::default();
+        let mut watch = SkipHistory::default();
         let found = reason(watch.judge(f64::NAN, 1.0, &config));
         assert_eq!(found, "the loss is NaN");
         let found = reason(watch.judge(1.0, f64::INFINITY, &config));
         assert_eq!(found, "the gradient norm is inf");
         assert_eq!((watch.in_a_row(), watch.total()), (2, 2));
-        assert_eq!(watch.judge(1.0, 1.0, &config), Verdict::Go);
+        assert_eq!(watch.judge(1.0, 1.0, &config), StepDecision::Accept);
         assert_eq!((watch.in_a_row(), watch.total()), (0, 2));
-        assert_eq!(watch.judge(1e9, 1e9, &config), Verdict::Go, "no outliers");
+        assert_eq!(
+            watch.judge(1e9, 1e9, &config),
+            StepDecision::Accept,
+            "no outliers"
+        );
     }
 
     // By hand: 2.5 + 2 · 1.29099 = 5.08199.
     #[test]
     fn the_bound_is_so_many_deviations_above_the_mean() {
         let config = config(2.0, 4);
-        assert_eq!(seen(&config).judge(5.08, 25.0, &config), Verdict::Go);
+        assert_eq!(
+            seen(&config).judge(5.08, 25.0, &config),
+            StepDecision::Accept
+        );
         let found = reason(seen(&config).judge(5.09, 25.0, &config));
         let expected = "the loss is 5.0900, more than 2 deviations of 1.2910 above 2.5000, its mean over 4 steps";
         assert_eq!(found, expected);
-        assert_eq!(seen(&config).judge(2.5, 50.8, &config), Verdict::Go);
+        assert_eq!(
+            seen(&config).judge(2.5, 50.8, &config),
+            StepDecision::Accept
+        );
         let found = reason(seen(&config).judge(2.5, 50.9, &config));
         assert!(
             found.starts_with("the gradient norm is 50.9000, more than 2 deviations of 12.9099")
         );
         assert_eq!(
             seen(&config).judge(-1e6, 0.0, &config),
-            Verdict::Go,
+            StepDecision::Accept,
             "below"
         );
     }
@@ -177,7 +187,7 @@ mod tests {
     #[test]
     fn nothing_is_far_before_the_window_is_full() {
         let config = config(2.0, 5);
-        assert_eq!(seen(&config).judge(1e6, 1e6, &config), Verdict::Go);
+        assert_eq!(seen(&config).judge(1e6, 1e6, &config), StepDecision::Accept);
     }
 
     #[test]
@@ -185,7 +195,7 @@ mod tests {
         let config = config(2.0, 4);
         let mut watch = seen(&config);
         let verdicts: Vec<bool> = (0..6)
-            .map(|_| watch.judge(100.0, 25.0, &config) == Verdict::Go)
+            .map(|_| watch.judge(100.0, 25.0, &config) == StepDecision::Accept)
             .collect();
         assert_eq!(verdicts, [false, true, true, true, true, true]);
         assert_eq!(watch.total(), 1);
@@ -200,7 +210,7 @@ mod tests {
         let text = serde_json::to_string(&watch).unwrap();
         assert!(!text.contains("null"), "{text}");
         assert!(text.ends_with(r#""in_a_row":0,"total":1}"#), "{text}");
-        let mut back: Watch = serde_json::from_str(&text).unwrap();
+        let mut back: SkipHistory = serde_json::from_str(&text).unwrap();
         assert_eq!(back, watch);
         for loss in [1.0, 9.0, 2.0] {
             let verdict = watch.judge(loss, loss, &config);
@@ -213,7 +223,7 @@ mod tests {
         let wide = config(2.0, 4);
         let mut watch = seen(&wide);
         let narrow = config(2.0, 2);
-        assert_eq!(watch.judge(4.0, 40.0, &narrow), Verdict::Go);
+        assert_eq!(watch.judge(4.0, 40.0, &narrow), StepDecision::Accept);
         assert_eq!(watch.window, [(4.0, 40.0), (4.0, 40.0)]);
     }
 }

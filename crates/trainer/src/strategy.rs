@@ -14,13 +14,13 @@ use crate::driver::{Driver, RunResult};
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
 use crate::schedule::LearningRateSchedule;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 /// The learner of a run: its model, its optimizer and its learning rates.
 pub(crate) type Components<B> = LearningComponentsMarker<
     B,
     LearningRateSchedule,
-    Trainee<B>,
+    TrainingModel<B>,
     Optimizer<<B as burn::tensor::backend::AutodiffBackend>::InnerBackend>,
 >;
 
@@ -62,7 +62,7 @@ impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrat
         train: TrainLoader<Components<B>>,
         _validation: ValidLoader<Components<B>>,
         _starting_epoch: usize,
-    ) -> (Trainee<B>, Processor<B>) {
+    ) -> (TrainingModel<B>, Processor<B>) {
         let model = learner.model();
         // The driver's engine has the same optimizer and learning rates. The learner keeps a second handle on every
         // parameter while its optimizer works, so that none could be updated in place.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::DataIdentity;
 use crate::loss_scale::LossScale;
-use crate::skip::Watch;
+use crate::skip::SkipHistory;
 
 pub mod write;
 pub mod writer;
@@ -37,7 +37,7 @@ pub struct State {
     pub evaluation_due: bool,
     /// What steps are compared with, to be skipped.
     #[serde(default)]
-    pub watch: Watch,
+    pub watch: SkipHistory,
     /// What the loss is multiplied by, where that is found out as the run goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,

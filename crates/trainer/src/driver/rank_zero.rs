@@ -19,7 +19,7 @@ use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 /// What rank 0 has besides the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
@@ -91,7 +91,7 @@ impl<B: TrainingBackend> RankZero<B> {
                 let grade = if skipped.expected { "" } else { "warning: " };
                 let SkippedStep { step, reason, .. } = skipped;
                 self.recorder
-                    .notes
+                    .messages
                     .say(format!("{grade}step {step} was skipped: {reason}"));
             }
         }
@@ -107,7 +107,7 @@ impl<B: TrainingBackend> RankZero<B> {
     pub(super) fn after_step(
         &mut self,
         engine: &StepEngine<B>,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         state: &mut State,
         report: &StepReport,
         processor: &mut Processor<B>,
@@ -162,7 +162,7 @@ impl<B: TrainingBackend> RankZero<B> {
     pub(super) fn end(
         &mut self,
         engine: &StepEngine<B>,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         state: State,
         begun_at: usize,
         interrupted: bool,
@@ -207,7 +207,7 @@ impl<B: TrainingBackend> RankZero<B> {
     fn save_last(
         &mut self,
         engine: &StepEngine<B>,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         state: State,
     ) -> Result<(), TrainError> {
         let (step, keep) = (state.step, keep(engine, &state));
@@ -218,7 +218,7 @@ impl<B: TrainingBackend> RankZero<B> {
     fn contents(
         &self,
         engine: &StepEngine<B>,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         state: State,
     ) -> Contents<B::InnerBackend> {
         Contents {

@@ -16,7 +16,7 @@ use crate::hooks::EvaluationEnd;
 use crate::metrics::Figures;
 use crate::sample::sample;
 use crate::strategy::Processor;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile, the
@@ -24,7 +24,7 @@ impl<B: TrainingBackend> RankZero<B> {
     pub(super) fn validate(
         &mut self,
         engine: &StepEngine<B>,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         state: &mut State,
         processor: &mut Processor<B>,
     ) -> Result<bool, TrainError> {
@@ -84,7 +84,7 @@ impl<B: TrainingBackend> RankZero<B> {
         // It is in the events as well: a disk that is full should not end the run for it.
         if let Err(error) = std::fs::write(&path, &text) {
             let said = format!("warning: {}: {error}", path.display());
-            self.recorder.notes.say(said);
+            self.recorder.messages.say(said);
         }
         self.recorder.record(&Event::Sample {
             step,

@@ -7,8 +7,8 @@ use burn::tensor::Tensor;
 use emberlm_kernels::{Backend, TrainingBackend};
 
 use crate::guard::Guard;
-use crate::skip::Verdict;
-use crate::trainee::TokenBatch;
+use crate::skip::StepDecision;
+use crate::training_model::TokenBatch;
 
 /// The most steps that are made before the host looks at them: none of those after one that has to be skipped counts.
 const MOST_STEPS: usize = 64;
@@ -50,7 +50,7 @@ pub(super) enum StepFigures<B: Backend> {
     Judged {
         loss: f64,
         norm: f64,
-        verdict: Verdict,
+        verdict: StepDecision,
     },
     /// On the device, `[1]` each; the guard decided about the update.
     OnDevice {

@@ -18,7 +18,7 @@ use super::{
     ReadPolicy, SkippedStep, StepBatches, StepEngine, StepMetrics, StepOutcome, StepReport,
 };
 use crate::gradients::read;
-use crate::skip::Verdict;
+use crate::skip::StepDecision;
 
 impl<B: TrainingBackend> StepEngine<B> {
     /// Whether the pending steps are settled now.
@@ -61,7 +61,7 @@ impl<B: TrainingBackend> StepEngine<B> {
                         continue;
                     }
                     let verdict = self.judge(loss, norm);
-                    if verdict != Verdict::Go && !frozen {
+                    if verdict != StepDecision::Accept && !frozen {
                         self.optimizer.take_back((count - at) as u64);
                         frozen = true;
                     }
@@ -95,14 +95,14 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The outcome of the step that was just judged. One that was skipped is added to `skipped`.
     fn outcome(
         &self,
-        verdict: Verdict,
+        verdict: StepDecision,
         metrics: StepMetrics,
         skipped: &mut Vec<SkippedStep>,
     ) -> StepOutcome {
         let (reason, expected) = match verdict {
-            Verdict::Go => return StepOutcome::Updated(metrics),
-            Verdict::Skip { reason } => (reason, false),
-            Verdict::Overflow { reason } => (reason, true),
+            StepDecision::Accept => return StepOutcome::Updated(metrics),
+            StepDecision::Skip { reason } => (reason, false),
+            StepDecision::Overflow { reason } => (reason, true),
         };
         let in_a_row = self.position.watch.in_a_row();
         skipped.push(SkippedStep {
@@ -120,7 +120,7 @@ impl<B: TrainingBackend> StepEngine<B> {
     }
 
     /// Whether a step that was made counts.
-    pub(super) fn judge(&mut self, loss: f64, norm: f64) -> Verdict {
+    pub(super) fn judge(&mut self, loss: f64, norm: f64) -> StepDecision {
         let position = &mut self.position;
         let Some(scale) = &mut position.loss_scale else {
             return position.watch.judge(loss, norm, &self.config.skip);
@@ -132,11 +132,11 @@ impl<B: TrainingBackend> StepEngine<B> {
             let reason = format!(
                 "gradients are beyond the range of f16: the loss scale was halved to {factor}"
             );
-            return Verdict::Overflow { reason };
+            return StepDecision::Overflow { reason };
         }
         let verdict = position.watch.judge(loss, norm, &self.config.skip);
         match verdict {
-            Verdict::Go => scale.take(),
+            StepDecision::Accept => scale.take(),
             _ => scale.interrupt(),
         }
         verdict
@@ -156,7 +156,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.pending.again();
         self.position.step += 1;
         self.position.watch.pass_over();
-        let verdict = Verdict::Skip {
+        let verdict = StepDecision::Skip {
             reason: "none of its targets is to be learnt".to_owned(),
         };
         let metrics = StepMetrics {

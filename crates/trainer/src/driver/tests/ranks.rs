@@ -11,7 +11,7 @@ use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::{Peers, PeersError, Rank};
-use crate::trainee::{TokenBatch, Trainee};
+use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
 
@@ -132,7 +132,7 @@ fn steps(
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
     let optimizer = Optimizer::new(&config.train, decoder.parameters());
-    let mut trainee = Trainee { decoder };
+    let mut training = TrainingModel { decoder };
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
         ReadPolicy::EveryStep,
@@ -154,13 +154,13 @@ fn steps(
         };
         let batches = StepBatches::new((0..2).filter(|&n| own(n)).map(micro).collect());
         let report;
-        (trainee, report) = engine.step(trainee, batches, true);
+        (training, report) = engine.step(training, batches, true);
         match report.unwrap().outcome {
             StepOutcome::Updated(metrics) => losses.push(metrics.loss),
             other => panic!("{other:?}"),
         }
     }
-    let named = emberlm_model::weights::named_tensors(&trainee.decoder);
+    let named = emberlm_model::weights::named_tensors(&training.decoder);
     let weights = named
         .into_iter()
         .map(|(name, tensor)| (name, tensor.values));

@@ -1,8 +1,8 @@
-//! What a run has to say besides its figures: a checkpoint that could not be written, a step that was skipped.
+//! Messages of a run besides its metrics: a checkpoint that could not be written, a step that was skipped.
 
-/// The newest of what was said, and where it goes.
+/// The newest message of a run, and its destination.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct Messages {
     /// Shows a line at once, where no dashboard has the terminal.
     at_once: Option<fn(&str)>,
     newest: String,
@@ -10,11 +10,11 @@ pub struct Notes {
     shown: usize,
 }
 
-/// A note is shown beside so many lines of the log.
+/// The number of log lines beside which a message is shown.
 const SHOWN: usize = 20;
 
-impl Notes {
-    /// No notes yet. `at_once` shows each, where nothing else has the terminal.
+impl Messages {
+    /// No messages yet. `at_once` shows each, where nothing else has the terminal.
     pub fn new(at_once: Option<fn(&str)>) -> Self {
         Self {
             at_once,
@@ -22,7 +22,7 @@ impl Notes {
         }
     }
 
-    /// Says something.
+    /// Replaces the newest message.
     pub fn say(&mut self, text: impl Into<String>) {
         self.newest = text.into();
         self.shown = 0;
@@ -31,7 +31,7 @@ impl Notes {
         }
     }
 
-    /// What was said last, for a while.
+    /// The newest message; empty after it was shown often enough.
     pub fn shown(&mut self) -> &str {
         self.shown += 1;
         match self.shown {

@@ -32,12 +32,12 @@ impl<B: BurnBackend> TokenBatch<B> {
 
 /// A decoder in training.
 #[derive(Module, Debug)]
-pub struct Trainee<B: BurnBackend> {
+pub struct TrainingModel<B: BurnBackend> {
     /// The model.
     pub decoder: Decoder<B>,
 }
 
-impl<B: TrainingBackend> Trainee<B> {
+impl<B: TrainingBackend> TrainingModel<B> {
     /// The summed loss over `divisor`, on the device and out of the graph, with its gradients. What `objective` adds to
     /// the cross-entropy is in both; `scale` is a factor on the gradients alone.
     pub fn loss_and_gradients(
@@ -71,9 +71,9 @@ impl<B: TrainingBackend> Trainee<B> {
     }
 }
 
-/// A step of Burn's own strategies; this crate's strategy accumulates by [`Trainee::loss_and_gradients`] and leaves
+/// A step of Burn's own strategies; this crate's strategy accumulates by [`TrainingModel::loss_and_gradients`] and leaves
 /// the loss on the device. Burn's know nothing of an objective but the cross-entropy.
-impl<B: TrainingBackend> TrainStep for Trainee<B> {
+impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
     type Input = TokenBatch<B>;
     type Output = Figures;
 
@@ -86,7 +86,7 @@ impl<B: TrainingBackend> TrainStep for Trainee<B> {
     }
 }
 
-impl<B: Backend> InferenceStep for Trainee<B> {
+impl<B: Backend> InferenceStep for TrainingModel<B> {
     type Input = TokenBatch<B>;
     type Output = Figures;
 
