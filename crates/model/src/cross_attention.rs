@@ -8,7 +8,7 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 
 use crate::attention::{default_scale, merge_heads, normed, take_heads};
 use crate::config;
-use crate::init::{Initializer, MapInto};
+use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
 
@@ -80,18 +80,18 @@ impl CrossAttentionConfig {
             Some(norm.init(device))
         };
         CrossAttention {
-            q: linear("q", [self.d_model, q_width], self.q_bias, MapInto::Hidden),
+            q: linear("q", [self.d_model, q_width], self.q_bias, OutputRole::Hidden),
             kv: linear(
                 "kv",
                 [self.d_memory, kv_width],
                 self.kv_bias,
-                MapInto::Hidden,
+                OutputRole::Hidden,
             ),
             out: linear(
                 "out",
                 [q_width, self.d_model],
                 self.out_bias,
-                MapInto::Residual,
+                OutputRole::Residual,
             ),
             q_norm: norm(),
             k_norm: norm(),
