@@ -80,7 +80,12 @@ impl CrossAttentionConfig {
             Some(norm.init(device))
         };
         CrossAttention {
-            q: linear("q", [self.d_model, q_width], self.q_bias, OutputRole::Hidden),
+            q: linear(
+                "q",
+                [self.d_model, q_width],
+                self.q_bias,
+                OutputRole::Hidden,
+            ),
             kv: linear(
                 "kv",
                 [self.d_memory, kv_width],
