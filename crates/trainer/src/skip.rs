@@ -31,7 +31,7 @@ pub struct SkipHistory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepDecision {
     /// The update is made.
-    Go,
+    Accept,
     /// The update is skipped.
     Skip {
         /// The figure and its value.
