@@ -11,7 +11,7 @@ use crate::error::TrainError;
 use crate::events::{Event, EventLog, now};
 use crate::folder::RunFolder;
 use crate::hooks::{CheckpointEnd, HookList};
-use crate::notes::Notes;
+use crate::messages::Messages;
 use crate::tensorboard::TensorBoard;
 
 /// How often the last checkpoint is tried, with pauses between.
@@ -23,7 +23,7 @@ pub(crate) struct Recorder {
     events: EventLog,
     tensorboard: Option<TensorBoard>,
     writer: Writer,
-    pub(crate) notes: Notes,
+    pub(crate) messages: Messages,
     pub(crate) hooks: HookList,
     /// Whether the log could not be written the last time.
     log_fails: bool,
@@ -40,7 +40,7 @@ impl Recorder {
         folder: Arc<RunFolder>,
         events: EventLog,
         tensorboard: Option<TensorBoard>,
-        notes: Notes,
+        messages: Messages,
         hooks: HookList,
         newest: Option<PathBuf>,
     ) -> Self {
@@ -50,7 +50,7 @@ impl Recorder {
             writer: Writer::new(folder.path()),
             folder,
             failure: None,
-            notes,
+            messages,
             hooks,
             log_fails: false,
             newest,

@@ -387,7 +387,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
 
 #[test]
 fn a_random_search_is_drawn_by_its_seed_and_recorded() {
-    let random = "\"train.min_learning_rate\" = 0.0\n[random]\nruns = 3\nseed = 5\n[random.space]\n\"train.learning_rate\" = { log_uniform = [1e-4, 1e-2] }\n";
+    let random = "\"train.schedule.min_learning_rate\" = 0.0\n[random]\nruns = 3\nseed = 5\n[random.space]\n\"train.schedule.learning_rate\" = { log_uniform = [1e-4, 1e-2] }\n";
     let sandbox = Sandbox::with_sweep(random);
     let commands = sandbox.words("sweep rates.toml --dry-run").ok();
     assert_eq!(commands.lines().count(), 3, "{commands}");
@@ -412,14 +412,14 @@ fn a_random_search_is_drawn_by_its_seed_and_recorded() {
 #[test]
 fn a_run_that_is_worse_than_the_others_is_stopped_early() {
     // The third run learns nothing, at a rate of almost 0, and would take much longer than the others.
-    let list = "[[list]]\n\"train.learning_rate\" = 1e-2\n\"train.steps\" = 40\n\
-        [[list]]\n\"train.learning_rate\" = 9e-3\n\"train.steps\" = 40\n\
-        [[list]]\n\"train.learning_rate\" = 1e-9\n\"train.steps\" = 4000\n\
+    let list = "[[list]]\n\"train.schedule.learning_rate\" = 1e-2\n\"train.steps\" = 40\n\
+        [[list]]\n\"train.schedule.learning_rate\" = 9e-3\n\"train.steps\" = 40\n\
+        [[list]]\n\"train.schedule.learning_rate\" = 1e-9\n\"train.steps\" = 4000\n\
         [early_stopping]\nrule = \"median\"\nafter = 2\nruns = 2\n";
     let sandbox = Sandbox::with_sweep("");
     let common = TINY.replace(
         "\"train.steps\" = 3\n",
-        "\"train.warmup_steps\" = 0\n\"train.min_learning_rate\" = 0.0\n",
+        "\"train.schedule.warmup_steps\" = 0\n\"train.schedule.min_learning_rate\" = 0.0\n",
     );
     sandbox.write("rates.toml", format!("{common}{list}"));
     let ran = done(sandbox.words("sweep rates.toml --json"));

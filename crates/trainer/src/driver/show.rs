@@ -71,7 +71,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let figures = Figures {
             seconds_left: pace.seconds_left,
             validation,
-            note: self.recorder.notes.shown().into(),
+            note: self.recorder.messages.shown().into(),
             sample: self.sample.as_deref().unwrap_or_default().into(),
             ..Figures::of([&logged, &paced])
         };
