@@ -52,19 +52,9 @@ impl SamplerConfig {
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
-            let rule = "must be 0 (greedy) or above, and finite";
-            return Err(SettingError::new("temperature", self.temperature, rule));
-        }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            let rule = "must be above 0 and at most 1 (all tokens)";
-            return Err(SettingError::new("top_p", self.top_p, rule));
-        }
-        if !(0.0..=1.0).contains(&self.min_p) {
-            let rule = "must be from 0 (all tokens) to 1";
-            return Err(SettingError::new("min_p", self.min_p, rule));
-        }
-        Ok(())
+        TEMPERATURE.check(self.temperature)?;
+        TOP_P.check(self.top_p)?;
+        MIN_P.check(self.min_p)
     }
 }
 

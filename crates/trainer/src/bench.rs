@@ -19,7 +19,7 @@ use crate::memory;
 use crate::optimizer::Optimizer;
 use crate::peers::{Rank, SingleProcess};
 use crate::read::host_read;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 /// Steps that warm up caches, allocator and kernels.
 pub const WARM_UP: usize = 3;
@@ -92,7 +92,7 @@ fn measure_steps<B: TrainingBackend>(
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
-) -> Result<(Measured, (Trainee<B>, StepEngine<B>)), TrainError> {
+) -> Result<(Measured, (TrainingModel<B>, StepEngine<B>)), TrainError> {
     let seq = train.sequence_tokens(model.seq_len)?;
     if train.documents == Packing::Isolated {
         model.check_documents()?;

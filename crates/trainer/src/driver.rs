@@ -127,7 +127,7 @@ impl<B: TrainingBackend> Driver<B> {
         mut model: TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
-    ) -> Trainee<B> {
+    ) -> TrainingModel<B> {
         let begun_at = self.step();
         if let Some(rank_zero) = &mut self.rank_zero {
             rank_zero.begin(&self.engine, &self.state, self.floor.as_ref(), processor);
@@ -173,7 +173,7 @@ impl<B: TrainingBackend> Driver<B> {
         mut model: TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
-    ) -> (Trainee<B>, Result<(), TrainError>) {
+    ) -> (TrainingModel<B>, Result<(), TrainError>) {
         let begun_at = self.step();
         let damaged = |source| TrainError::DamagedData { source, begun_at };
         let mut made = Ok(());
@@ -203,7 +203,7 @@ impl<B: TrainingBackend> Driver<B> {
     /// Makes the evaluation that was broken off when the run was stopped.
     fn evaluate_due(
         &mut self,
-        model: &Trainee<B>,
+        model: &TrainingModel<B>,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
         match &mut self.rank_zero {

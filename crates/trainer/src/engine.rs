@@ -28,9 +28,9 @@ use crate::loss_scale::LossScale;
 use crate::optimizer::{Optimizer, Snapshot};
 use crate::peers::{Peers, PeersError, Rank};
 use crate::schedule::LearningRateSchedule;
-use crate::skip::{Verdict, Watch};
+use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
-use crate::trainee::Trainee;
+use crate::training_model::TrainingModel;
 
 mod outcome;
 mod pending;

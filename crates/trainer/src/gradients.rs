@@ -16,7 +16,7 @@ use crate::config::TrainConfig;
 use crate::peers::Rank;
 use crate::read::host_read;
 use crate::stop::StopSignal;
-use crate::trainee::{TokenBatch, Trainee};
+use crate::training_model::{TokenBatch, TrainingModel};
 
 /// A step's loss and gradients, on the device and before the update.
 pub(crate) struct StepGradients<B: Backend> {

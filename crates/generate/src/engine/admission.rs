@@ -167,7 +167,7 @@ impl<B: Backend> Engine<B> {
     /// Gives a request its slots, of which at least one is free: the prompt is read in the first. Samples for which no slot is
     /// free wait at the end of the queue.
     fn place(&mut self, mut waiting: Waiting, on: &mut impl FnMut(Event)) {
-        let Some(voice) = waiting.voices.pop_front() else {
+        let Some(sample) = waiting.samples.pop_front() else {
             return;
         };
         let chunk = self

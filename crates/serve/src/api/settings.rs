@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use emberlm_generate::ranges::{
+    FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
+};
 use emberlm_generate::{ChooserConfig, Grammar, SamplingDefaults};
 use emberlm_tokenizer::StopStrings;
 use schemars::JsonSchema;

@@ -6,6 +6,10 @@ use std::path::Path;
 
 use clap::Args;
 use emberlm_checkpoint::Model;
+use emberlm_generate::ranges::{
+    FREQUENCY_PENALTY, MIN_P, NumberSetting, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE,
+    TOP_P,
+};
 use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
 use emberlm_tokenizer::Tokenizer;
@@ -26,26 +30,26 @@ fn range(
 pub struct ChoiceArgs {
     /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
     /// [default: the model's, or 0.8]
-    #[arg(long, alias = "temp", value_name = "T", value_parser = values::temperature, allow_negative_numbers = true)]
+    #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Choose among the K likeliest tokens; 0 for all [default: the model's, or 0]
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Choose among the likeliest tokens that together have this probability [default: the model's, or 1]
-    #[arg(long, value_name = "P", value_parser = values::top_p, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true)]
     pub top_p: Option<f64>,
     /// Choose among tokens at least P times as likely as the likeliest [default: the model's, or 0]
-    #[arg(long, value_name = "P", value_parser = values::min_p, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true)]
     pub min_p: Option<f64>,
     /// Above 1, tokens of the prompt and of what was made become less likely: their logits are divided by it, negative ones
     /// multiplied [default: the model's, or 1]
-    #[arg(long, value_name = "R", value_parser = values::repetition_penalty, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", value_parser = range(&REPETITION_PENALTY), allow_negative_numbers = true)]
     pub repetition_penalty: Option<f64>,
     /// Taken from the logits of tokens that were made, from -2 to 2 [default: 0]
-    #[arg(long, value_name = "X", value_parser = values::penalty, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = range(&PRESENCE_PENALTY), allow_negative_numbers = true)]
     pub presence_penalty: Option<f64>,
     /// Taken from the logits of tokens for each time they were made, from -2 to 2 [default: 0]
-    #[arg(long, value_name = "X", value_parser = values::penalty, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = range(&FREQUENCY_PENALTY), allow_negative_numbers = true)]
     pub frequency_penalty: Option<f64>,
     /// Added to a token's logit, from -100 (never) to 100 (always); may be given again
     #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias)]
