@@ -79,7 +79,7 @@ fn bad_values_are_ignored_with_a_warning() {
     let ran = sandbox.words("generate model --tokens 1,2,3");
     assert_eq!(ran.code, Some(0));
     insta::assert_snapshot!(ran.stderr, @r#"
-    warning: model/generation_config.json: temperature = -1: must be 0 (greedy) or above, and finite; it is ignored
+    warning: model/generation_config.json: temperature = -1: must be at least 0 and finite; it is ignored
     warning: model/generation_config.json: top_k = "all": must be a whole number, 0 (all tokens) or above; it is ignored
     "#);
     sandbox.write("model/generation_config.json", "{\"temperature\": ");

@@ -121,7 +121,7 @@ fn a_bad_setting_is_refused_before_weights_are_read() {
     insta::assert_snapshot!(sandbox.words("serve --config serve.toml --port 0"), @r"
     exit 1
     --- stderr
-    error: top_p = 2: must be above 0 and at most 1 (all tokens)
+    error: top_p = 2: must be above 0 and at most 1
     ");
     insta::assert_snapshot!(sandbox.words("serve a=run b=nothing --port 0"), @r"
     exit 1
