@@ -152,7 +152,7 @@ fn measure_steps<B: TrainingBackend>(
         device_bytes: B::memory(device).map(|memory| memory.reserved),
         flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
     };
-    Ok((measured, (trainee, engine)))
+    Ok((measured, (training, engine)))
 }
 
 /// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`
