@@ -68,14 +68,14 @@ pub fn measure_peak<B: TrainingBackend>(
     train: &TrainConfig,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let (measured, (trainee, engine)) = measure_steps::<B>(model, train, 1, 1, device)?;
+    let (measured, (training, engine)) = measure_steps::<B>(model, train, 1, 1, device)?;
     let seq = train.sequence_tokens(model.seq_len)?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
         ..train.clone()
     };
     let batch = to_tensors::<B::InnerBackend>(&random_batch(model, &evaluated, seq), device);
-    let decoder = trainee.valid().decoder;
+    let decoder = training.valid().decoder;
     host_read(B::run(|| decoder.loss_sum(batch.tokens, batch.targets)));
     drop(engine);
     Ok(Measured {

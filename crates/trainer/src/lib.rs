@@ -11,7 +11,7 @@
 //! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients of all micro-batches and ranks |
 //! | [`skip`], `guard` | the decision whether a step updates the weights, on the host or on the device |
 //! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
-//! | `trainee`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
+//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
 //! | [`divergence`] | signs that a run has diverged |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
 //! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
