@@ -71,11 +71,11 @@ pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
 
 /// A part that leaves something.
 pub fn val_fraction(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(part) if (0.0..1.0).contains(&part) => Ok(part),
-        Ok(_) => Err("it must be at least 0 and below 1".to_owned()),
-        Err(_) => Err("it is not a number".to_owned()),
-    }
+    number(
+        text,
+        |part| (0.0..1.0).contains(&part),
+        "it must be at least 0 and below 1",
+    )
 }
 
 /// What is added to a token's logit, such as `50256=-100`.
@@ -94,6 +94,14 @@ pub fn stop(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it must not be empty".to_owned()),
         text => Ok(text.to_owned()),
+    }
+}
+
+fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if allowed(value) => Ok(value),
+        Ok(_) => Err(rule.to_owned()),
+        Err(_) => Err("it is not a number".to_owned()),
     }
 }
 
