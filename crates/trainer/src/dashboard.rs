@@ -1,6 +1,11 @@
 //! The dashboard of a run in a terminal: figures, curves and progress, drawn by a thread of its own when something changes.
 //!
-//! Map: [`screen`] is what is drawn, [`plot`] its curves, [`quit`] the dialog that asks how to end the run.
+//! Map: `screen` is what is drawn, `plot` its curves, `quit` the dialog that asks how to end the run.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the dashboard has the terminal while it is shown"
+)]
 
 mod plot;
 mod quit;

@@ -79,20 +79,26 @@ impl<B: TrainingBackend> Driver<B> {
         failure: Failure,
         file_check: FileCheck,
         rank_zero: Option<RankZero<B>>,
-        stop: StopSignal,
     ) -> Self {
         Self {
             run,
-            engine: engine.stopped_by(stop.clone()),
+            engine,
             state,
             floor,
             failure,
             file_check,
             rank_zero,
-            stop,
+            stop: StopSignal::default(),
             interrupted: false,
             result: None,
         }
+    }
+
+    /// The driver with a signal that ends its run.
+    pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
+        self.engine = self.engine.stopped_by(stop.clone());
+        self.stop = stop;
+        self
     }
 
     /// The run's directory.

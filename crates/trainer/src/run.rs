@@ -200,8 +200,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         failure,
         file_check,
         rank_zero,
-        stop.clone(),
-    );
+    )
+    .stopped_by(stop.clone());
     let model = TrainingModel {
         decoder: initial
             .decoder

@@ -64,7 +64,7 @@ impl QuitDialog {
         let text = |text: &str| Line::from(format!("     {text}"));
         let lines = vec![
             key("s", "Stop and save"),
-            text("After this micro-batch; a checkpoint of the last step is written."),
+            text("After this micro-batch; saves a checkpoint of the last step."),
             Line::default(),
             key("k", "Stop without saving"),
             text(&lost),
@@ -111,7 +111,7 @@ mod tests {
             let text = drawn(&QuitDialog { saved }, 537);
             for part in [
                 "[s] Stop and save",
-                "a checkpoint of the last step is written.",
+                "After this micro-batch; saves a checkpoint of the last step.",
                 "[k] Stop without saving",
                 lost,
                 "[c] or Esc: keep training",

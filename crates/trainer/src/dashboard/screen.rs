@@ -110,7 +110,9 @@ mod tests {
         assert!(!text.to_lowercase().contains("epoch"), "{text}");
         assert!(text.contains("4.00") && text.contains("q quit"), "{text}");
         screen.step = 1000;
-        assert!(drawn(&screen).contains("step 1000 of 1000 "));
+        let text = drawn(&screen);
+        assert!(text.contains("step 1000 of 1000"), "{text}");
+        assert!(!text.contains("evaluation in"), "{text}");
         screen.stopping = true;
         assert!(drawn(&screen).contains("Stopping after this micro-batch"));
     }
