@@ -176,6 +176,8 @@ impl EarlyStop {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn run(losses: &[f64]) -> Vec<Evaluated> {
@@ -217,7 +219,7 @@ mod tests {
         };
         let first = run(&[5.0, 4.0, 3.0]);
         // Too few to judge.
-        assert_eq!(rule.judge(&run(&[9.0]), &[first.clone()]), None);
+        assert_eq!(rule.judge(&run(&[9.0]), slice::from_ref(&first)), None);
         let others = [first, run(&[6.0])];
         assert_eq!(rule.judge(&run(&[4.5]), &others), None);
         let stop = rule.judge(&run(&[5.5]), &others).expect("stopped");

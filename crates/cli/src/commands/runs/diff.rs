@@ -93,6 +93,11 @@ fn differing(a: &RunSettings, b: &RunSettings) -> Vec<Setting> {
         .collect()
 }
 
+/// A metric's values `(step, value)`.
+type Points = [(usize, f64)];
+/// The metrics of one phase of a run.
+type Phase = fn(&History) -> &Series;
+
 /// The metrics of either run, of every run first.
 fn readings(histories: &[History]) -> Vec<Readings> {
     let mut metrics: Vec<&Metric> = built_in().iter().collect();
@@ -101,12 +106,12 @@ fn readings(histories: &[History]) -> Vec<Readings> {
             metrics.push(metric);
         }
     }
-    let series: [(&str, fn(&History) -> &Series); 2] = [
+    let series: [(&str, Phase); 2] = [
         ("training", |history| &history.trained),
         ("validation", |history| &history.validated),
     ];
-    let of = |metric: &Metric, phase, series: fn(&History) -> &Series| {
-        let pair = |pick: &dyn Fn(&[(usize, f64)]) -> Option<f64>| {
+    let of = |metric: &Metric, phase, series: Phase| {
+        let pair = |pick: &dyn Fn(&Points) -> Option<f64>| {
             let one = |at: usize| {
                 let points = series(histories.get(at)?).get(metric.name.as_ref())?;
                 pick(points)
@@ -131,7 +136,7 @@ fn readings(histories: &[History]) -> Vec<Readings> {
         .collect()
 }
 
-fn best(direction: Direction, points: &[(usize, f64)]) -> Option<f64> {
+fn best(direction: Direction, points: &Points) -> Option<f64> {
     let values = points.iter().map(|point| point.1);
     let values = values.filter(|value| !value.is_nan());
     match direction {
