@@ -68,16 +68,16 @@ pub fn measure_peak<B: TrainingBackend>(
     train: &TrainConfig,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let (measured, (training, engine)) = measure_steps::<B>(model, train, 1, 1, device)?;
+    let (measured, after) = measure_steps::<B>(model, train, 1, 1, device)?;
     let seq = train.sequence_tokens(model.seq_len)?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
         ..train.clone()
     };
     let batch = to_tensors::<B::InnerBackend>(&random_batch(model, &evaluated, seq), device);
-    let decoder = training.valid().decoder;
+    let decoder = after.training.valid().decoder;
     host_read(B::run(|| decoder.loss_sum(batch.tokens, batch.targets)));
-    drop(engine);
+    drop(after.engine);
     Ok(Measured {
         peak_bytes: memory::peak(),
         device_bytes: B::memory(device).map(|memory| memory.reserved),
@@ -85,14 +85,20 @@ pub fn measure_peak<B: TrainingBackend>(
     })
 }
 
-/// [`measure`], with the model and the engine after the last step.
+/// The model and the engine after the last step that is measured.
+struct AfterSteps<B: TrainingBackend> {
+    training: TrainingModel<B>,
+    engine: StepEngine<B>,
+}
+
+/// [`measure`], with what it leaves.
 fn measure_steps<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
-) -> Result<(Measured, (TrainingModel<B>, StepEngine<B>)), TrainError> {
+) -> Result<(Measured, AfterSteps<B>), TrainError> {
     let seq = train.sequence_tokens(model.seq_len)?;
     if train.documents == Packing::Isolated {
         model.check_documents()?;
@@ -152,7 +158,7 @@ fn measure_steps<B: TrainingBackend>(
         device_bytes: B::memory(device).map(|memory| memory.reserved),
         flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
     };
-    Ok((measured, (training, engine)))
+    Ok((measured, AfterSteps { training, engine }))
 }
 
 /// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`

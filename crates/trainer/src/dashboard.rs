@@ -7,6 +7,11 @@
     reason = "the dashboard has the terminal while it is shown"
 )]
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the dashboard draws on the terminal itself"
+)]
+
 mod plot;
 mod quit;
 mod screen;

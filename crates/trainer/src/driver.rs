@@ -52,6 +52,14 @@ pub struct RunResult {
     pub floor: Option<Floor>,
 }
 
+/// Errors in the data that are found on other threads while steps are made.
+pub(crate) struct DataErrors {
+    /// Where the loader leaves its error.
+    pub(crate) failure: Failure,
+    /// The check of the files whose blocks are not verified as they are read.
+    pub(crate) file_check: FileCheck,
+}
+
 /// The loop over a run's steps, on one rank.
 pub(crate) struct Driver<B: TrainingBackend> {
     run: PathBuf,
@@ -59,10 +67,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
     /// The position of the run, but for what the engine knows of it.
     state: State,
     floor: Option<Floor>,
-    /// Where the loader leaves its error.
-    failure: Failure,
-    /// The check of the files whose blocks are not verified as they are read.
-    file_check: FileCheck,
+    data: DataErrors,
     rank_zero: Option<RankZero<B>>,
     stop: StopSignal,
     interrupted: bool,
@@ -76,8 +81,7 @@ impl<B: TrainingBackend> Driver<B> {
         engine: StepEngine<B>,
         state: State,
         floor: Option<Floor>,
-        failure: Failure,
-        file_check: FileCheck,
+        data: DataErrors,
         rank_zero: Option<RankZero<B>>,
     ) -> Self {
         Self {
@@ -85,8 +89,7 @@ impl<B: TrainingBackend> Driver<B> {
             engine,
             state,
             floor,
-            failure,
-            file_check,
+            data,
             rank_zero,
             stop: StopSignal::default(),
             interrupted: false,
@@ -261,7 +264,7 @@ impl<B: TrainingBackend> Driver<B> {
         }
         let wanted = self.engine.config().accumulation;
         let found: Vec<_> = batches.take(wanted).collect();
-        match self.failure.take() {
+        match self.data.failure.take() {
             Some(error) => Err(error.into()),
             None => Ok(StepBatches::new(found)),
         }
@@ -303,7 +306,7 @@ impl<B: TrainingBackend> Driver<B> {
 
     /// Reports the end of the check of files without block hashes.
     fn poll_file_check(&mut self) -> Result<(), DataError> {
-        if let Some(line) = self.file_check.poll()? {
+        if let Some(line) = self.data.file_check.poll()? {
             self.note(line);
         }
         Ok(())
@@ -312,13 +315,13 @@ impl<B: TrainingBackend> Driver<B> {
     /// Waits for the check of files without block hashes, unless the run is interrupted.
     fn finish_file_check(&mut self) -> Result<(), DataError> {
         self.poll_file_check()?;
-        let left = self.file_check.left();
+        let left = self.data.file_check.left();
         if left > 0 {
             self.note(format!(
                 "waiting until the last {left} bytes of the data are verified"
             ));
         }
-        if let Some(line) = self.file_check.wait(|| self.stop.is_requested())? {
+        if let Some(line) = self.data.file_check.wait(|| self.stop.is_requested())? {
             self.note(line);
         }
         Ok(())

@@ -11,7 +11,7 @@ use emberlm_model::{Decoder, HuggingFaceError, count};
 
 use crate::checkpoint::{About, Checkpoint, Description};
 use crate::config::RunConfig;
-use crate::driver::{Driver, RankZero};
+use crate::driver::{DataErrors, Driver, RankZero};
 use crate::engine::{EngineOptions, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::events::{self, Damage, EventLog, now};
@@ -197,8 +197,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
         engine,
         initial.state,
         inputs.data.floor(),
-        failure,
-        file_check,
+        DataErrors {
+            failure,
+            file_check,
+        },
         rank_zero,
     )
     .stopped_by(stop.clone());
