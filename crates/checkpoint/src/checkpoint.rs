@@ -5,6 +5,7 @@
 //! | `model.safetensors` | the weights, by the decoder's paths |
 //! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
 //! | `tokenizer.json` | the tokenizer's own file, where it is not built in |
+//! | `hugging_face_config.json`, `tokenizer_config.json`, … | of a model that was trained from a Hugging Face directory: its files, as they came |
 //! | `training.safetensors` | the weights that training goes on from, where `model.safetensors` holds their average |
 //! | `optimizer.safetensors` | the optimizer's moments, by the same paths |
 //! | `state.json` | where the run stood |
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CheckpointError;
 use crate::keep;
+use crate::source_files::SourceFiles;
 
 /// Where a run's checkpoints are.
 pub const FOLDER: &str = "checkpoints";
@@ -57,6 +59,9 @@ pub struct Description {
     /// The packing of documents into the sequences that it was trained on.
     #[serde(default, skip_serializing_if = "Packing::is_stream")]
     pub documents: Packing,
+    /// Tokens of the sequences that it was trained on, where they are shorter than the model's context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq_len: Option<usize>,
 }
 
 impl Description {
@@ -67,6 +72,7 @@ impl Description {
             tokenizer: None,
             chat_template: None,
             documents: Packing::Stream,
+            seq_len: None,
         }
     }
 }
@@ -148,7 +154,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             OPTIMIZER,
             TOKENIZER_FILE,
         ];
-        for name in names {
+        for name in names.into_iter().chain(SourceFiles::names()) {
             let Some(expected) = manifest.get(name) else {
                 continue;
             };

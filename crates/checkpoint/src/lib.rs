@@ -8,6 +8,7 @@
 //! | [`Model`] | a model directory of any kind: a run, a checkpoint, a new model or a Hugging Face directory |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
 //! | [`Description`] | what a checkpoint's weights belong to: model configuration, tokenizer, chat template |
+//! | [`SourceFiles`] | the files that a fine-tuned model keeps of the Hugging Face directory that it was trained from |
 //! | [`Progress`] | the step at which a checkpoint was written; the trainer reads its whole state instead |
 //! | [`Keep`] | which checkpoints of a run [`prune`] keeps |
 //! | [`ModelError`], [`CheckpointError`] | the errors of opening, and of reading and writing |
@@ -42,10 +43,12 @@ mod digits;
 mod error;
 pub mod keep;
 pub mod model;
+mod source_files;
 pub mod write;
 
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};
 pub use model::Model;
+pub use source_files::SourceFiles;
 pub use write::write_untrained;

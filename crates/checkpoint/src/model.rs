@@ -12,13 +12,14 @@ use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, DecoderConfig};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
-use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
 use crate::digits::grouped;
 use crate::error::{CheckpointError, ModelError};
+use crate::source_files::SourceFiles;
 
 /// The default limit of a generation context, in tokens: its cache is allocated at once.
 const USUAL_CONTEXT: usize = 8192;
@@ -125,6 +126,18 @@ impl Model {
         }
     }
 
+    /// The files on tokens, conversations and generation of the Hugging Face directory that the model is, or was trained
+    /// from.
+    ///
+    /// # Errors
+    /// A file is there and cannot be read.
+    pub fn source_files(&self) -> Result<SourceFiles, ModelError> {
+        Ok(match &self.source {
+            Source::Own(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
+            Source::HuggingFace(model) => SourceFiles::of_hugging_face(model.path())?,
+        })
+    }
+
     /// One line on where the model comes from: "a checkpoint after 1,000 steps".
     pub fn about(&self) -> Result<String, ModelError> {
         Ok(match &self.source {
@@ -163,6 +176,15 @@ impl Model {
         match &self.source {
             Source::Own(checkpoint) => checkpoint.description.documents,
             Source::HuggingFace(_) => Packing::Stream,
+        }
+    }
+
+    /// Tokens of the sequences that the model was trained on by emberlm, where they are known to be shorter than its
+    /// context.
+    pub fn trained_seq_len(&self) -> Option<usize> {
+        match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.seq_len,
+            Source::HuggingFace(_) => None,
         }
     }
 
@@ -265,7 +287,8 @@ impl Model {
     /// The encoder of conversations: with the template `asked` for (chatml, llama3 or a path), else with the model's own.
     /// `None` for a model without one.
     ///
-    /// Models that emberlm trained have seen the end-of-text token before every conversation, so prompts begin with it.
+    /// Models that emberlm trained have seen the end-of-text token before every conversation, so prompts begin with it,
+    /// unless the template writes a special token there itself.
     pub fn chat(
         &self,
         tokenizer: &Tokenizer,
@@ -275,21 +298,37 @@ impl Model {
             Some(asked) => Some(asked.parse()?),
             None => self.chat_template()?,
         };
-        let beginning = match &self.source {
-            Source::Own(_) => tokenizer.end_of_text().into_iter().collect(),
-            Source::HuggingFace(_) => Vec::new(),
+        let Some(template) = template else {
+            return Ok(None);
         };
-        Ok(
-            template
-                .map(|template| ChatEncoder::new(template, tokenizer).with_beginning(beginning)),
-        )
+        let encoder = ChatEncoder::new(template, tokenizer);
+        let trained = self.chat_template_spec();
+        let begins_itself = match trained {
+            Some(spec) if spec.template == encoder.template().source() => {
+                spec.begins_with.is_some()
+            }
+            _ => encoder.begins_with().is_some(),
+        };
+        let beginning = match &self.source {
+            Source::Own(_) if !begins_itself => tokenizer.end_of_text().into_iter().collect(),
+            Source::Own(_) | Source::HuggingFace(_) => Vec::new(),
+        };
+        Ok(Some(encoder.with_beginning(beginning)))
+    }
+
+    /// The specification of the chat template that the model was trained with by emberlm, if it was.
+    pub fn chat_template_spec(&self) -> Option<&ChatTemplateSpec> {
+        match &self.source {
+            Source::Own(checkpoint) => checkpoint.description.chat_template.as_ref(),
+            Source::HuggingFace(_) => None,
+        }
     }
 
     /// The model's own chat template: that of the dataset it was trained on, or the one beside a Hugging Face model.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ModelError> {
         Ok(match &self.source {
-            Source::Own(checkpoint) => {
-                let spec = checkpoint.description.chat_template.as_ref();
+            Source::Own(_) => {
+                let spec = self.chat_template_spec();
                 spec.map(ChatTemplate::try_from).transpose()?
             }
             Source::HuggingFace(model) => ChatTemplate::beside_model(model.path())?,
@@ -311,7 +350,11 @@ impl Model {
     /// The id that begins a text without a prompt, if there is one.
     pub fn beginning(&self, tokenizer: &Tokenizer) -> Option<u32> {
         let named = match &self.source {
-            Source::Own(_) => None,
+            Source::Own(_) => {
+                let spec = self.chat_template_spec();
+                let name = spec.and_then(|spec| spec.begins_with.as_deref());
+                name.and_then(|name| tokenizer.special_id(name))
+            }
             Source::HuggingFace(model) => token_ids(model.fields().get("bos_token_id"))
                 .first()
                 .copied(),

@@ -89,6 +89,7 @@ impl Dataset {
             let mask = entry.mask.as_ref();
             let mask = mask.map(|mask| {
                 let opened = Mask::open(&self.folder.join(&mask.file), entry.tokens)?;
+                let opened = opened.indexing(mask.indexes_documents);
                 opened.verified_by(&mask.blake3, blocks.of(&mask.file).cloned())
             });
             masks.push(mask.transpose()?);
@@ -101,9 +102,9 @@ impl Dataset {
     /// One split in windows of `seq_len` positions.
     ///
     /// # Errors
-    /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`], and
-    /// [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with, or
-    /// [`DataError::EndOfTextWithin`] where masks do not tell those from others.
+    /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`]. Where
+    /// documents are not indexed, [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with,
+    /// or [`DataError::EndOfTextWithin`] where masks do not tell those from others.
     pub fn windows(
         &self,
         split: Split,
@@ -111,8 +112,13 @@ impl Dataset {
         packing: Packing,
     ) -> Result<Windows, DataError> {
         let tokens = self.split(split)?;
+        let indexed = self.manifest.split(split).indexes_documents();
         match (packing, self.tokenizer.end_of_text()) {
             (Packing::Stream, _) => Windows::stream(tokens, seq_len),
+            // What pads rows is never predicted and never seen by a document.
+            (Packing::Isolated, end_of_text) if indexed => {
+                Windows::isolated(tokens, seq_len, end_of_text.unwrap_or(0))
+            }
             (Packing::Isolated, Some(end_of_text)) => {
                 let windows = Windows::isolated(tokens, seq_len, end_of_text)?;
                 self.check_told_apart(split, &windows)?;
@@ -267,8 +273,9 @@ impl TokenSplit {
         Ok(Some(learnt))
     }
 
-    /// For each of the tokens `ids`, which were read from `start` on, true if a document begins there: at every `end_of_text` but
-    /// those that a mask has as to be learnt, since what begins a document is part of no answer.
+    /// Returns whether a document begins at each of the tokens `ids`, which were read from `start` on: where a mask
+    /// indexes documents, at those that it marks; elsewhere at every `end_of_text` but those that a mask has as to be
+    /// learnt, since what begins a document is part of no answer.
     ///
     /// # Errors
     /// As [`TokenSplit::learnt`].
@@ -276,16 +283,25 @@ impl TokenSplit {
         &self,
         start: u64,
         ids: &[u32],
-        end_of_text: u32,
+        end_of_text: Option<u32>,
     ) -> Result<Vec<bool>, DataError> {
-        let mut begins: Vec<bool> = ids.iter().map(|&id| id == end_of_text).collect();
-        let (mut done, mut learnt) = (0, Vec::new());
+        let mut begins: Vec<bool> = ids.iter().map(|&id| Some(id) == end_of_text).collect();
+        let (mut done, mut marked) = (0, Vec::new());
         self.each_shard(start, ids.len() as u64, |at, from, len| {
-            if let Some(Some(mask)) = self.inner.masks.get(at) {
-                learnt.clear();
-                mask.read_into(from, len, &mut learnt)?;
-                let masked = begins[done..].iter_mut().zip(&learnt);
-                masked.for_each(|(begins, learnt)| *begins &= !learnt);
+            marked.clear();
+            let here = begins[done..].iter_mut();
+            match self.inner.masks.get(at) {
+                Some(Some(mask)) if mask.indexes_documents() => {
+                    mask.beginnings_into(from, len, &mut marked)?;
+                    let marked = here.zip(&marked);
+                    marked.for_each(|(begins, marked)| *begins = *marked);
+                }
+                Some(Some(mask)) => {
+                    mask.read_into(from, len, &mut marked)?;
+                    let learnt = here.zip(&marked);
+                    learnt.for_each(|(begins, learnt)| *begins &= !learnt);
+                }
+                _ => {}
             }
             done += len as usize;
             Ok(())

@@ -244,7 +244,8 @@ impl Export<'_> {
                 if bytes.is_empty() {
                     break;
                 }
-                out.write_all(bytes).map_err(failed)?;
+                let learnt: Vec<u8> = bytes.iter().map(|byte| byte & LEARNT).collect();
+                out.write_all(&learnt).map_err(failed)?;
                 (self.progress)(bytes.len() as u64);
             }
             let (found, told) = (source.hashes().blake3, &mask.blake3);

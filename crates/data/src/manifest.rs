@@ -107,7 +107,8 @@ pub struct ShardEntry {
     pub mask: Option<MaskEntry>,
 }
 
-/// The mask of a shard: a file of one byte per token, 1 where the token is to be learnt, 0 where it is only read.
+/// The mask of a shard: a file of one byte per token, a sum of 1 where the token is to be learnt and, in masks that index
+/// documents, 2 where a document begins with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MaskEntry {
@@ -115,6 +116,10 @@ pub struct MaskEntry {
     pub file: String,
     /// The number of the shard's tokens that are targets.
     pub learnt: u64,
+    /// Whether the mask marks the tokens that documents begin with. Without it, as in datasets of earlier versions, a
+    /// document begins with each end of text that is not to be learnt.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub indexes_documents: bool,
     /// BLAKE3 of the whole file, in hexadecimal.
     pub blake3: String,
 }
@@ -206,7 +211,16 @@ impl SplitManifest {
         self.shards.iter().any(|shard| shard.mask.is_some())
     }
 
-    /// The number of its tokens that are targets.
+    /// Returns true if masks mark the tokens that all its documents begin with.
+    pub fn indexes_documents(&self) -> bool {
+        let indexed = |shard: &ShardEntry| {
+            let mask = shard.mask.as_ref();
+            mask.is_some_and(|mask| mask.indexes_documents)
+        };
+        self.shards.iter().all(indexed)
+    }
+
+    /// How many of its tokens are to be learnt.
     pub fn learnt(&self) -> u64 {
         let learnt = |shard: &ShardEntry| match &shard.mask {
             Some(mask) => mask.learnt,

@@ -100,7 +100,7 @@ impl PackedRows {
                 .collect();
             let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
                 let ids = split.read(start, SCANNED.min(total - start))?;
-                let begins = split.beginnings(start, &ids, end_of_text)?;
+                let begins = split.beginnings(start, &ids, Some(end_of_text))?;
                 let places = (start..).zip(begins);
                 Ok(places
                     .filter(|(_, begins)| *begins)

@@ -58,7 +58,7 @@ impl Verification {
 ///
 /// That a split's tokens and documents are its shards' sums has been checked by [`Dataset::open`]. A document begins with
 /// an end-of-text token, and no text has one, so that they are as many; a masked shard may have more of them, where its
-/// conversations end with one. Bytes of text are compared where the tokenizer is built in and nothing is masked: what a
+/// conversations end with one, and one whose mask indexes documents has as many as that marks. Bytes of text are compared where the tokenizer is built in and nothing is masked: what a
 /// `tokenizer.json` makes of a text may be normalized.
 ///
 /// # Errors
@@ -98,13 +98,7 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
                 found.files.push(FileCheck {
                     file: mask.file.clone(),
                     tokens: entry.tokens,
-                    problems: mask_problems(
-                        dataset.folder(),
-                        mask,
-                        entry.tokens,
-                        &blocks,
-                        progress,
-                    ),
+                    problems: mask_problems(dataset.folder(), mask, entry, &blocks, progress),
                 });
             }
         }
@@ -134,9 +128,9 @@ fn shard_problems(
         differs("tokens", found.tokens, entry.tokens);
     }
     let documents = found.ends_of_text;
-    let enough = match entry.mask {
+    let enough = match &entry.mask {
         None => documents == entry.documents,
-        Some(_) => documents >= entry.documents,
+        Some(mask) => mask.indexes_documents || documents >= entry.documents,
     };
     if vocabulary.end_of_text.is_some() && !enough {
         differs("end-of-text tokens", documents, entry.documents);
@@ -159,12 +153,13 @@ fn shard_problems(
 fn mask_problems(
     folder: &Path,
     entry: &MaskEntry,
-    tokens: u64,
+    shard: &ShardEntry,
     blocks: &DatasetBlocks,
     progress: &dyn Fn(u64),
 ) -> Vec<String> {
     let path = folder.join(&entry.file);
-    let found = match sum_mask(&path, progress) {
+    let tokens = shard.tokens;
+    let found = match sum_mask(&path, entry.indexes_documents, progress) {
         Ok(found) => found,
         Err(error) => return vec![without_path(&error, &path)],
     };
@@ -173,8 +168,12 @@ fn mask_problems(
         let bytes = found.bytes;
         problems.push(format!("{bytes} bytes, but its shard has {tokens} tokens"));
     }
-    if let Some((at, byte)) = found.wrong {
-        problems.push(format!("byte {byte} at {at}: only 0 and 1 are allowed"));
+    if let Some((at, byte, rule)) = found.wrong {
+        problems.push(format!("byte {byte} at {at}: {rule}"));
+    }
+    if entry.indexes_documents && found.documents != shard.documents {
+        let (found, told) = (found.documents, shard.documents);
+        problems.push(format!("{found} documents, but the manifest says {told}"));
     }
     if found.learnt != entry.learnt {
         let (found, told) = (found.learnt, entry.learnt);

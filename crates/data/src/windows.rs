@@ -30,8 +30,9 @@ impl Windows {
     }
 
     /// Rows of whole documents, of `seq_len` positions each: every document begins with `end_of_text`, which the one before
-    /// it predicts at its end, and one longer than a row is cut. Where there are masks, an `end_of_text` that is to be
-    /// learnt begins nothing: it ends a turn or an answer within a document. Reads the whole split once; the index takes 8
+    /// it predicts at its end, and one longer than a row is cut. Where masks index documents, a document begins where they
+    /// say. Where there are other masks, an `end_of_text` that is to be learnt begins nothing: it ends a turn or an
+    /// answer within a document. Reads the whole split once; the index takes 8
     /// bytes per row.
     ///
     /// # Errors
@@ -106,7 +107,9 @@ impl Windows {
         let ids = self.split.read(start, left.min(len + 1))?;
         let learnt = self.split.learnt(start, ids.len() as u64)?;
         let filled = &ids[..left.min(len) as usize];
-        let begins = self.split.beginnings(start, filled, rows.end_of_text)?;
+        let begins = self
+            .split
+            .beginnings(start, filled, Some(rows.end_of_text))?;
         batch.push_documents(&ids, &begins, learnt.as_deref(), rows.end_of_text);
         Ok(())
     }

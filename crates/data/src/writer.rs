@@ -150,6 +150,7 @@ impl<'a> SplitWriter<'a> {
             let shard = self.open_shard()?;
             let room = usize::try_from(limit - shard.tokens).unwrap_or(usize::MAX);
             let range = from..from + room.min(ids.len() - from);
+            let documents = std::mem::take(&mut begins);
             shard
                 .writer
                 .write(&ids[range.clone()])
@@ -157,11 +158,11 @@ impl<'a> SplitWriter<'a> {
             if let Some(mask) = &mut shard.mask {
                 let all = || vec![true; range.len()];
                 let learnt = learnt.map_or_else(all, |learnt| learnt[range.clone()].to_vec());
-                mask.write(&learnt)
+                mask.write(&learnt, documents > 0)
                     .map_err(DataError::io("write", &shard.files.mask))?;
             }
             shard.tokens += range.len() as u64;
-            shard.documents += std::mem::take(&mut begins);
+            shard.documents += documents;
             if shard.tokens == limit {
                 self.close()?;
             }
@@ -254,6 +255,7 @@ impl<'a> SplitWriter<'a> {
                 Some(MaskEntry {
                     file,
                     learnt: writer.learnt(),
+                    indexes_documents: true,
                     blake3: hashes.blake3,
                 })
             }

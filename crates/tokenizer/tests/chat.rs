@@ -143,6 +143,38 @@ fn prompts_are_those_of_transformers() {
 }
 
 #[test]
+fn a_conversation_begins_with_a_special_token_that_the_tokenizer_has() {
+    let golden = golden();
+    for (name, tokenizer_name, expected) in [
+        ("chatml", "tokenizer", Some("<|im_start|>")),
+        ("chatml", "gpt2", None),
+        ("llama3", "tokenizer", Some("<|begin_of_text|>")),
+        ("gemma", "tokenizer", Some("<bos>")),
+        ("headings", "gpt2", None),
+    ] {
+        let tokenizer = tokenizer(tokenizer_name);
+        let found = ChatEncoder::new(template(name, &golden), &tokenizer).begins_with();
+        let found = found.map(|token| (token.name, token.id));
+        let expected = expected.map(|name| (name.to_owned(), tokenizer.special_id(name).unwrap()));
+        assert_eq!(found, expected, "{name} with {tokenizer_name}");
+    }
+    // As `export` writes it where an end of text stood before every conversation.
+    for (source, expected) in [
+        (
+            "{{- \"<|endoftext|>\" }}{{ messages[0].content }}",
+            Some(50_256),
+        ),
+        (" <|endoftext|>{{ messages[0].content }}", None),
+        ("{{ messages[0].content }}<|endoftext|>", None),
+        ("{{ raise_exception('no') }}", None),
+    ] {
+        let template = ChatTemplate::parse("test", source).unwrap();
+        let found = ChatEncoder::new(template, &tokenizer("gpt2")).begins_with();
+        assert_eq!(found.map(|token| token.id), expected, "{source}");
+    }
+}
+
+#[test]
 fn an_answer_ends_with_what_the_template_writes_after_one() {
     let golden = golden();
     for (name, tokenizer_name, special, text) in [

@@ -11,7 +11,7 @@ use emberlm_model::Decoder;
 
 use crate::config::DataConfig;
 use crate::error::TrainError;
-use crate::evaluate::evaluate_until;
+use crate::evaluate::{evaluate_until, evaluated_windows};
 use crate::events::DatasetLoss;
 use crate::identity::DataIdentity;
 use crate::stop::StopSignal;
@@ -177,6 +177,19 @@ impl Validation {
     /// Windows of the first dataset.
     pub(crate) fn first(&self) -> &Windows {
         &self.parts[0].windows
+    }
+
+    /// The tokens and windows of a validation of at most `max_tokens` of each dataset, in a line; none without tokens.
+    pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
+        let windows = self.parts.iter().map(|part| &part.windows);
+        let targets = |windows: &Windows| {
+            let targets = windows.split().len().saturating_sub(1);
+            max_tokens.map_or(targets, |max| targets.min(max))
+        };
+        let tokens: u64 = windows.map(targets).sum();
+        let first = self.first();
+        let windows = evaluated_windows(first.seq_len(), first.packing());
+        (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
     }
 
     /// The mean loss over each dataset's validation split, of at most `max_tokens` each; none where there is nothing to

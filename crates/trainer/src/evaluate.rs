@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use burn::tensor::Tensor;
-use emberlm_data::{Batch, EvalBatches, IGNORED, Windows};
+use emberlm_data::{Batch, EvalBatches, IGNORED, Packing, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
@@ -21,6 +21,14 @@ pub struct Evaluation {
     pub loss: f64,
     /// Tokens predicted: neither masked nor padding.
     pub tokens: u64,
+}
+
+/// The windows that tokens are predicted in, as training and `emberlm eval` report them.
+pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
+    match packing {
+        Packing::Stream => format!("in windows of {seq_len}, stride {seq_len}"),
+        Packing::Isolated => format!("in rows of {seq_len} of isolated documents"),
+    }
 }
 
 /// Predicts every token of a split but its first, in windows of at most the model's context; of the first

@@ -110,7 +110,9 @@ pub use data::TrainingData;
 pub use divergence::Divergence;
 pub use engine::StepMetrics;
 pub use error::TrainError;
-pub use evaluate::{Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions};
+pub use evaluate::{
+    Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions, evaluated_windows,
+};
 pub use file_check::FileCheck;
 pub use folder::RunFolder;
 pub use hooks::Hook;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use burn::train::Interrupter;
+use emberlm_checkpoint::SourceFiles;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::check_exportable;
 use emberlm_model::{Decoder, HuggingFaceError, count};
@@ -80,6 +81,9 @@ pub struct RunOptions {
     pub tensorboard: bool,
     /// Shows a line about the run, where its progress is shown.
     pub say: fn(&str),
+    /// The files of the Hugging Face directory that its weights come from, which its checkpoints keep; a resumed run has
+    /// those of its checkpoint.
+    pub source: SourceFiles,
     /// Stops the run.
     pub interrupter: Interrupter,
     /// A program's own code in the run.
@@ -92,6 +96,7 @@ impl Default for RunOptions {
         Self {
             renderer: Renderer::Plain,
             tensorboard: false,
+            source: SourceFiles::default(),
             say: |_| {},
             interrupter: Interrupter::new(),
             hooks: Vec::new(),
@@ -225,6 +230,10 @@ fn rank_zero<B: TrainingBackend>(
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
     let step = initial.state.step;
+    let source = match start.checkpoint() {
+        Some(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
+        None => options.source,
+    };
     let (folder, log, damage) = open_folder(start, &text, step)?;
     let run = folder.path().to_owned();
     // Plain lines have been printed before; the dashboard begins empty. It can do without, if the log is damaged.
@@ -251,8 +260,10 @@ fn rank_zero<B: TrainingBackend>(
             tokenizer: Some(tokenizer.spec()),
             chat_template: inputs.data.chat_template().cloned(),
             documents: config.train.documents,
+            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < inputs.model.seq_len),
         },
         tokenizer: Some(tokenizer.clone()),
+        source,
     };
     let checkpoint = initial.checkpoint.clone();
     let hooks = HookList::new(options.hooks, options.interrupter)?;
@@ -287,6 +298,8 @@ fn first_notes<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Vec<String> {
     let mut notes = inputs.notes.clone();
+    let limit = config.train.evaluation.token_limit();
+    notes.extend(inputs.validation.announcement(limit));
     let backend = &initial.state.backend;
     if let Some(before) = &initial.moved_from {
         notes.push(format!(

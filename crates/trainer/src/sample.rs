@@ -7,14 +7,19 @@ use emberlm_model::Decoder;
 
 use crate::error::TrainError;
 
-/// Writes `tokens` tokens from the start of a text on, a function of the model and `seed`.
+/// Writes `tokens` tokens from the start of a text on, a function of the model and `seed`. `begins_with` is the special
+/// token that the run's conversations begin with, where they have one of their own.
 pub fn sample<B: Backend>(
     decoder: &Decoder<B>,
     tokenizer: &Tokenizer,
+    begins_with: Option<u32>,
     tokens: usize,
     seed: u64,
 ) -> Result<String, TrainError> {
-    let prompt = start_of_text(tokenizer);
+    let prompt = match begins_with {
+        Some(id) => vec![id],
+        None => start_of_text(tokenizer),
+    };
     let options = GenerateOptions {
         max_new_tokens: tokens,
         stop_tokens: tokenizer.end_of_text().into_iter().collect(),

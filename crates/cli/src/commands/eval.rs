@@ -50,7 +50,7 @@ pub struct EvalArgs {
     /// Only the first N items of the file
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data")]
     pub limit: Option<usize>,
-    /// Tokens of a window [default: the model's context, with --data at most 4096]
+    /// Tokens of a window [default: those of the run's sequences, else the model's context, with --data at most 4096]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub seq_len: Option<usize>,
     /// Windows, or texts to be scored, at a time [default: about 4096 tokens]

@@ -49,7 +49,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             None => model.element()?,
         },
         shard_bytes: args.shard_size.as_u64().max(1),
-        fields: fields(&model, tokenizer.as_ref()),
+        fields: fields(&model, tokenizer.as_ref())?,
     };
     let exported = backend.run(Export {
         model: &model,
@@ -58,20 +58,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     })??;
     match (model.hugging_face(), &tokenizer) {
         (Some(source), _) => keep_files(source.path(), folder.path())?,
-        (None, Some(tokenizer)) => {
-            let seq_len = model.config().seq_len;
-            write(folder.path(), TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
-            let config = tokenizer.to_tokenizer_config_json(Some(seq_len));
-            let config = match model.chat_template()? {
-                Some(template) => {
-                    let source = begun(&template, tokenizer);
-                    write(folder.path(), TEMPLATE_FILE, source.into_bytes())?;
-                    with_tokens(config, &template)?
-                }
-                None => config,
-            };
-            write(folder.path(), TOKENIZER_CONFIG_FILE, config)?;
-        }
+        (None, Some(tokenizer)) => write_tokenizer(&model, tokenizer, folder.path())?,
         (None, None) => {}
     }
     let files = exported.files.len();
@@ -90,9 +77,17 @@ fn summary(out: &Path, exported: &Exported, files: usize, element: Element) -> S
     )
 }
 
-/// Fields beside those that describe the model: a Hugging Face model's own, or the ids of a tokenizer's specials.
-fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Map<String, Value> {
-    if let Some(source) = model.hugging_face() {
+/// Fields beside those that describe the model: those of the Hugging Face model that it is or was fine-tuned from, or else the
+/// ids of a tokenizer's specials.
+fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Value>, CliError> {
+    let came = match model.hugging_face() {
+        Some(source) => Some(source.fields().clone()),
+        None => {
+            let model_type = model.config().family.model_type();
+            model.source_files()?.config_fields(model_type)
+        }
+    };
+    if let Some(mut fields) = came {
         // These are written anew, in their newer form.
         const REWRITTEN: [&str; 5] = [
             "torch_dtype",
@@ -101,16 +96,41 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Map<String, Value> {
             "rotary_pct",
             "rotary_emb_base",
         ];
-        let mut fields = source.fields().clone();
         fields.retain(|name, _| !REWRITTEN.contains(&name.as_str()));
-        return fields;
+        return Ok(fields);
     }
     let end = tokenizer.and_then(Tokenizer::end_of_text);
     let end = end.filter(|&id| (id as usize) < model.config().vocab_size);
     let mut fields = Map::new();
-    fields.insert("bos_token_id".to_owned(), json!(end));
+    let beginning = tokenizer.and_then(|tokenizer| model.beginning(tokenizer));
+    let beginning = beginning.filter(|&id| (id as usize) < model.config().vocab_size);
+    fields.insert("bos_token_id".to_owned(), json!(beginning));
     fields.insert("eos_token_id".to_owned(), json!(end));
-    fields
+    Ok(fields)
+}
+
+/// Writes a trained model's tokenizer and chat template. What it was fine-tuned from is written as it came.
+fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Result<(), CliError> {
+    write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
+    let kept = model.source_files()?.export(folder)?;
+    let keeps_config = kept.contains(&TOKENIZER_CONFIG_FILE);
+    let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len));
+    if let Some(template) = model.chat_template()? {
+        let spec = model.chat_template_spec();
+        let source = match spec.is_some_and(|spec| spec.begins_with.is_some()) {
+            true => template.source().to_owned(),
+            false => begun(&template, tokenizer),
+        };
+        let came = ChatTemplate::beside_model(folder)?;
+        if came.is_none_or(|came| came.source() != source) {
+            write(folder, TEMPLATE_FILE, source.into_bytes())?;
+        }
+        config = with_tokens(config, &template)?;
+    }
+    match keeps_config {
+        true => Ok(()),
+        false => write(folder, TOKENIZER_CONFIG_FILE, config),
+    }
 }
 
 /// A template's text, with the end of a text before it where the tokenizer has one: so every conversation began in training.

@@ -64,6 +64,7 @@ impl Job for New<'_> {
             tokenizer: None,
             chat_template: None,
             documents: Packing::Stream,
+            seq_len: None,
         };
         Ok(write_untrained(self.folder, &decoder, &description, None)?)
     }

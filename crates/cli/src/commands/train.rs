@@ -72,7 +72,9 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     memory::check(&config, args.memory.guard(backend))?;
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
+    let source = from.as_ref().map(Model::source_files).transpose()?;
     let options = RunOptions {
+        source: source.unwrap_or_default(),
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),

@@ -316,6 +316,13 @@ fn a_template_stays_with_what_was_made_by_it() {
     let exported = fs::read_to_string(sandbox.path("exported/chat_template.jinja")).unwrap();
     let template = recorded["template"].as_str().unwrap();
     assert_eq!(exported, format!("{{{{- \"<|endoftext|>\" }}}}{template}"));
+    // That template puts the end of the text there itself, so it is there once.
+    let line = "prepare talks.jsonl --out again --tokenizer exported --chat-template exported";
+    assert_eq!(sandbox.words(line).code, Some(0));
+    for file in ["train_00000.bin", "train_00000.mask"] {
+        let read = |folder: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
+        assert!(read("talks") == read("again"), "{file}");
+    }
     // A text's dataset has none, and says nothing of it.
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox

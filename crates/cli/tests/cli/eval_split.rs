@@ -179,3 +179,26 @@ fn the_loss_by_position_is_transformers() {
         assert_eq!(cells.next().unwrap(), tokens.to_string(), "{line}");
     }
 }
+
+#[test]
+fn the_default_window_is_the_one_of_the_run() {
+    let sandbox = Sandbox::with_data();
+    let ran = sandbox.train("--data data --out run --steps 2 --set train.seq_len=16");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let trained = &sandbox.events("run", "evaluation")[0];
+    let found: Value = sandbox.words("eval run --data data --json").json();
+    close(&found["loss"], &trained["loss"], 1e-6);
+    assert_eq!(found["tokens"], trained["tokens"]);
+    assert_eq!([&found["window"], &found["stride"]], [16, 16]);
+    // Both print it.
+    let windows = "in windows of 16, stride 16";
+    let line = format!("validation: {} tokens {windows}\n", trained["tokens"]);
+    assert!(ran.stderr.contains(&line), "{ran}");
+    let text = sandbox.words("eval run --data data").ok();
+    assert!(text.contains(&format!("predicted, {windows}\n")), "{text}");
+    let longer: Value = sandbox
+        .words("eval run --data data --seq-len 32 --json")
+        .json();
+    assert_eq!([&longer["window"], &longer["stride"]], [32, 32]);
+    assert_ne!(longer["loss"], found["loss"]);
+}

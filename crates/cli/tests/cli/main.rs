@@ -24,6 +24,7 @@ mod draft;
 mod eval_split;
 mod eval_tasks;
 mod feeding;
+mod fine_tuning;
 mod fitting_defaults;
 #[cfg(target_os = "linux")]
 mod full_disk;

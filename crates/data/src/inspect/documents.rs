@@ -13,11 +13,13 @@ pub(super) struct Document {
     pub(super) hash: u128,
 }
 
-/// Cuts a stream of tokens at the ends of texts: before each document, as this program and llm.c write it, or after it, as
-/// nanoGPT does. Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an
-/// empty one.
+/// Cuts a stream of tokens where documents begin: at the ends of texts, which stand before each document, as this program
+/// and llm.c write it, or after it, as nanoGPT does, and which are no part of it; or at other first tokens, which are.
+/// Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an empty one.
 pub(super) struct Cutter {
-    /// The number of tokens that there were.
+    /// What separates documents without being part of them.
+    end_of_text: Option<u32>,
+    /// How many tokens there were.
     position: u64,
     /// The document that the next token goes on with.
     open: Open,
@@ -32,8 +34,9 @@ struct Open {
 
 impl Cutter {
     /// At the first token. Where nothing ends a text, all is one document.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(end_of_text: Option<u32>) -> Self {
         Self {
+            end_of_text,
             position: 0,
             open: Open::at(0),
             cut: false,
@@ -56,13 +59,16 @@ impl Cutter {
             update(&mut self.open.hasher, ids);
             return Vec::new();
         };
+        let end_of_text = self.end_of_text;
+        let after = |cut: usize| cut + usize::from(Some(ids[cut]) == end_of_text);
         update(&mut self.open.hasher, &ids[..first]);
-        let next = Open::at(position + last as u64 + 1);
+        let next = Open::at(position + after(last) as u64);
         let ended = std::mem::replace(&mut self.open, next).end(position + first as u64);
-        update(&mut self.open.hasher, &ids[last + 1..]);
+        update(&mut self.open.hasher, &ids[after(last)..]);
         let whole = cuts.par_windows(2).map(|pair| {
-            let mut open = Open::at(position + pair[0] as u64 + 1);
-            update(&mut open.hasher, &ids[pair[0] + 1..pair[1]]);
+            let begin = after(pair[0]);
+            let mut open = Open::at(position + begin as u64);
+            update(&mut open.hasher, &ids[begin..pair[1]]);
             open.end(position + pair[1] as u64)
         });
         // Most documents lie within a block: they are hashed by all threads.
@@ -118,7 +124,7 @@ mod tests {
 
     /// Documents as start and length, from tokens in blocks; 0 ends a text.
     fn cut(blocks: &[&[u32]]) -> Vec<Document> {
-        let mut cutter = Cutter::new();
+        let mut cutter = Cutter::new(Some(0));
         let mut add = |ids: &&[u32]| {
             let cuts: Vec<bool> = ids.iter().map(|&id| id == 0).collect();
             cutter.add(ids, &cuts)
@@ -141,6 +147,18 @@ mod tests {
         assert_eq!(spans(&[0, 0, 5]), [(1, 0), (2, 1)]);
         assert_eq!(spans(&[]), []);
         assert_eq!(spans(&[0]), []);
+    }
+
+    #[test]
+    fn a_first_token_that_is_no_end_of_text_is_part_of_its_document() {
+        let mut cutter = Cutter::new(Some(0));
+        let mut documents = cutter.add(&[7, 5, 0, 7], &[true, false, false, true]);
+        documents.extend(cutter.add(&[0, 7, 5, 0], &[false, true, false, false]));
+        documents.extend(cutter.finish());
+        let spans: Vec<_> = documents.iter().map(|d| (d.start, d.tokens)).collect();
+        assert_eq!(spans, [(0, 3), (3, 2), (5, 3)]);
+        assert_eq!(documents[0].hash, documents[2].hash);
+        assert_ne!(documents[0].hash, documents[1].hash);
     }
 
     proptest! {

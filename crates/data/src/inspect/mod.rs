@@ -71,7 +71,7 @@ pub struct SplitInspection {
     pub found: Option<DocumentsFound>,
 }
 
-/// The documents of a split, as the end-of-text tokens tell them apart.
+/// The documents of a split, as its index or the end-of-text tokens tell them apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DocumentsFound {
     /// The number of documents: one more than begin in the split, where it begins within one.
@@ -119,13 +119,14 @@ pub fn inspect(
         }
     }
     train.hashes.par_sort_unstable();
+    let told_apart = Split::ALL.map(|split| tells_apart(dataset, split));
     let known = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
     let leaked = val.hashes.par_iter().filter(known).count() as u64;
     let tokenizer = dataset.tokenizer();
     Ok(Inspection {
         tokenizer: tokenizer.kind().to_string(),
         vocab_size: tokenizer.vocab_size(),
-        leaked: tokenizer.end_of_text().map(|_| leaked),
+        leaked: (!told_apart.contains(&false)).then_some(leaked),
         train: train.report(dataset, Split::Train),
         val: val.report(dataset, Split::Val),
         excerpts: shown,
@@ -152,7 +153,7 @@ impl Pass {
         let mut frequencies = Frequencies::new(tokenizer.vocab_size());
         let (mut lengths, mut hashes) = (Lengths::default(), Vec::new());
         let (tokens, end_of_text) = (dataset.split(split)?, tokenizer.end_of_text());
-        let mut cutter = Cutter::new();
+        let mut cutter = Cutter::new(end_of_text);
         let mut take = |documents: Vec<Document>| {
             for document in documents {
                 choice.offer(hashes.len() as u64, &document);
@@ -162,10 +163,7 @@ impl Pass {
         };
         dataset.each_block(split, progress, |ids| {
             frequencies.add(ids);
-            let cuts = match end_of_text {
-                Some(end) => tokens.beginnings(cutter.position(), ids, end)?,
-                None => Vec::new(),
-            };
+            let cuts = tokens.beginnings(cutter.position(), ids, end_of_text)?;
             take(cutter.add(ids, &cuts));
             Ok(())
         })?;
@@ -185,7 +183,7 @@ impl Pass {
         self.hashes.par_sort_unstable();
         self.hashes.dedup();
         let duplicates = count - self.hashes.len() as u64;
-        let told_apart = tokenizer.end_of_text().is_some() && count > 0;
+        let told_apart = tells_apart(dataset, split) && count > 0;
         SplitInspection {
             shards: manifest.shards.len() as u64,
             tokens: manifest.tokens,
@@ -202,6 +200,12 @@ impl Pass {
             }),
         }
     }
+}
+
+/// Returns true if the documents of a split are told apart, by an index or by the ends of texts.
+fn tells_apart(dataset: &Dataset, split: Split) -> bool {
+    let indexed = dataset.manifest().split(split).indexes_documents();
+    indexed || dataset.tokenizer().end_of_text().is_some()
 }
 
 fn excerpt(

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, SpecialToken};
 use emberlm_tokenizer::{TokenBytes, Tokenizer};
 
 use crate::{DataError, Format, Input};
@@ -17,8 +17,9 @@ pub enum Encoding {
     /// The end-of-text token where the tokenizer has one, then the text's tokens. All are to be learnt.
     #[default]
     Text,
-    /// A JSON record of a conversation, or of a prompt and its completion: the end-of-text token where the tokenizer has
-    /// one, then what a chat template makes of it. To be learnt are the answers alone.
+    /// A JSON record of a conversation, or of a prompt and its completion: what a chat template makes of it, after the
+    /// end-of-text token where the tokenizer has one and the template writes no special token first. To be learnt are the
+    /// answers alone.
     Chat {
         /// The template's name or path, as [`ChatTemplate`]'s `FromStr` reads it.
         template: String,
@@ -84,6 +85,8 @@ const CHAT_BATCH: usize = 32;
 
 struct Chat {
     encoder: ChatEncoder,
+    /// The special token that the template writes first.
+    begins_with: Option<SpecialToken>,
     bytes: Option<TokenBytes>,
     /// Why the template runs no more.
     stopped: OnceLock<ChatError>,
@@ -92,10 +95,14 @@ struct Chat {
 impl<'a> Encoder<'a> {
     /// An encoder of texts, or with a template of conversations.
     pub(crate) fn new(tokenizer: &'a Tokenizer, template: Option<ChatTemplate>) -> Self {
-        let chat = template.map(|template| Chat {
-            encoder: ChatEncoder::new(template, tokenizer),
-            bytes: tokenizer.token_bytes(),
-            stopped: OnceLock::new(),
+        let chat = template.map(|template| {
+            let encoder = ChatEncoder::new(template, tokenizer);
+            Chat {
+                begins_with: encoder.begins_with(),
+                encoder,
+                bytes: tokenizer.token_bytes(),
+                stopped: OnceLock::new(),
+            }
         });
         Self { tokenizer, chat }
     }
@@ -108,6 +115,12 @@ impl<'a> Encoder<'a> {
     /// Returns true if shards have masks.
     pub(crate) fn is_masked(&self) -> bool {
         self.chat.is_some()
+    }
+
+    /// The name of the special token that a template writes first.
+    pub(crate) fn begins_with(&self) -> Option<&str> {
+        let token = self.chat.as_ref()?.begins_with.as_ref()?;
+        Some(&token.name)
     }
 
     /// The special tokens that a template writes and the tokenizer lacks.
@@ -162,7 +175,9 @@ impl<'a> Encoder<'a> {
         let encoded = texts.iter().map(|(text, begins)| {
             let tokens = if fits(text) { tokens.next() } else { None };
             let tokens = tokens.unwrap_or_else(|| Err(too_long()))?;
-            let begin = begin(*begins);
+            let first = chat.begins_with.as_ref().map(|token| token.id);
+            let begins_itself = first.is_some() && first == tokens.ids.first().copied();
+            let begin = begin(*begins && !begins_itself);
             let ids: Vec<u32> = begin.into_iter().chain(tokens.ids).collect();
             let learnt = begin.iter().map(|_| false).chain(tokens.learnt).collect();
             Ok(Encoded {

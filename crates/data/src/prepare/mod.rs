@@ -152,8 +152,11 @@ fn make(
         Some(tokenizer) => tokenizer,
         None => Tokenizer::char_from_alphabet(scan.alphabet.iter().copied())?,
     };
-    let recorded = template.as_ref().map(ChatTemplateSpec::from);
+    let mut recorded = template.as_ref().map(ChatTemplateSpec::from);
     let encoder = Encoder::new(&tokenizer, template);
+    if let Some(recorded) = &mut recorded {
+        recorded.begins_with = encoder.begins_with().map(str::to_owned);
+    }
     let Tokenized {
         splits,
         blocks,
@@ -205,7 +208,8 @@ fn begin(
         None => TokenizerKind::Char.to_string(),
     };
     let encoding = match template {
-        Some(template) => format!("{} {}", template.name(), template.hash()),
+        // Earlier versions wrote masks without an index of documents.
+        Some(template) => format!("{} {} indexed", template.name(), template.hash()),
         None => "text".to_owned(),
     };
     let plan = Plan::new(corpus, options, tokenizer, encoding)?;

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::mask::LEARNT;
+use super::mask::{BEGINS, LEARNT};
 
-/// Writes which tokens of a shard are to be learnt, a byte per token.
+/// Writes which tokens of a shard are to be learnt and which a document begins with, a byte per token.
 pub(crate) struct MaskWriter {
     out: BufWriter<File>,
     learnt: u64,
@@ -32,9 +32,12 @@ impl MaskWriter {
         Ok(Self { out, learnt })
     }
 
-    /// Appends whether each of some tokens is to be learnt.
-    pub(crate) fn write(&mut self, learnt: &[bool]) -> io::Result<()> {
-        let bytes: Vec<u8> = learnt.iter().map(|&it| u8::from(it) * LEARNT).collect();
+    /// Appends whether each of some tokens is to be learnt, and whether a document begins with the first of them.
+    pub(crate) fn write(&mut self, learnt: &[bool], begins: bool) -> io::Result<()> {
+        let mut bytes: Vec<u8> = learnt.iter().map(|&it| u8::from(it) * LEARNT).collect();
+        if let Some(first) = bytes.first_mut().filter(|_| begins) {
+            *first |= BEGINS;
+        }
         self.learnt += learnt.iter().filter(|&&it| it).count() as u64;
         self.out.write_all(&bytes)
     }

@@ -34,8 +34,8 @@ fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
         (mask.file.clone(), mask.learnt, bytes)
     });
     let expected = [
-        ("train_00000.mask".to_owned(), 2, vec![0, 1, 0, 1]),
-        ("train_00001.mask".to_owned(), 2, vec![1, 1]),
+        ("train_00000.mask".to_owned(), 2, vec![2, 1, 0, 1]),
+        ("train_00001.mask".to_owned(), 2, vec![1, 3]),
     ];
     assert_eq!(masks.collect::<Vec<_>>(), expected);
 }

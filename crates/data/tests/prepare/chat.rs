@@ -57,14 +57,20 @@ fn answers_are_learnt_and_all_else_is_read() {
         .iter()
         .flat_map(|(text, _)| text.bytes().map(id))
         .collect();
-    let mask = parts.map(|(text, learnt)| vec![u8::from(learnt); text.len()]);
+    let mut mask = parts
+        .map(|(text, learnt)| vec![u8::from(learnt); text.len()])
+        .concat();
+    // The two documents' beginnings are marked.
+    for at in [0, ids.len() - 11] {
+        mask[at] += 2;
+    }
     assert_eq!(
         tokens(&Dataset::open(&place.out()).unwrap(), Split::Train),
         ids
     );
     assert_eq!(
         fs::read(place.out().join("train_00000.mask")).unwrap(),
-        mask.concat()
+        mask
     );
     let template = made.manifest.chat_template.as_ref().unwrap();
     assert!(template.template.contains("<|im_start|>"), "{template:?}");

@@ -46,5 +46,5 @@ pub use renderer::{
     OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts, install_renderer,
 };
 pub use spec::ChatTemplateSpec;
-pub use stops::Stops;
+pub use stops::{SpecialToken, Stops};
 pub use template::ChatTemplate;

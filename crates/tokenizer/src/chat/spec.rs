@@ -20,6 +20,10 @@ pub struct ChatTemplateSpec {
     /// Special tokens' names in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub specials: Vec<String>,
+    /// The special token that it writes at the beginning of every conversation. Without one, an end of text stands before
+    /// every conversation in training and in prompts, where the tokenizer has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_with: Option<String>,
 }
 
 impl From<&ChatTemplate> for ChatTemplateSpec {
@@ -29,6 +33,7 @@ impl From<&ChatTemplate> for ChatTemplateSpec {
             template: template.source().to_owned(),
             tokens: template.tokens().clone(),
             specials: template.specials().into_iter().map(str::to_owned).collect(),
+            begins_with: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The endings of an answer, derived from the text that the template writes after one.
+//! What begins a conversation and what ends an answer, read off what the template writes there.
 
 use std::cmp::Reverse;
 
@@ -20,8 +20,30 @@ pub struct Stops {
     pub strings: Vec<String>,
 }
 
+/// A special token of a tokenizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecialToken {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: u32,
+}
+
 impl ChatEncoder {
-    /// The endings of an answer:
+    /// The special token that the template writes at the beginning of every conversation, such as `<|begin_of_text|>` or
+    /// ChatML's `<|im_start|>`. `None` where it begins with other text, or where the tokenizer lacks that token.
+    pub fn begins_with(&self) -> Option<SpecialToken> {
+        let before = self.before_question()?;
+        let names = self.ends.iter().filter(|name| !name.is_empty());
+        let names = names.filter(|name| before.starts_with(name.as_str()));
+        let name = names.max_by_key(|name| name.len())?;
+        Some(SpecialToken {
+            id: self.tokenizer.special_id(name)?,
+            name: name.clone(),
+        })
+    }
+
+    /// What ends an answer:
     ///
     /// - the first special token that the template writes after an assistant's message, such as `<|im_end|>`, `<|eot_id|>` or
     ///   `</s>`: by its id, or by its name where the tokenizer has no such token;
@@ -51,6 +73,23 @@ impl ChatEncoder {
     /// The text that the template writes after an answer: at a conversation's end, or before the user's next message. None where it
     /// does not take such a conversation or does not show the answer as it is.
     fn after_answer(&self, goes_on: bool) -> Option<String> {
+        let text = self.rendered(goes_on)?;
+        let (_, after) = text.split_once(ANSWER)?;
+        Some(match goes_on {
+            true => after.split_once(QUESTION)?.0.to_owned(),
+            false => after.to_owned(),
+        })
+    }
+
+    /// What the template writes before the user's first message.
+    fn before_question(&self) -> Option<String> {
+        let text = self.rendered(false)?;
+        let (before, _) = text.split_once(QUESTION)?;
+        Some(before.to_owned())
+    }
+
+    /// A question and its answer as the template has them, with another question if it goes on.
+    fn rendered(&self, goes_on: bool) -> Option<String> {
         let mut messages = vec![
             json!({"role": "user", "content": QUESTION}),
             json!({"role": "assistant", "content": ANSWER}),
@@ -60,12 +99,7 @@ impl ChatEncoder {
         }
         let conversation =
             Conversation::from_json(&json!({"messages": messages}).to_string()).ok()?;
-        let text = self.template.render(&conversation, false).ok()?;
-        let (_, after) = text.split_once(ANSWER)?;
-        Some(match goes_on {
-            true => after.split_once(QUESTION)?.0.to_owned(),
-            false => after.to_owned(),
-        })
+        self.template.render(&conversation, false).ok()
     }
 
     /// The special token's name that comes first in `text`; of several at one place the longest.

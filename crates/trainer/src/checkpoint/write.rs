@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use emberlm_checkpoint::checkpoint::{OPTIMIZER, STATE, TRAINING};
 use emberlm_checkpoint::write::{metadata, save_weights, write_json, write_model};
-use emberlm_checkpoint::{CheckpointError, Description};
+use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::Tokenizer;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, weights};
@@ -20,6 +20,8 @@ pub struct About {
     pub description: Description,
     /// The tokenizer that the description names, for its own file, if it has one.
     pub tokenizer: Option<Tokenizer>,
+    /// The files of the Hugging Face directory that the run was begun from, if it was.
+    pub source: SourceFiles,
 }
 
 /// What goes into a checkpoint: handles, so that it can be written while training goes on.
@@ -57,7 +59,9 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
     let About {
         description,
         tokenizer,
+        source,
     } = contents.about.as_ref();
+    others.extend(source.write(folder)?);
     write_model(
         folder,
         &contents.decoder,

@@ -35,7 +35,16 @@ impl<B: TrainingBackend> RankZero<B> {
         let tokens = config.evaluation.sample_tokens;
         if tokens > 0 {
             let tokenizer = &self.tokenizer;
-            text = Some(sample(&decoder, tokenizer, tokens, config.seed)?);
+            let template = self.about.description.chat_template.as_ref();
+            let begins_with = template.and_then(|template| template.begins_with.as_deref());
+            let begins_with = begins_with.and_then(|name| tokenizer.special_id(name));
+            text = Some(sample(
+                &decoder,
+                tokenizer,
+                begins_with,
+                tokens,
+                config.seed,
+            )?);
         }
         let mut better = false;
         let (batch, limit) = (config.evaluation.batch, config.evaluation.token_limit());

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use emberlm_checkpoint::SourceFiles;
 use emberlm_data::{Dataset, PrepareOptions, prepare};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::families;
@@ -98,6 +99,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
     RunOptions {
         renderer: Renderer::Plain,
         tensorboard: false,
+        source: SourceFiles::default(),
         say: |_| {},
         interrupter,
         hooks: Vec::new(),

@@ -10,7 +10,7 @@ use emberlm_data::{
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_trainer::{
-    Evaluation, FileCheck, PositionLosses, evaluate_observed, evaluate_positions,
+    Evaluation, FileCheck, PositionLosses, evaluate_observed, evaluate_positions, evaluated_windows,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -45,7 +45,8 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
             "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
         ));
     }
-    let seq_len = window(args.seq_len, model.config().seq_len, LONGEST_BY_DEFAULT)?;
+    let longest = model.trained_seq_len().unwrap_or(LONGEST_BY_DEFAULT);
+    let seq_len = window(args.seq_len, model.config().seq_len, longest)?;
     let packing = args.documents.unwrap_or_else(|| model.documents());
     if packing == Packing::Isolated {
         model.config().check_documents()?;
@@ -79,10 +80,10 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
             CliError::new(message).hint("its masks leave none to learn: see its dataset.json")
         );
     }
-    let report = Report::new(&found);
+    let report = Report::new(&found, seq_len, packing);
     match args.json {
         true => print_json(&report),
-        false => print(&report.text(manifest, seq_len, packing, found.positions.as_ref())),
+        false => print(&report.text(manifest, found.positions.as_ref())),
     }
 }
 
@@ -154,6 +155,10 @@ struct Report {
     /// Of the predicted tokens.
     bytes: Option<u64>,
     tokens: u64,
+    /// Tokens of a window, and from one window's beginning to the next one's.
+    window: usize,
+    stride: usize,
+    documents: Packing,
     /// By position, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     positions: Option<Vec<Position>>,
@@ -167,7 +172,7 @@ struct Position {
 }
 
 impl Report {
-    fn new(found: &Found) -> Self {
+    fn new(found: &Found, window: usize, documents: Packing) -> Self {
         let Evaluation { loss, tokens } = found.evaluation;
         let bits = loss * tokens as f64 / std::f64::consts::LN_2;
         let bytes = found.bytes.filter(|&bytes| bytes > 0);
@@ -179,17 +184,14 @@ impl Report {
             bits_per_byte: bytes.map(|bytes| bits / bytes as f64),
             bytes,
             tokens,
+            window,
+            stride: window,
+            documents,
             positions: positions.map(|all| all.into_iter().map(position).collect()),
         }
     }
 
-    fn text(
-        &self,
-        split: &SplitManifest,
-        seq_len: usize,
-        packing: Packing,
-        positions: Option<&PositionLosses>,
-    ) -> String {
+    fn text(&self, split: &SplitManifest, positions: Option<&PositionLosses>) -> String {
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         table.row(["loss", &format!("{:.4}", self.loss), "nats per token"]);
         if let Some(floor) = &split.floor {
@@ -204,10 +206,10 @@ impl Report {
             let of = format!("over {} bytes of text", HumanCount(bytes));
             table.row(["bits per byte", &format!("{bits:.4}"), &of]);
         }
-        let windows = match packing {
-            Packing::Stream => format!("predicted, in windows of {seq_len}"),
-            Packing::Isolated => format!("predicted, in rows of {seq_len} of isolated documents"),
-        };
+        let windows = format!(
+            "predicted, {}",
+            evaluated_windows(self.window, self.documents)
+        );
         table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
         let by_position = positions.map(|found| format!("\n{}", position_table(found)));
         table.render() + &by_position.unwrap_or_default()
@@ -237,11 +239,12 @@ mod tests {
     fn units_follow_from_the_loss() {
         let loss = 3.0 * std::f64::consts::LN_2;
         let report = |bytes| {
-            Report::new(&Found {
+            let found = Found {
                 evaluation: Evaluation { loss, tokens: 20 },
                 positions: None,
                 bytes,
-            })
+            };
+            Report::new(&found, 8, Packing::Stream)
         };
         let known = report(Some(40));
         assert!((known.perplexity - 8.0).abs() < 1e-12);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use emberlm_checkpoint::SourceFiles;
 use emberlm_data::{Manifest, Packing};
 use emberlm_model::{DecoderConfig, ModelConfig, Parameters, families};
 use emberlm_tokenizer::TokenizerSpec;
@@ -41,12 +42,14 @@ pub fn write_run(
         tokenizer: tokenizer.cloned(),
         chat_template: None,
         documents: Packing::Stream,
+        seq_len: None,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
     // Nothing but a specification: none of these tokenizers has a file of its own.
     let about = Arc::new(About {
         description,
         tokenizer: None,
+        source: SourceFiles::default(),
     });
     for &step in steps {
         let contents = Contents {

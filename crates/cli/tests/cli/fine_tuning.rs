@@ -1,0 +1,196 @@
+//! Fine-tuning a published chat model whose end of a turn is also its end of a text, as SmolLM2's is.
+
+use std::fs;
+
+use emberlm_data::{Dataset, Split};
+use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+use serde_json::{Value, json};
+
+use super::support::{Sandbox, close};
+
+const TURN_BEGINS: u32 = 257;
+const TURN_ENDS: u32 = 258;
+
+const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\
+    {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// The files of the model on tokens and generation, written as nothing here would write them.
+fn files() -> [(&'static str, String); 3] {
+    let template = json!(TEMPLATE);
+    [
+        (
+            "tokenizer_config.json",
+            format!(
+                "{{ \"eos_token\":\"<|im_end|>\",   \"bos_token\":\"<|im_start|>\", \"pad_token\":\"<|im_end|>\",\n\
+                 \"model_max_length\": 8192, \"chat_template\": {template}, \"tokenizer_class\":\"GPT2Tokenizer\"}}"
+            ),
+        ),
+        (
+            "special_tokens_map.json",
+            "{\"bos_token\":\"<|im_start|>\",\n\n\"eos_token\":\"<|im_end|>\"}".to_owned(),
+        ),
+        (
+            "generation_config.json",
+            format!(
+                "{{\"eos_token_id\":{TURN_ENDS},  \"bos_token_id\":{TURN_BEGINS}, \"temperature\":0.3}}\n"
+            ),
+        ),
+    ]
+}
+
+/// A sandbox with the published model `base` and conversations `talks.jsonl`.
+fn with_base() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let small = "--set model.d_model=16 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
+        --set model.head_dim=8 --set model.feed_forward.width=32 --set model.seq_len=96";
+    let line = format!("new --preset llama-3.2-1b --vocab-size 259 {small} --out new");
+    sandbox.words(&line).ok();
+    sandbox.words("export new --out base").ok();
+    let path = sandbox.path("base/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["bos_token_id"] = json!(TURN_BEGINS);
+    config["eos_token_id"] = json!(TURN_ENDS);
+    config["pad_token_id"] = json!(TURN_ENDS);
+    fs::write(&path, config.to_string()).unwrap();
+    let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+    let mut tokenizer: Value = serde_json::from_slice(&bytes.to_tokenizer_json()).unwrap();
+    let added = tokenizer["added_tokens"].as_array_mut().unwrap();
+    for (name, id) in [("<|im_start|>", TURN_BEGINS), ("<|im_end|>", TURN_ENDS)] {
+        let mut token = added[0].clone();
+        token["id"] = json!(id);
+        token["content"] = json!(name);
+        added.push(token);
+    }
+    sandbox.write("base/tokenizer.json", tokenizer.to_string());
+    for (name, text) in files() {
+        sandbox.write(&format!("base/{name}"), text);
+    }
+    // Many turns are equal, and no conversation is.
+    let talk = |number: usize| {
+        let say = |role: &str, content: String| json!({ "role": role, "content": content });
+        let messages = [
+            say("user", "Hello".to_owned()),
+            say("assistant", "Hi".to_owned()),
+            say("user", "A number?".to_owned()),
+            say("assistant", number.to_string()),
+        ];
+        json!({ "messages": messages }).to_string() + "\n"
+    };
+    sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
+    let ran =
+        sandbox.words("prepare talks.jsonl --chat-template base --tokenizer base --out talks");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox
+}
+
+fn read(sandbox: &Sandbox, name: &str) -> String {
+    fs::read_to_string(sandbox.path(name)).unwrap()
+}
+
+#[test]
+fn conversations_are_documents_by_the_index_of_their_dataset() {
+    let sandbox = with_base();
+    let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
+    let manifest = dataset.manifest();
+    let documents = Split::ALL.map(|split| manifest.split(split).documents);
+    assert!(documents.iter().sum::<u64>() == 60 && !documents.contains(&0));
+    // The template begins a conversation itself: nothing is put before it.
+    let first = dataset.split(Split::Train).unwrap().read(0, 5).unwrap();
+    assert_eq!(first, [TURN_BEGINS, 117, 115, 101, 114]);
+    sandbox.words("data verify talks").ok();
+    let found: Value = sandbox.words("data inspect talks --json").json();
+    for (split, count) in ["train", "val"].into_iter().zip(documents) {
+        let found = &found[split]["found"];
+        assert_eq!(found["count"], count, "{split}");
+        assert_eq!(found["duplicates"], 0, "{split}");
+    }
+    assert_eq!(found["leaked"], 0);
+    let text = found["excerpts"][0]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("<|im_start|>user\nHello<|im_end|>\n"),
+        "{text}"
+    );
+    assert!(text.matches("<|im_start|>").count() == 4, "{text}");
+}
+
+#[test]
+fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
+    let sandbox = with_base();
+    let train = "train --from base --data talks --documents isolated --out run --steps 2 --renderer plain \
+        --set train.micro_batch=2 --accumulation 1";
+    let ran = sandbox.words(train);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stderr.contains("talks: documents "), "{ran}");
+    let found: Value = sandbox.words("eval run --data talks --json").json();
+    assert_eq!(found["documents"], "isolated");
+    close(
+        &found["loss"],
+        &sandbox.events("run", "evaluation").last().unwrap()["loss"],
+        1e-6,
+    );
+
+    // A resumed run keeps them as well.
+    let ran = sandbox.words("train --resume run --steps 3 --renderer plain");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.words("export run --out tuned").ok();
+    for (name, text) in files() {
+        assert_eq!(read(&sandbox, &format!("tuned/{name}")), text, "{name}");
+    }
+    assert_eq!(
+        read(&sandbox, "tuned/tokenizer.json"),
+        read(&sandbox, "base/tokenizer.json")
+    );
+    assert!(!sandbox.path("tuned/chat_template.jinja").exists());
+    let config: Value = serde_json::from_str(&read(&sandbox, "tuned/config.json")).unwrap();
+    assert_eq!(
+        [
+            &config["bos_token_id"],
+            &config["eos_token_id"],
+            &config["pad_token_id"]
+        ],
+        [TURN_BEGINS, TURN_ENDS, TURN_ENDS]
+            .map(|id| json!(id))
+            .each_ref()
+    );
+
+    // What was exported prepares the same dataset.
+    let ran =
+        sandbox.words("prepare talks.jsonl --chat-template tuned --tokenizer tuned --out again");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    for file in [
+        "train_00000.bin",
+        "train_00000.mask",
+        "val_00000.bin",
+        "val_00000.mask",
+    ] {
+        let read = |folder: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
+        assert!(read("talks") == read("again"), "{file}");
+    }
+}
+
+/// A dataset of an earlier version: its masks have no index, and an end of text stood before every conversation.
+#[test]
+fn a_dataset_without_an_index_keeps_its_rule() {
+    let sandbox = with_base();
+    let path = sandbox.path("talks/dataset.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for split in ["train", "val"] {
+        let mask = &mut manifest["splits"][split]["shards"][0]["mask"];
+        let file = sandbox.path("talks").join(mask["file"].as_str().unwrap());
+        let bytes: Vec<u8> = fs::read(&file)
+            .unwrap()
+            .iter()
+            .map(|byte| byte & 1)
+            .collect();
+        mask["blake3"] = json!(blake3::hash(&bytes).to_hex().as_str());
+        mask.as_object_mut().unwrap().remove("indexes_documents");
+        fs::write(&file, bytes).unwrap();
+    }
+    fs::write(&path, manifest.to_string()).unwrap();
+    let ran =
+        sandbox.words("train --from base --data talks --documents isolated --out run --steps 1");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("cannot be told apart"), "{ran}");
+    let ran = sandbox.words("train --from base --data talks --out run --steps 1 --renderer plain");
+    assert_eq!(ran.code, Some(0), "{ran}");
+}
