@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig, ModelConfig, weights};
+use emberlm_model::{Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use serde::de::DeserializeOwned;
@@ -238,7 +238,19 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         &self,
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, CheckpointError> {
-        self.weights(MODEL, device)
+        self.decoder_in(WeightFormat::F32, device)
+    }
+
+    /// The model with the checkpoint's weights in a format. Weights are packed one by one as they are read.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::decoder`].
+    pub fn decoder_in<B: Backend>(
+        &self,
+        format: WeightFormat,
+        device: &burn::tensor::Device<B>,
+    ) -> Result<Decoder<B>, CheckpointError> {
+        self.weights(MODEL, format, device)
     }
 
     /// The model with the weights that training goes on from: the same, unless those are an average.
@@ -253,7 +265,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             true => TRAINING,
             false => MODEL,
         };
-        self.weights(name, device)
+        self.weights(name, WeightFormat::F32, device)
     }
 
     /// Returns true if [`Checkpoint::decoder`] is an average of the weights.
@@ -264,10 +276,11 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     fn weights<B: Backend>(
         &self,
         name: &str,
+        format: WeightFormat,
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, CheckpointError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
-        weights::load_own(config.blank::<B>(device), &self.path.join(name))
+        weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| broken(&self.path, error.to_string()))
     }
 

@@ -10,7 +10,7 @@ use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
@@ -165,9 +165,19 @@ impl Model {
 
     /// The model with its weights.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
+        self.decoder_in(WeightFormat::F32, device)
+    }
+
+    /// The model with its weights in a format. Weights are packed one by one as they are read, so that beside the result no more
+    /// than one of them is held in f32.
+    pub fn decoder_in<B: Backend>(
+        &self,
+        format: WeightFormat,
+        device: &Device<B>,
+    ) -> Result<Decoder<B>, ModelError> {
         Ok(match &self.source {
-            Source::Own(checkpoint) => checkpoint.decoder(device)?,
-            Source::HuggingFace(model) => model.decoder(device)?,
+            Source::Own(checkpoint) => checkpoint.decoder_in(format, device)?,
+            Source::HuggingFace(model) => model.decoder_in(format, device)?,
         })
     }
 

@@ -44,7 +44,7 @@ pub fn decoder_in<B: Backend>(
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
     let _sign = progress::loading(model.path());
-    let load = || Ok(model.decoder(device)?.with_weights(weights));
+    let load = || Ok(model.decoder_in(weights, device)?);
     match weights {
         WeightFormat::F32 => load(),
         WeightFormat::Packed(_) => memory::returning_freed(load),

@@ -21,7 +21,8 @@ use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::families::Family;
-use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load};
+use crate::weight_format::WeightFormat;
+use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
 
 /// The file that makes a directory a Hugging Face model.
 pub const CONFIG_FILE: &str = "config.json";
@@ -122,6 +123,18 @@ impl HuggingFaceModel {
     /// # Errors
     /// As [`HuggingFaceModel::tensors`]; a tensor is missing, left over, or of another shape or type.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
+        self.decoder_in(WeightFormat::F32, device)
+    }
+
+    /// The model with its weights in a format. Weights are packed one by one as they are read.
+    ///
+    /// # Errors
+    /// As [`HuggingFaceModel::decoder`].
+    pub fn decoder_in<B: Backend>(
+        &self,
+        format: WeightFormat,
+        device: &Device<B>,
+    ) -> Result<Decoder<B>, HuggingFaceError> {
         let store = self.tensors()?;
         let exchange = exchange_of(self.config.family)?;
         self.check_size(&store, &exchange)
@@ -136,7 +149,8 @@ impl HuggingFaceModel {
                 .tied
                 .then_some((exchange.head, exchange.embedding)),
         };
-        load(self.config.blank::<B>(device), &store, naming).map_err(self.weights_error())
+        let blank = self.config.blank::<B>(device);
+        load_decoder(blank, &store, naming, format).map_err(self.weights_error())
     }
 
     /// Refuses weights that are far too few for the configuration, before memory is asked for it: a number in

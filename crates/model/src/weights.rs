@@ -2,6 +2,7 @@
 
 mod element;
 mod load;
+mod load_decoder;
 pub mod map;
 pub(crate) mod names;
 mod parts;
@@ -11,8 +12,10 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
-pub(crate) use load::{Naming, load};
+pub(crate) use load::Naming;
 pub use load::{load_named, load_own, load_tensors};
+pub(crate) use load_decoder::load_decoder;
+pub use load_decoder::load_own_in;
 pub use parts::{Parts, part_of, part_path, together, whole_path};
 pub use safetensors_store::SafetensorsStore;
 pub(crate) use save::write;

@@ -80,22 +80,11 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     store: &dyn TensorStore,
     naming: Naming<S>,
 ) -> Result<M, WeightsError> {
-    let mut loader = Loader {
-        unused: store.names().map(str::to_owned).collect(),
-        parts: Parts::of(&module),
-        store,
-        naming,
-        error: None,
-    };
-    let module = map_params(module, &mut loader);
-    if let Some(error) = loader.error.take() {
-        return Err(error);
-    }
-    loader.finish()?;
-    Ok(module)
+    Loader::new(&module, store, naming).load(module)
 }
 
-struct Loader<'a, S> {
+/// Reads the parameters of one module.
+pub(super) struct Loader<'a, S> {
     store: &'a dyn TensorStore,
     naming: Naming<S>,
     /// The parameters in parts, of which the file knows nothing.
@@ -131,9 +120,33 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
     }
 }
 
-impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
+impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
+    pub(super) fn new<B: Backend, M: Module<B>>(
+        module: &M,
+        store: &'a dyn TensorStore,
+        naming: Naming<S>,
+    ) -> Self {
+        Self {
+            unused: store.names().map(str::to_owned).collect(),
+            parts: Parts::of(module),
+            store,
+            naming,
+            error: None,
+        }
+    }
+
+    /// The module with all of its parameters read, where every tensor was used, by the module or before.
+    pub(super) fn load<B: Backend, M: Module<B>>(mut self, module: M) -> Result<M, WeightsError> {
+        let module = map_params(module, &mut self);
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.finish()?;
+        Ok(module)
+    }
+
     /// A parameter's elements, in the decoder's layout.
-    fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
+    pub(super) fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
         let place = self.parts.row_range(path);
         let missing = || WeightsError::Missing {
             name: place.whole.to_owned(),

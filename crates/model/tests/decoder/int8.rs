@@ -1,12 +1,15 @@
 //! Packed weights: close to the trained weights' logits, and the same through the cache.
 
+use std::collections::HashMap;
+
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::weights::{load_own_in, named_tensors, save_own};
+use emberlm_model::{Decoder, DecoderConfig, PackedFormat, WeightFormat};
 
-use crate::decoding::{assert_close, decoders, new_cache, targets};
-use crate::spread::SEQ_LEN;
+use crate::decoding::{assert_close, decoders, device, new_cache, targets};
+use crate::spread::{SEQ_LEN, base};
 use crate::values::{host, tensor, tokens};
 
 /// Of `‖a - b‖ / ‖b‖` over all logits, for weights that make activations far from linear: half a scale is 0.4 % of a row's
@@ -97,5 +100,39 @@ fn ndarray_agrees() {
         let found = logits(&found, Tensor::from_data(ids, &Default::default()));
         let expected = logits(&quantized(&decoder), tokens(7));
         assert_close(&name, &found, &expected);
+    }
+}
+
+/// Weights packed while they are read are those that are read and then packed, to the bit.
+#[test]
+fn packing_while_reading_is_packing_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.safetensors");
+    for (tied, largest) in [(true, None), (false, None), (false, Some(16 * 16 * 4))] {
+        let mut raw = base();
+        raw.head.tied = tied;
+        let config = DecoderConfig::try_from(raw).unwrap();
+        let saved = config.init::<Flex>(3, &device());
+        save_own(&named_tensors(&saved), HashMap::new(), &file).unwrap();
+        let load = |format| {
+            let blank = config.blank_within::<Flex>(&device(), largest);
+            load_own_in(blank, &file, format)
+        };
+        let packed = load(WeightFormat::INT8).unwrap();
+        assert_eq!(packed.packed_format(), Some(PackedFormat::Int8));
+        let floats = load(WeightFormat::F32).unwrap();
+        assert_eq!(floats.packed_format(), None);
+        let [found, expected] = [packed, floats.with_weights(WeightFormat::INT8)]
+            .map(|decoder| host(decoder.forward(tokens(7))));
+        assert_eq!(found, expected, "{tied} {largest:?}");
+
+        // A file without a block is refused as it is in f32.
+        let mut tensors = named_tensors(&saved);
+        tensors.retain(|(name, _)| name != "blocks.1.attention.qkv.weight");
+        save_own(&tensors, HashMap::new(), &file).unwrap();
+        let [packed, floats] = [WeightFormat::INT8, WeightFormat::F32]
+            .map(|format| load(format).unwrap_err().to_string());
+        assert_eq!(packed, floats);
+        assert!(packed.contains("blocks.1.attention.qkv.weight"), "{packed}");
     }
 }
