@@ -11,7 +11,7 @@
 //! everything that the device was asked for. There a [`Guard`] on the device decides, the step stays [`pending`], and
 //! [`settle`] reads and judges all pending steps at once when something is due. The outcome is the same to the bit.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
@@ -113,6 +113,13 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     pending: PendingSteps<B>,
     /// Ends a step between two micro-batches.
     stop: Option<StopSignal>,
+}
+
+/// The turn of an engine to seed the backend's random state and to draw dropout masks from it. The state belongs to the process:
+/// without turns, models that are trained on two threads would draw each other's numbers.
+fn random_state() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -220,7 +227,12 @@ impl<B: TrainingBackend> StepEngine<B> {
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let (config, stop) = (&self.config, self.stop.as_ref());
-        let made = B::run(|| gradients::accumulate(model, &batches.batches, numbers, config, stop));
+        let made = {
+            let model_config = model.decoder.config();
+            let draws = model_config.dropout > 0.0 && !model_config.dropout_sites.is_empty();
+            let _turn = draws.then(random_state);
+            B::run(|| gradients::accumulate(model, &batches.batches, numbers, config, stop))
+        };
         let Some((loss, grads)) = made else {
             return Ok(None);
         };

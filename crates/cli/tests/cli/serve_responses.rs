@@ -223,7 +223,11 @@ fn what_is_not_supported_is_refused_by_name() {
             "text.format",
             "",
         ),
-        (json!({ "temperature": -1 }), "temperature", "must be at least 0"),
+        (
+            json!({ "temperature": -1 }),
+            "temperature",
+            "must be at least 0",
+        ),
     ] {
         let mut fields = fields;
         if fields.get("input").is_none() {
