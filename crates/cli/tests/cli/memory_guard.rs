@@ -147,7 +147,7 @@ fn predictions_of_inference_are_near_what_is_measured() {
         "eval run --data data",
         "eval run --data data --seq-len 32 --batch 512",
     ] {
-        let predicted = needed(&limited(&sandbox, line, 100_000));
+        let predicted = needed(&limited(&sandbox, line, 60_000));
         let measured = peak(&mut sandbox.command(line.split_whitespace()));
         let off = predicted / measured - 1.0;
         println!("{line}: {predicted:.1} MiB predicted, {measured:.1} MiB measured, {off:+.3}");

@@ -389,6 +389,8 @@ fn a_second_ctrl_c_stops_at_once() {
         let events = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap_or_default();
         events.contains("\"event\":\"begun\"")
     });
+    // Its one micro-batch is computed by then, and not only read.
+    std::thread::sleep(Duration::from_millis(500));
     signal(&child, "-INT");
     std::thread::sleep(Duration::from_millis(100));
     assert!(

@@ -1,14 +1,14 @@
 //! The peak memory of prediction: generating, serving and evaluating.
 //!
 //! ```text
-//! peak   = program + max(loading, weights + caches + pass) + allocator
+//! peak   = program + weights + caches + max(pass, reading) + allocator
 //! caches   slots · L · 2 · capacity · k           keys and values; linear attention's sums are small
 //! pass     T · (2d + max(2(q + 2k) + q, m F + d))  the states of a block; no earlier block keeps anything
 //!          + the head: R · V logits, or the head's loss in blocks of rows
 //! ```
 //!
-//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights are packed layer by layer
-//! after they are read in f32, so loading holds all of them in f32.
+//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights are packed as they are read,
+//! so that reading holds the largest matrix in f32.
 
 use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::head_loss::most_held;
@@ -16,7 +16,7 @@ use emberlm_model::{DecoderConfig, WeightFormat, count};
 use serde::Serialize;
 
 use super::block::Block;
-use super::{COMPUTING, MIB};
+use super::{COMPUTING, MIB, largest};
 
 /// The work of a model that predicts, as far as its memory depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl InferenceWork {
 pub struct InferencePrediction {
     /// The program itself.
     pub program: u64,
-    /// The weights, in f32 while they are read.
+    /// The weights in their format.
     pub weights: u64,
     /// The key-value caches.
     pub caches: u64,
@@ -98,16 +98,14 @@ pub fn predict_inference(
     work: InferenceWork,
     program: u64,
 ) -> InferencePrediction {
-    let loaded = 4.0 * count::parameters(model).total as f64;
     let caches = work.slots as f64 * count::kv_cache(model, work.capacity) as f64;
-    let temporaries = 4.0 * pass(model, work);
-    let held = held_weights(model, work.weights);
-    let live = loaded.max(held + caches + temporaries);
-    // The parts of the larger moment.
-    let (weights, caches, temporaries) = match loaded > held + caches + temporaries {
-        true => (loaded, 0.0, 0.0),
-        false => (held, caches, temporaries),
+    let weights = held_weights(model, work.weights);
+    let reading = match work.weights {
+        WeightFormat::F32 => 0.0,
+        WeightFormat::Packed(_) => largest(model),
     };
+    let temporaries = 4.0 * pass(model, work).max(reading);
+    let live = weights + caches + temporaries;
     let allocator = (0.3 * live).min(25.0 * MIB) + 0.02 * live;
     let mut total = 0u64;
     let mut part = |bytes: f64| {

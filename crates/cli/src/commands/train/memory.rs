@@ -9,14 +9,17 @@ use crate::error::CliError;
 use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
 
-/// Refuses a run whose predicted memory is more than what is available, before anything large is allocated.
+/// Refuses a run whose predicted memory is more than what is available, before anything large is allocated. A model that does
+/// not fit its data is left to the run, which knows the reason.
 ///
 /// # Errors
-/// It does not fit, or the configuration and the data are no run.
+/// It does not fit, or the data cannot be opened.
 pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
     let mut config = config.clone();
     let data = TrainingData::open(&config.data)?;
-    let model = run::resolve_model(&mut config, data.first())?;
+    let Ok(model) = run::resolve_model(&mut config, data.first()) else {
+        return Ok(());
+    };
     let train = &config.train;
     let program = memory::resident().unwrap_or(0);
     let demand = |train: &TrainConfig| -> Result<Demand, CliError> {
