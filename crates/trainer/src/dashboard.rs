@@ -6,10 +6,6 @@
     clippy::disallowed_methods,
     reason = "the dashboard has the terminal while it is shown"
 )]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the dashboard draws on the terminal itself"
-)]
 
 mod plot;
 mod quit;

@@ -1,5 +1,7 @@
 //! Control characters in names, models and templates: a terminal gets none of them.
 
+use portable_pty::CommandBuilder;
+
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
 
@@ -10,6 +12,19 @@ const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{9b}2J\u{2
 fn harmless(text: &str) {
     let harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!text.contains(harmful), "{text:?}");
+}
+
+/// The bytes that a terminal gets from stdout. On stderr a sign moves the cursor while a model is loaded.
+fn shown_on_stdout(sandbox: &Sandbox, line: &str) -> String {
+    let mut command = CommandBuilder::new("sh");
+    command.arg("-c");
+    command.arg(format!(
+        "exec {} {line} 2>/dev/null",
+        env!("CARGO_BIN_EXE_emberlm")
+    ));
+    let terminal = Terminal::start_command(sandbox, command, 24, 80);
+    let bytes = Terminal::bytes_at_the_end(terminal);
+    String::from_utf8(bytes).unwrap().replace("\r\n", "\n")
 }
 
 #[test]
@@ -70,9 +85,7 @@ fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
         piped.contains('\u{1b}') && piped.contains('\u{9b}'),
         "{piped:?}"
     );
-    let terminal = Terminal::start(&sandbox, line, 24, 80);
-    let bytes = Terminal::bytes_at_the_end(terminal);
-    let shown = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+    let shown = shown_on_stdout(&sandbox, line);
     harmless(&shown);
     assert!(shown.contains('\u{fffd}'), "{shown:?}");
     let expected = piped.replace(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'], "\u{fffd}");
@@ -80,9 +93,7 @@ fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
     // JSON says the same by its own escapes.
     let line = format!("{line} --json");
     let piped: serde_json::Value = sandbox.words(&line).json();
-    let terminal = Terminal::start(&sandbox, &line, 24, 80);
-    let bytes = Terminal::bytes_at_the_end(terminal);
-    let shown = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+    let shown = shown_on_stdout(&sandbox, &line);
     harmless(&shown);
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
