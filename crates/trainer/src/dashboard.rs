@@ -109,7 +109,7 @@ impl Dashboard {
     }
 
     fn send(&self, update: Update) {
-        // The thread is gone only where it has panicked.
+        // The thread is gone where the terminal was closed.
         let _ = self.updates.send(update);
     }
 
@@ -200,6 +200,50 @@ fn restore_before_panics() {
     });
 }
 
+/// What came from the terminal within a [`TICK`].
+enum Input {
+    Event(Event),
+    Nothing,
+    /// The terminal was closed.
+    Closed,
+}
+
+/// Waits for a key. Crossterm reads from a closed terminal for ever, so it is asked only once there is something to read.
+#[cfg(unix)]
+fn wait_for_input() -> Input {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    let stdout = stdout();
+    let mut terminal = [PollFd::new(&stdout, PollFlags::IN)];
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: TICK.subsec_nanos().into(),
+    };
+    match poll(&mut terminal, Some(&tick)) {
+        Ok(0) | Err(Errno::INTR) => return Input::Nothing,
+        Ok(_) => {}
+        Err(_) => return Input::Closed,
+    }
+    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match terminal[0].revents().intersects(closed) {
+        true => Input::Closed,
+        false => read_event(Duration::ZERO),
+    }
+}
+
+#[cfg(not(unix))]
+fn wait_for_input() -> Input {
+    read_event(TICK)
+}
+
+fn read_event(timeout: Duration) -> Input {
+    match event::poll(timeout) {
+        Ok(true) => event::read().map_or(Input::Closed, Input::Event),
+        Ok(false) => Input::Nothing,
+        Err(_) => Input::Closed,
+    }
+}
+
 /// The thread that draws and reads keys.
 struct Painter {
     run: DashboardRun,
@@ -226,19 +270,17 @@ impl Painter {
             self.screen.stopping = stopping;
             // Another end of the program may have given the terminal back.
             if changed && TAKEN.load(Ordering::SeqCst) {
-                // A terminal that was closed cannot be drawn on; its signal ends the run.
+                // A terminal that was closed cannot be drawn on.
                 let _ = terminal.draw(|frame| self.screen.draw(frame));
                 changed = false;
             }
-            match event::poll(TICK) {
-                Ok(true) => {
-                    if let Ok(event) = event::read() {
-                        self.on(&event);
-                    }
+            match wait_for_input() {
+                Input::Event(event) => {
+                    self.on(&event);
                     changed = true;
                 }
-                Ok(false) => {}
-                Err(_) => thread::sleep(TICK),
+                Input::Nothing => {}
+                Input::Closed => return,
             }
         }
     }

@@ -54,8 +54,8 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
 }
 
 /// [`fine_tuning`] for a training split of `tokens` tokens. Sequences are short enough for the split to have
-/// [`EPOCH_SEQUENCES`] of them where documents follow one another, a step takes at most as many as leave
-/// [`EPOCH_UPDATES`] updates per epoch, and the run has [`EPOCHS`] epochs, or [`MOST_STEPS`] steps where those are fewer.
+/// `EPOCH_SEQUENCES` of them where documents follow one another, a step takes at most as many as leave
+/// `EPOCH_UPDATES` updates per epoch, and the run has `EPOCHS` epochs, or `MOST_STEPS` steps where those are fewer.
 ///
 /// `given` is [`fine_tuning`] with the user's settings: steps are counted with the sequences, the micro-batches and the
 /// packing that it sets.

@@ -40,6 +40,8 @@ pub enum Ended {
 struct Running<'a> {
     run: &'a Planned,
     child: Child,
+    /// Its evaluations that the rule has judged.
+    judged: usize,
     /// The decision to stop it early.
     early: Option<EarlyStop>,
 }
@@ -54,7 +56,9 @@ pub struct Judging<'a> {
 }
 
 impl Judging<'_> {
-    fn judge(self, run: &Planned) -> Option<EarlyStop> {
+    /// Judges the evaluations of a run after the first `judged`, each as when it was the newest: a run may make several
+    /// between two looks.
+    fn judge(self, run: &Planned, judged: &mut usize) -> Option<EarlyStop> {
         let rule = self.rule?;
         let evaluations = |run: &Planned| {
             let history = History::read(&run.folder).unwrap_or_default();
@@ -67,7 +71,9 @@ impl Judging<'_> {
         let ends = own
             .last()
             .is_some_and(|last| last.step >= run.config.train.steps);
-        rule.judge(&own, &others).filter(|_| !ends)
+        let from = std::mem::replace(judged, own.len());
+        let decision = (from..own.len()).find_map(|at| rule.judge(&own[..=at], &others));
+        decision.filter(|_| !ends)
     }
 }
 
@@ -114,6 +120,7 @@ pub fn run_all<'a>(
                     running.push(Running {
                         run,
                         child,
+                        judged: 0,
                         early: None,
                     });
                 }
@@ -130,7 +137,7 @@ pub fn run_all<'a>(
         let mut still = Vec::new();
         for mut one in running {
             if progress.look(one.run) && one.early.is_none() {
-                one.early = judging.judge(one.run);
+                one.early = judging.judge(one.run, &mut one.judged);
                 if one.early.is_some() {
                     one.stop();
                 }

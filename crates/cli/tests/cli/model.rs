@@ -114,7 +114,16 @@ fn an_evaluation_covers_the_split() {
     let report: Value = sandbox.words("eval run --data data --json").json();
     let mut keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     keys.sort();
-    let expected = ["bits_per_byte", "bytes", "loss", "perplexity", "tokens"];
+    let expected = [
+        "bits_per_byte",
+        "bytes",
+        "documents",
+        "loss",
+        "perplexity",
+        "stride",
+        "tokens",
+        "window",
+    ];
     assert_eq!(keys, expected);
     // 360 characters, a tenth of them for validation; the first is not predicted.
     assert_eq!(report["tokens"], 35);

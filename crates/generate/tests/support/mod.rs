@@ -12,18 +12,31 @@ pub fn softmax(logits: &[f64], temperature: f64) -> Vec<f64> {
     weights.iter().map(|weight| weight / total).collect()
 }
 
+/// The expected count from which a cell's share of χ² is distributed as χ² has it. Rarer cells are counted together.
+const LEAST_EXPECTED: f64 = 5.0;
+
 /// Pearson's χ² of counts, which draws from `probabilities` exceed once in ten million times; nothing impossible is drawn.
 pub fn assert_drawn_from(counts: &[usize], probabilities: &[f64]) {
     let draws: usize = counts.iter().sum();
     let (mut squared, mut possible) = (0.0, 0);
+    let mut add = |count: usize, expected: f64| {
+        squared += (count as f64 - expected).powi(2) / expected;
+        possible += 1;
+    };
+    let (mut rare_count, mut rare_expected) = (0, 0.0);
     for (id, (&count, probability)) in counts.iter().zip(probabilities).enumerate() {
         let expected = probability * draws as f64;
         if expected == 0.0 {
             assert_eq!(count, 0, "token {id} was left out: {counts:?}");
+        } else if expected < LEAST_EXPECTED {
+            rare_count += count;
+            rare_expected += expected;
         } else {
-            squared += (count as f64 - expected).powi(2) / expected;
-            possible += 1;
+            add(count, expected);
         }
+    }
+    if rare_expected >= LEAST_EXPECTED {
+        add(rare_count, rare_expected);
     }
     if possible > 1 {
         let by_chance = ChiSquared::new(f64::from(possible - 1))

@@ -150,10 +150,10 @@ pub(crate) async fn open(
     messages: &[Object<Message>],
     tools: &[Object<Tool>],
 ) -> Result<Opened, ApiError> {
-    has_template(model)?;
     for (index, message) in messages.iter().enumerate() {
         message.0.check(index)?;
     }
+    has_template(model)?;
     if messages.iter().any(|message| message.0.calls_functions()) {
         tool_format(model, "messages")?;
     }

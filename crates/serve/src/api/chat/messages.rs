@@ -104,11 +104,15 @@ fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
 }
 
 impl Message {
-    /// Checks the arguments of the calls of message number `index`.
+    /// Checks message number `index`.
     ///
     /// # Errors
-    /// One of them is not a JSON object.
+    /// It has neither content nor calls, or the arguments of a call are not a JSON object.
     pub fn check(&self, index: usize) -> Result<(), ApiError> {
+        if self.content.is_none() && !self.calls_functions() {
+            let field = format!("messages[{index}]");
+            return Err(ApiError::field(field, "must have content or tool_calls"));
+        }
         for (number, call) in self.tool_calls.iter().flatten().enumerate() {
             if let Err(error) = read_arguments(&call.0.function.0.arguments) {
                 let field = format!("messages[{index}].tool_calls[{number}].function.arguments");
