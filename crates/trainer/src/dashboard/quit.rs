@@ -37,7 +37,7 @@ pub(super) struct QuitDialog {
 }
 
 /// Columns and rows of the dialog.
-const SIZE: (u16, u16) = (66, 13);
+const SIZE: (u16, u16) = (76, 13);
 
 impl QuitDialog {
     /// Draws it over the middle of the screen; `step` is the newest one shown.
