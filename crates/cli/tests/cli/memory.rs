@@ -115,14 +115,17 @@ fn predictions_are_near_what_is_measured() {
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
     ] {
-        // Peaks scatter by a tenth, by when the allocator gives memory back: one that is near says enough, of others the
-        // median of three.
+        // Peaks scatter by a tenth, and by some MiB of threads' buffers when the machine is busy: one that is near says
+        // enough, of others the median of three.
+        const BUFFERS: f64 = 16.0 * 1024.0 * 1024.0;
         let mut offs = Vec::new();
         for _ in 0..3 {
             let found = fit(&sandbox, &format!("{line} --memory 20GiB"));
             let asked = &found["asked"];
             let predicted = asked["predicted"]["total"].as_f64().unwrap();
-            offs.push(predicted / asked["measured"].as_f64().unwrap() - 1.0);
+            let measured = asked["measured"].as_f64().unwrap();
+            let off = predicted - measured;
+            offs.push(off.signum() * (off.abs() - BUFFERS).max(0.0) / measured);
             if offs[0].abs() < 0.1 {
                 break;
             }

@@ -271,7 +271,7 @@ fn what_cannot_be_called_is_refused_by_field_and_rule() {
                 { "id": "a", "type": "function", "function": { "name": "f", "arguments": "[1]" } }] }] }),
             "messages[0].tool_calls[0].function.arguments",
         ),
-        (json!({ "messages": [{ "role": "user" }] }), "messages"),
+        (json!({ "messages": [{ "role": "user" }] }), "messages[0]"),
     ] {
         let (found, message) = server.refused(fields.clone());
         assert_eq!(found, param, "{message}: {fields}");
