@@ -269,7 +269,7 @@ mod tests {
         let error = error.unwrap_err().to_string();
         assert_eq!(
             error,
-            "`echo serve model --port 0 --slots 1` named no address"
+            "`echo serve model --port 0 --log none --slots 1` named no address"
         );
     }
 }
