@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use emberlm_model::{ConfigError, HuggingFaceError, WeightsError};
+use emberlm_system::digits::grouped;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
-
-use crate::digits::grouped;
 
 /// A checkpoint that cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -39,7 +39,6 @@
 #![recursion_limit = "256"]
 
 pub mod checkpoint;
-mod digits;
 mod error;
 pub mod keep;
 pub mod model;

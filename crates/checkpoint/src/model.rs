@@ -11,13 +11,13 @@ use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
+use emberlm_system::digits::grouped;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
-use crate::digits::grouped;
 use crate::error::{CheckpointError, ModelError};
 use crate::source_files::SourceFiles;
 

@@ -1,5 +1,5 @@
 //! The operating system's edges: files that somebody else may have put there, files that are written whole or not at
-//! all, and text that is shown in a terminal.
+//! all, and text and numbers that are shown in a terminal.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`lines`] | reads a file line by line, with a bound on a line's length |
 //! | [`mod@write`] | writes a file beside its place, syncs it and renames it |
 //! | [`mod@nearest`] | finds the name that a mistyped one most resembles |
+//! | [`digits`] | writes numbers with their thousands apart |
 //! | [`text`] | makes control characters of a text harmless |
 //!
 //! ```
@@ -20,6 +21,7 @@
 //! # }
 //! ```
 
+pub mod digits;
 pub mod lines;
 pub mod nearest;
 pub mod read;

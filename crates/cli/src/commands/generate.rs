@@ -169,7 +169,7 @@ struct Generate<'a> {
     stops: StopStrings,
     weights: WeightFormat,
     json: bool,
-    /// Whether times are reported on stderr.
+    /// True if times are printed on stderr.
     verbose: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct RunsArgs {
     pub json: bool,
 }
 
-/// What to do instead of listing runs.
+/// The subcommands that replace the list of runs.
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
     /// Add tags to a run, or remove them

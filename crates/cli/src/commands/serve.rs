@@ -91,10 +91,10 @@ pub struct ServeArgs {
     /// Time a client may read nothing while there is something to send; then its connection is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one)]
     pub write_timeout: usize,
-    /// What is logged on stderr of each request
+    /// Detail of the request log on stderr
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = LogContent::Requests)]
     pub log: LogContent,
-    /// How a request is logged
+    /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// What the weights are held in: f32, or int8 for a quarter of the memory

@@ -261,7 +261,7 @@ fn ctrl_c_ends_a_run_with_a_checkpoint() {
     let step = |line: String| -> usize {
         let number = line
             .strip_prefix("step ")
-            .and_then(|rest| rest.split('/').next()?.parse().ok());
+            .and_then(|rest| rest.split('/').next()?.trim().parse().ok());
         number.unwrap_or(0)
     };
     assert!(lines.any(|line| step(line.unwrap()) >= 5));

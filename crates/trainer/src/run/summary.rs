@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::count;
+use emberlm_system::digits::grouped;
 
 use super::RunInputs;
 use crate::config::TrainConfig;
@@ -74,19 +75,6 @@ fn hours(seconds: f64) -> String {
     }
 }
 
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
@@ -98,18 +86,6 @@ mod tests {
             (4e6, "1,111 h"),
         ] {
             assert_eq!(super::hours(seconds), text);
-        }
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(super::grouped(number), text);
         }
     }
 }

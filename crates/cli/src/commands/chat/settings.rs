@@ -16,7 +16,7 @@ pub use crate::commands::generate::sampling::NAMES;
 /// How answers are made.
 #[derive(Debug)]
 pub struct Settings {
-    /// What cannot be set: bias and constraint.
+    /// Bias and constraint, which `/set` does not change.
     chooser: ChooserConfig,
     sampling: Sampling,
     /// How many answers were made since the seed was set.

@@ -66,7 +66,7 @@ pub struct ChoiceArgs {
 }
 
 impl ChoiceArgs {
-    /// What the options other than the sampling settings come to for `model`; `end` are the ids that end a text.
+    /// The options of `model` other than the sampling settings; `end` are the ids that end a text.
     pub fn chooser(
         &self,
         model: &Model,

@@ -49,9 +49,9 @@ impl fmt::Display for Origin {
 /// The settings of sampling.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    /// How a token is drawn.
+    /// The sampler.
     pub sampler: SamplerConfig,
-    /// How much less likely tokens become that were there before.
+    /// Penalties on tokens that occurred before.
     pub penalties: Penalties,
     /// The maximum number of generated tokens.
     pub max_new_tokens: usize,

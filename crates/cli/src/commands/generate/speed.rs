@@ -1,4 +1,4 @@
-//! How fast a prompt was read and tokens were generated.
+//! The speed of reading a prompt and of generating tokens.
 
 use std::time::{Duration, Instant};
 

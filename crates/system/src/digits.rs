@@ -1,7 +1,7 @@
 //! Numbers in sentences.
 
 /// A number with a comma between every three digits: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
