@@ -8,7 +8,8 @@ import openai
 
 from served import Server, equal
 
-TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }}
+# Short, since the model has a context of 512 bytes.
+TEMPLATE = """{% for tool in tools or [] %}{{ tool.function.name }}: {{ tool.function.description or '' }}
 {% endfor %}{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}<tool_call>
 {"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}

@@ -33,6 +33,7 @@ pub(crate) struct Answer {
     pub refusal: Option<String>,
     /// The functions that the answer calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub tool_calls: Vec<ToolCall>,
 }
 
@@ -140,6 +141,7 @@ pub(crate) struct Delta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub tool_calls: Vec<ToolCallDelta>,
 }
 
