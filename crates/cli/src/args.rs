@@ -14,6 +14,7 @@ use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
 use crate::commands::chat::ChatArgs;
+use crate::commands::completions::CompletionsArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::devices::DevicesArgs;
 use crate::commands::doctor::DoctorArgs;
@@ -21,6 +22,7 @@ use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
+use crate::commands::man::ManArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
 use crate::commands::runs::RunsArgs;
@@ -147,6 +149,10 @@ pub enum Command {
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
+    /// Print a shell's completions of this command line
+    Completions(CompletionsArgs),
+    /// Write a man page for each command
+    Man(ManArgs),
     /// Measure the memory of training steps (what `emberlm fit` runs)
     #[command(hide = true)]
     FitStep(FitStepArgs),

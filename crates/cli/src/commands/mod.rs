@@ -2,6 +2,7 @@
 
 mod attention;
 pub mod chat;
+pub mod completions;
 pub mod data;
 pub mod devices;
 pub mod doctor;
@@ -12,6 +13,7 @@ pub mod fit_step;
 pub mod generate;
 mod info;
 mod logits;
+pub mod man;
 mod new;
 pub mod plot;
 pub mod prepare;
@@ -49,6 +51,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Devices(args) => devices::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Fit(args) => fit::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(&args),
         Command::FitStep(args) => fit_step::run(args),
     }
 }

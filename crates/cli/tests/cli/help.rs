@@ -19,6 +19,8 @@ fn every_command_is_listed() {
         "logits",
         "attention",
         "info",
+        "completions",
+        "man",
     ] {
         assert!(
             help.contains(&format!("\n  {command} ")),

@@ -38,6 +38,7 @@ mod hostile_templates;
 mod hostile_tokenizers;
 mod hugging_face;
 mod info;
+mod installing;
 mod int8;
 mod memory;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,41 @@
+//! `emberlm completions`: what a shell needs to complete this program's command line.
+
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::output::print;
+
+/// Arguments of `completions`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  emberlm completions bash > ~/.local/share/bash-completion/completions/emberlm
+  emberlm completions zsh > ~/.zfunc/_emberlm
+  emberlm completions fish > ~/.config/fish/completions/emberlm.fish";
+
+/// Prints the script that the shell reads.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn run(args: CompletionsArgs) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut visible(), "emberlm", &mut script);
+    print(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// The command line without hidden commands, which clap's generators would offer.
+fn visible() -> Command {
+    let whole = Cli::command();
+    let commands = whole.get_subcommands();
+    Command::new("emberlm")
+        .args(whole.get_arguments().cloned())
+        .subcommands(commands.filter(|command| !command.is_hide_set()).cloned())
+}

@@ -1,0 +1,29 @@
+//! `emberlm man`: man pages made of the command line's own help.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::output::print;
+
+/// Arguments of `man`.
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// The folder of the pages, such as ~/.local/share/man/man1; pages of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Writes `emberlm.1` and a page for each command, such as `emberlm-train.1`.
+///
+/// # Errors
+/// The pages or standard output cannot be written.
+pub fn run(args: &ManArgs) -> Result<(), CliError> {
+    let out = &args.out;
+    fs::create_dir_all(out).map_err(CliError::io("create", out))?;
+    clap_mangen::generate_to(Cli::command(), out).map_err(CliError::io("write to", out))?;
+    print(&format!("wrote {}", out.join("emberlm.1").display()))
+}
