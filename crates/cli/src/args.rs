@@ -33,6 +33,7 @@ use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
 use crate::memory_guard::MemoryArg;
+use crate::plot::PictureFile;
 use crate::values;
 
 /// Train, evaluate and sample GPT-class language models
@@ -234,8 +235,8 @@ pub struct AttentionArgs {
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
-    #[arg(long, value_name = "FILE.png", value_parser = values::png_file)]
-    pub out: Option<PathBuf>,
+    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse)]
+    pub out: Option<PictureFile>,
     /// Only this layer, from 0
     #[arg(long, value_name = "N")]
     pub layer: Option<usize>,

@@ -8,8 +8,8 @@
 //! said, `new_folder` what a command makes, `error` the one place that prints errors, `ending` how the
 //! process ends beside a GPU, `memory_guard` refuses what does not fit into memory, `console` the one place that writes to stdout and stderr, `output` tables and numbers for
 //! it, `signals` what asks the program to stop, `sandbox` the child processes that run untrusted work, `progress` how
-//! far a long computation is, `heat_map` the pictures of attention and `head_habits` its numbers, `run_folders` where
-//! runs are, `run_history` what a run did, `run_settings` its configuration by keys, `run_labels` its tags and note, `plot` the pictures of it, `sweep` many runs.
+//! far a long computation is, `head_habits` the numbers of attention, `run_folders` where
+//! runs are, `run_history` what a run did, `run_settings` its configuration by keys, `run_labels` its tags and note, `plot` the pictures of runs and attention, `sweep` many runs.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -22,7 +22,6 @@ mod console;
 mod ending;
 mod error;
 mod head_habits;
-mod heat_map;
 mod memory_guard;
 mod model;
 mod new_folder;

@@ -1,13 +1,19 @@
-//! Pictures of runs, drawn by `plotters`.
+//! Pictures of runs and of attention, drawn by `plotters`.
 //!
-//! Map: `figure` is what a picture of runs shows, `quantity` the metric that it shows, `draw` draws it with its `legend`; `intervals` shows means with their
-//! confidence; `axis` makes limits and ticks, `smooth` and `clip` lines, `marker` what is on them, `theme` colours and
-//! type; `paint` makes SVG and PNG of any of these pictures, `page` HTML.
+//! | module | contents |
+//! |---|---|
+//! | `figure`, `quantity`, `draw`, `legend` | curves of runs: their values, their metric, the drawing, the rows above it |
+//! | `intervals` | means with their confidence intervals |
+//! | `heat_map`, `token_label` | attention weights, and tokens as labels |
+//! | `axis`, `smooth`, `clip`, `marker`, `theme` | limits and ticks, lines, markers, colours and fonts of all pictures |
+//! | `paint`, `page`, `file` | SVG and PNG, HTML, and the choice by a file's name |
 
 mod axis;
 mod clip;
 mod draw;
 mod figure;
+mod file;
+pub mod heat_map;
 mod intervals;
 mod legend;
 mod marker;
@@ -16,11 +22,15 @@ mod paint;
 mod quantity;
 mod smooth;
 mod theme;
+mod token_label;
 
 pub use axis::short;
 pub use figure::{Along, Figure, Named};
+pub use file::{Format, PictureFile};
+pub use heat_map::HeatMap;
 pub use intervals::{Estimated, Intervals};
 pub use legend::middle_cut;
 pub use page::Page;
-pub use paint::{png, svg};
+pub use paint::svg;
 pub use quantity::Quantity;
+pub use token_label::token_label;

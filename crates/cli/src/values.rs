@@ -1,7 +1,6 @@
 //! Values of the command line that are more than their type.
 
 use std::num::ParseIntError;
-use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -102,15 +101,6 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
         Ok(value) if allowed(value) => Ok(value),
         Ok(_) => Err(rule.to_owned()),
         Err(_) => Err("it is not a number".to_owned()),
-    }
-}
-
-/// The name of a PNG file.
-pub fn png_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension() {
-        Some(extension) if extension.eq_ignore_ascii_case("png") => Ok(path),
-        _ => Err("it must end in .png".to_owned()),
     }
 }
 

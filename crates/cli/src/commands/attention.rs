@@ -1,11 +1,8 @@
-//! `emberlm attention`: where each head looks, as a picture or as numbers.
-
-use std::path::Path;
+//! `emberlm attention`: the attention weights of each head, as a picture or as numbers.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
-use emberlm_system::write::write_whole;
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
@@ -13,9 +10,9 @@ use crate::args::AttentionArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::head_habits::HeadHabits;
-use crate::heat_map::{self, HeatMap};
 use crate::model::{self, needed};
 use crate::output::{Align, Table, print, print_json};
+use crate::plot::{Format, HeatMap, Page, PictureFile, heat_map, token_label};
 
 /// Computes the weights, then draws or summarises them.
 pub fn run(args: AttentionArgs) -> Result<(), CliError> {
@@ -35,40 +32,64 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
         layers: chosen("layer", args.layer, config.n_layers)?,
         heads: chosen("head", args.head, config.heads)?,
     };
-    if args.out.is_some() && !heat_map::fits(choice.layers.len(), choice.heads.len()) {
-        let message = format!(
-            "{} layers of {} heads are too many for one picture",
-            choice.layers.len(),
-            choice.heads.len()
-        );
-        return Err(CliError::new(message).hint("choose some with --layer N or --head N"));
+    if let Some(file) = &args.out {
+        check_size(file, &choice, tokens.len())?;
     }
     let weights = backend.run(Weights {
         model: &model,
         tokens: &tokens,
         choice: &choice,
     })??;
-    if let Some(path) = &args.out {
-        draw(
-            path,
-            &args.model,
-            &choice,
-            &labels(&tokens, tokenizer.as_ref()),
-            &weights,
-        )?;
+    let labels = labels(&tokens, tokenizer.as_ref());
+    let summary = summary(tokens, &choice, &weights);
+    if let Some(file) = &args.out {
+        let picture = HeatMap {
+            title: format!("Attention of {}", args.model.display()),
+            layers: &choice.layers,
+            heads: &choice.heads,
+            tokens: &labels,
+            weights: &|layer, head| &weights[layer][head],
+        };
+        let page = Page {
+            title: &picture.title,
+            headings: &HEADINGS,
+            rows: &summary.heads.iter().map(Head::cells).collect::<Vec<_>>(),
+        };
+        file.write(&picture, &page)?;
     }
     match (args.json, &args.out) {
-        (true, _) => print_json(&summary(tokens, &choice, &weights)),
-        (false, None) => print(&table(&summary(tokens, &choice, &weights))),
-        (false, Some(path)) => {
+        (true, _) => print_json(&summary),
+        (false, None) => print(&table(&summary)),
+        (false, Some(file)) => {
             let (layers, heads) = (choice.layers.len(), choice.heads.len());
             let panels = format!("{layers} x {heads} panels (layers x heads)");
-            print(&format!("{}: {panels}\n", path.display()))
+            print(&format!("{}: {panels}\n", file.path.display()))
         }
     }
 }
 
-/// Which layers and heads, by their numbers.
+/// The most cells of a picture as SVG, about 30 MB of text.
+const MOST_SVG_CELLS: usize = 250_000;
+
+/// Refuses pictures that no viewer could show.
+fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), CliError> {
+    let (layers, heads) = (choice.layers.len(), choice.heads.len());
+    if !heat_map::fits(layers, heads) {
+        let message = format!("{layers} layers of {heads} heads are too many for one picture");
+        return Err(CliError::new(message).hint("choose some with --layer N or --head N"));
+    }
+    let cells = heat_map::cells(layers, heads, tokens);
+    if file.format != Format::Png && cells > MOST_SVG_CELLS {
+        let message = format!(
+            "a picture as SVG has at most {MOST_SVG_CELLS} cells; {layers} layers of {heads} heads and {tokens} tokens have {cells}"
+        );
+        return Err(CliError::new(message)
+            .hint("name a .png file, or choose some panels with --layer N or --head N"));
+    }
+    Ok(())
+}
+
+/// The chosen layers and heads, by their numbers.
 struct Choice {
     layers: Vec<usize>,
     heads: Vec<usize>,
@@ -86,7 +107,7 @@ fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>,
     }
 }
 
-/// A chosen layer's, then a chosen head's weights: a row per query.
+/// The weights of the chosen layers, then heads: a row per query.
 type HostWeights = Vec<Vec<Vec<f32>>>;
 
 struct Weights<'a> {
@@ -117,30 +138,10 @@ impl Job for Weights<'_> {
 fn labels(tokens: &[u32], tokenizer: Option<&Tokenizer>) -> Vec<String> {
     let bytes = |id| tokenizer.and_then(|tokenizer| tokenizer.decode_bytes(&[id]).ok());
     let label = |&id: &u32| match bytes(id) {
-        Some(bytes) if !bytes.is_empty() => heat_map::label(&bytes),
+        Some(bytes) if !bytes.is_empty() => token_label(&bytes),
         _ => id.to_string(),
     };
     tokens.iter().map(label).collect()
-}
-
-fn draw(
-    path: &Path,
-    model: &Path,
-    choice: &Choice,
-    labels: &[String],
-    weights: &HostWeights,
-) -> Result<(), CliError> {
-    let picture = HeatMap {
-        title: format!("Attention of {}", model.display()),
-        layers: &choice.layers,
-        heads: &choice.heads,
-        tokens: labels,
-        weights: &|layer, head| &weights[layer][head],
-    };
-    let file = picture
-        .png()
-        .map_err(|error| CliError::new(format!("cannot make a PNG file: {error}")))?;
-    write_whole(path, &file).map_err(CliError::io("write", path))
 }
 
 /// `--json`'s output.
@@ -172,23 +173,28 @@ fn summary(tokens: Vec<u32>, choice: &Choice, weights: &HostWeights) -> Summary 
     Summary { tokens, heads }
 }
 
-fn table(summary: &Summary) -> String {
-    let mut table = Table::new([Align::Right; 6]);
-    table.row(["layer", "head", "entropy", "distance", "previous", "first"]);
-    for Head {
-        layer,
-        head,
-        habits,
-    } in &summary.heads
-    {
-        table.row([
-            layer.to_string(),
-            head.to_string(),
+/// The columns of the table.
+const HEADINGS: [&str; 6] = ["layer", "head", "entropy", "distance", "previous", "first"];
+
+impl Head {
+    fn cells(&self) -> Vec<String> {
+        let habits = &self.habits;
+        vec![
+            self.layer.to_string(),
+            self.head.to_string(),
             format!("{:.3}", habits.entropy),
             format!("{:.2}", habits.distance),
             format!("{:.3}", habits.previous),
             format!("{:.3}", habits.first),
-        ]);
+        ]
+    }
+}
+
+fn table(summary: &Summary) -> String {
+    let mut table = Table::new([Align::Right; 6]);
+    table.row(HEADINGS);
+    for head in &summary.heads {
+        table.row(head.cells());
     }
     table.render()
 }

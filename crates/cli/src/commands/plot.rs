@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use emberlm_system::write::write_whole;
 use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
 use crate::error::{CliError, warn};
 use crate::output::print;
-use crate::plot::{Along, Figure, Named, Page, Quantity, png, short, svg};
+use crate::plot::{Along, Figure, Named, Page, PictureFile, Quantity, short};
 use crate::run_folders::{is_run, names, runs_in};
 use crate::run_history::History;
 
@@ -21,28 +20,17 @@ pub struct PlotArgs {
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Where to draw: a page, a vector or a pixel picture
-    #[arg(long, value_name = "FILE.html|.svg|.png", value_parser = picture_file)]
-    pub out: PathBuf,
-    /// What goes from left to right
+    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse)]
+    pub out: PictureFile,
+    /// The horizontal axis
     #[arg(long, value_enum, default_value_t)]
     pub x: Along,
-    /// The name of the metric that goes from bottom to top
+    /// The metric of the vertical axis
     #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
     pub y: String,
-    /// Let equal factors be equally high
+    /// Use a logarithmic vertical axis
     #[arg(long)]
     pub log: bool,
-}
-
-/// What a picture's file name may end in.
-const ENDINGS: [&str; 3] = ["html", "svg", "png"];
-
-fn picture_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match ending(&path) {
-        Some(_) => Ok(path),
-        None => Err("it must end in .html, .svg or .png".to_owned()),
-    }
 }
 
 fn metric_help() -> String {
@@ -51,14 +39,7 @@ fn metric_help() -> String {
         .map(|metric| metric.name.as_ref())
         .collect();
     let names = names.join(", ");
-    format!("What goes from bottom to top: {names}, or a metric that a run's hooks add")
-}
-
-fn ending(path: &Path) -> Option<&'static str> {
-    let extension = path.extension()?;
-    ENDINGS
-        .into_iter()
-        .find(|known| extension.eq_ignore_ascii_case(known))
+    format!("The metric of the vertical axis: {names}, or a metric that a run's hooks add")
 }
 
 /// Draws them.
@@ -82,17 +63,17 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         .collect::<Result<_, _>>()?;
     let quantity = Quantity::find(&args.y, &runs)?;
     let figure = Figure::new(&runs, args.x, &quantity, args.log)?;
-    let file = match ending(&args.out) {
-        Some("png") => png(&figure)?,
-        Some("svg") => svg(&figure)?.into_bytes(),
-        _ => page(&figure, &runs)?.into_bytes(),
+    let page = Page {
+        title: &figure.title,
+        headings: &HEADINGS,
+        rows: &runs.iter().map(row).collect::<Vec<_>>(),
     };
-    write_whole(&args.out, &file).map_err(CliError::io("write", &args.out))?;
+    args.out.write(&figure, &page)?;
     let count = match runs.len() {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
     };
-    print(&format!("{}: {count}\n", args.out.display()))
+    print(&format!("{}: {count}\n", args.out.path.display()))
 }
 
 fn no_runs(folder: &Path) -> CliError {
@@ -112,23 +93,16 @@ fn read(run: &Path, name: String) -> Result<Named, CliError> {
     Ok(Named { name, history })
 }
 
-fn page(figure: &Figure, runs: &[Named]) -> Result<String, CliError> {
-    let page = Page {
-        title: &figure.title,
-        svg: &svg(figure)?,
-        headings: &[
-            "run",
-            "steps",
-            "lowest validation loss",
-            "at step",
-            "last training loss",
-            "tokens",
-            "time",
-        ],
-        rows: &runs.iter().map(row).collect::<Vec<_>>(),
-    };
-    Ok(page.html())
-}
+/// The columns of a page's table.
+const HEADINGS: [&str; 7] = [
+    "run",
+    "steps",
+    "lowest validation loss",
+    "at step",
+    "last training loss",
+    "tokens",
+    "time",
+];
 
 fn row(run: &Named) -> Vec<String> {
     let history = &run.history;

@@ -126,11 +126,10 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
     let svg = svg(&picture)?;
     let page = Page {
         title: &picture.title,
-        svg: &svg,
         headings: &Summary::HEADINGS,
         rows: &summary.rows(),
     };
-    for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html())] {
+    for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html(&svg))] {
         let path = out.join(name);
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
     }

@@ -14,7 +14,7 @@ use super::figure::{Curve, Figure};
 use super::legend;
 use super::marker::{cross, marker};
 use super::paint::{Pen, Picture};
-use super::theme::{self, FAINT, FRAME, GRID, INK, Side};
+use super::theme::{self, FAINT, FRAME, GRID, INK, Lettering, Side};
 
 /// The picture's width, and its height below the legend.
 const WIDTH: u32 = 1600;
@@ -82,10 +82,10 @@ pub fn plane<'a, DB: DrawingBackend>(
         .light_line_style(GRID.mix(0.0))
         .bold_line_style(GRID.stroke_width(pen.width(15)))
         .axis_style(FRAME.stroke_width(pen.width(15)))
-        .label_style(theme::text(pen.px(26), INK, Side::Middle))
+        .label_style(pen.style(Lettering::new(26, INK, Side::Middle)))
         .x_desc(along)
         .y_label_offset(pen.drop(26))
-        .axis_desc_style(theme::text(pen.px(26), FAINT, Side::Middle))
+        .axis_desc_style(pen.style(Lettering::new(26, FAINT, Side::Middle)))
         .set_all_tick_mark_size(pen.px(6))
         .draw()?;
     Ok(plane)
@@ -117,7 +117,7 @@ fn label<DB: DrawingBackend>(
     pen: Pen,
 ) -> Result<(), Failure<DB>> {
     let size = 25;
-    let style = theme::text(pen.px(size), INK, Side::Right);
+    let style = pen.style(Lettering::new(size, INK, Side::Right));
     let width = pen.px(14 * text.chars().count() as i32);
     let (low, high) = match above {
         true => (-pen.px(5), -pen.px(35)),
@@ -199,7 +199,7 @@ impl Figure {
         let placed = points.iter().map(|&(x, y)| (x, self.y.place(y)));
         let style = colour.stroke_width(width);
         for part in clipped(placed, self.y.from, self.y.to) {
-            if pen.pieces {
+            if pen.is_bitmap {
                 let pieces = part
                     .windows(2)
                     .map(|pair| PathElement::new(pair.to_vec(), style));

@@ -11,7 +11,7 @@ use super::axis::{Axis, ends};
 use super::legend::middle_cut;
 use super::marker::marker;
 use super::paint::{Pen, Picture};
-use super::theme::{self, FAINT, FRAME, GRID, INK, Look, Shape, Side};
+use super::theme::{FAINT, FRAME, GRID, INK, Lettering, Look, Shape, Side};
 
 /// A picture of means.
 #[derive(Clone, Debug)]
@@ -55,10 +55,8 @@ impl Picture for Intervals {
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> Drawn<DB> {
-        let write = |text: &str, (x, y): (i32, i32), size: i32, colour, side| {
-            let style = theme::text(pen.px(size), colour, side);
-            let place = (pen.px(x), pen.px(y) + pen.drop(size));
-            area.draw(&Text::new(text.to_owned(), place, style))
+        let write = |text: &str, place: (i32, i32), size: i32, colour, side| {
+            pen.write(area, text, place, Lettering::new(size, colour, side))
         };
         let about = "disc: mean at the end, with its 95% confidence interval over seeds; dots: runs; \
                      diamond: mean of the lowest on the way";
@@ -69,7 +67,7 @@ impl Picture for Intervals {
             let x = self.x(&axis, *place, pen);
             let ends = vec![(x, pen.px(TOP)), (x, pen.px(self.bottom()))];
             area.draw(&PathElement::new(ends, GRID.stroke_width(pen.width(15))))?;
-            let style = theme::text(pen.px(26), INK, Side::Middle);
+            let style = pen.style(Lettering::new(26, INK, Side::Middle));
             let place = (x, pen.px(self.bottom() + 24) + pen.drop(26));
             area.draw(&Text::new(label.clone(), place, style))?;
         }

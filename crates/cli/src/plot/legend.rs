@@ -3,13 +3,13 @@
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::{PathElement, Text};
+use plotters::element::PathElement;
 use plotters::style::Color;
 
 use super::figure::Figure;
 use super::marker::marker;
 use super::paint::Pen;
-use super::theme::{self, FAINT, INK, Side};
+use super::theme::{FAINT, INK, Lettering, Side};
 
 /// More rows would leave no room for what they name.
 const ROWS: usize = 24;
@@ -37,9 +37,7 @@ pub fn draw<DB: DrawingBackend>(
     pen: Pen,
 ) -> Drawn<DB> {
     let write = |text: &str, x: i32, y: i32, size: i32, colour, side| {
-        let style = theme::text(pen.px(size), colour, side);
-        let place = (pen.px(x), pen.px(y) + pen.drop(size));
-        area.draw(&Text::new(text.to_owned(), place, style))
+        pen.write(area, text, (x, y), Lettering::new(size, colour, side))
     };
     write(&figure.title, LEFT, TITLE, 38, INK, Side::Left)?;
     write(&figure.about, LEFT, ABOUT, 25, FAINT, Side::Left)?;

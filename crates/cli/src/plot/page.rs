@@ -8,8 +8,6 @@ use super::theme;
 pub struct Page<'a> {
     /// Its title.
     pub title: &'a str,
-    /// The picture, as SVG.
-    pub svg: &'a str,
     /// The table's headings.
     pub headings: &'a [&'a str],
     /// The table's rows: a name, then figures.
@@ -17,8 +15,8 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The page as HTML.
-    pub fn html(&self) -> String {
+    /// The page as HTML, with its picture as SVG.
+    pub fn html(&self, svg: &str) -> String {
         let title = escaped(self.title);
         let mut dark = String::new();
         for (colour, other) in theme::dark() {
@@ -66,8 +64,7 @@ th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
 {table}</table></div>
 </body>
 </html>
-",
-            svg = self.svg
+"
         )
     }
 }
@@ -96,11 +93,10 @@ mod tests {
     fn names_cannot_be_code() {
         let page = Page {
             title: "<script>a & b</script>",
-            svg: "<svg/>",
             headings: &["run"],
             rows: &[vec!["<img src=x onerror='alert(\"1\")'>".into()]],
         };
-        let html = page.html();
+        let html = page.html("<svg/>");
         assert!(
             !html.contains("<script") && !html.contains("<img"),
             "{html}"

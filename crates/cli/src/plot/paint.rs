@@ -5,8 +5,10 @@ use std::fmt::Display;
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
+use plotters::element::Text;
+use plotters::style::TextStyle;
 
-use super::theme;
+use super::theme::{self, Lettering};
 use crate::error::CliError;
 
 /// Something that can be drawn.
@@ -22,12 +24,12 @@ pub trait Picture {
     ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>;
 }
 
-/// How lengths become the backend's.
+/// Converts lengths to the backend's, and writes text.
 #[derive(Clone, Copy, Debug)]
 pub struct Pen {
     scale: i32,
-    /// Whether a line is drawn by its pieces: wide ones of pixels have gaps where they cross themselves.
-    pub pieces: bool,
+    /// The backend draws pixels. A wide line of pixels has gaps where it crosses itself, so it is drawn segment by segment.
+    pub is_bitmap: bool,
 }
 
 impl Pen {
@@ -38,7 +40,28 @@ impl Pen {
 
     /// How much lower text of a size has to stand to be centred: the bitmap backend centres the box of a line.
     pub fn drop(self, size: i32) -> i32 {
-        if self.pieces { self.px(size) / 8 } else { 0 }
+        if self.is_bitmap { self.px(size) / 8 } else { 0 }
+    }
+
+    /// The style of a text.
+    pub fn style(self, lettering: Lettering) -> TextStyle<'static> {
+        lettering.style(self.px(lettering.size))
+    }
+
+    /// Writes a line of text at a place.
+    pub fn write<DB: DrawingBackend>(
+        self,
+        area: &DrawingArea<DB, Shift>,
+        text: &str,
+        (x, y): (i32, i32),
+        lettering: Lettering,
+    ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+        let (x, y, drop) = (self.px(x), self.px(y), self.drop(lettering.size));
+        let place = match lettering.is_upwards {
+            true => (x + drop, y),
+            false => (x, y + drop),
+        };
+        area.draw(&Text::new(text.to_owned(), place, self.style(lettering)))
     }
 
     /// A line's width, in tenths of pixels.
@@ -50,7 +73,9 @@ impl Pen {
 /// Places are whole numbers: finer ones than pixels.
 const FINER: i32 = 4;
 /// Pixels of a side that become one: edges are smooth.
-const SAMPLES: i32 = 3;
+const SAMPLES: u32 = 3;
+/// A larger picture is drawn as it is, since its samples would take more than 110 MB.
+const MOST_SAMPLED: u32 = 4_000_000;
 
 /// The picture as SVG.
 ///
@@ -61,7 +86,7 @@ pub fn svg(picture: &impl Picture) -> Result<String, CliError> {
     let (width, height) = picture.size();
     let pen = Pen {
         scale: FINER,
-        pieces: false,
+        is_bitmap: false,
     };
     let mut text = String::new();
     let fine = (width * FINER as u32, height * FINER as u32);
@@ -78,14 +103,19 @@ pub fn svg(picture: &impl Picture) -> Result<String, CliError> {
 pub fn png(picture: &impl Picture) -> Result<Vec<u8>, CliError> {
     theme::register()?;
     let (width, height) = picture.size();
-    let pen = Pen {
-        scale: SAMPLES,
-        pieces: true,
+    let samples = if width * height <= MOST_SAMPLED {
+        SAMPLES
+    } else {
+        1
     };
-    let large = (width * SAMPLES as u32, height * SAMPLES as u32);
+    let pen = Pen {
+        scale: samples as i32,
+        is_bitmap: true,
+    };
+    let large = (width * samples, height * samples);
     let mut pixels = vec![255; 3 * large.0 as usize * large.1 as usize];
     draw(picture, BitMapBackend::with_buffer(&mut pixels, large), pen)?;
-    let pixels = reduced(&pixels, width as usize, height as usize);
+    let pixels = reduced(&pixels, width as usize, height as usize, samples as usize);
     encoded(&pixels, width, height)
         .map_err(|error| CliError::new(format!("cannot make a PNG file: {error}")))
 }
@@ -100,9 +130,8 @@ fn draw<DB: DrawingBackend>(picture: &impl Picture, backend: DB, pen: Pen) -> Re
     area.present().map_err(failed)
 }
 
-/// Each pixel the mean of its samples.
-fn reduced(samples: &[u8], width: usize, height: usize) -> Vec<u8> {
-    let side = SAMPLES as usize;
+/// Each pixel the mean of its `side * side` samples.
+fn reduced(samples: &[u8], width: usize, height: usize, side: usize) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(3 * width * height);
     for y in 0..height {
         for x in 0..width {

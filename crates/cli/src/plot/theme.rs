@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 
-use plotters::style::{Color, FontStyle, RGBColor, TextStyle, register_font};
-use plotters::style::{IntoFont, text_anchor::HPos, text_anchor::Pos, text_anchor::VPos};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{
+    Color, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, register_font,
+};
 
 use crate::error::CliError;
 
@@ -94,26 +96,24 @@ pub fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-/// The family that all text is in: the bundled font in pictures of pixels, the reader's own in SVG.
-const FAMILY: &str = "sans-serif";
+/// The families of text: bundled fonts in pictures of pixels, the reader's own in SVG.
+const PROPORTIONAL: &str = "sans-serif";
+const MONOSPACED: &str = "monospace";
 
-/// Makes the bundled font known.
+/// Registers the bundled fonts.
 ///
 /// # Errors
-/// It is no font.
+/// A font cannot be read.
 pub fn register() -> Result<(), CliError> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    let registered = REGISTERED.get_or_init(|| {
-        register_font(
-            FAMILY,
-            FontStyle::Normal,
-            epaint_default_fonts::UBUNTU_LIGHT,
-        )
-        .is_ok()
-    });
-    match registered {
+    let fonts = [
+        (PROPORTIONAL, epaint_default_fonts::UBUNTU_LIGHT),
+        (MONOSPACED, epaint_default_fonts::HACK_REGULAR),
+    ];
+    let register = |(family, font)| register_font(family, FontStyle::Normal, font).is_ok();
+    match REGISTERED.get_or_init(|| fonts.into_iter().all(register)) {
         true => Ok(()),
-        false => Err(CliError::new("the bundled font cannot be read")),
+        false => Err(CliError::new("a bundled font cannot be read")),
     }
 }
 
@@ -125,16 +125,61 @@ pub enum Side {
     Right,
 }
 
-/// Text of a size in pixels, centred in height.
-pub fn text(size: i32, colour: RGBColor, side: Side) -> TextStyle<'static> {
-    let side = match side {
-        Side::Left => HPos::Left,
-        Side::Middle => HPos::Center,
-        Side::Right => HPos::Right,
-    };
-    TextStyle {
-        font: (FAMILY, size).into_font(),
-        color: colour.to_backend_color(),
-        pos: Pos::new(side, VPos::Center),
+/// The size, colour and position of a line of text, which is centred in height at its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Lettering {
+    /// In pixels of the picture.
+    pub size: i32,
+    colour: RGBColor,
+    side: Side,
+    family: &'static str,
+    /// Turned by a quarter, so that it is read from below.
+    pub is_upwards: bool,
+}
+
+impl Lettering {
+    /// Horizontal text in the proportional font.
+    pub fn new(size: i32, colour: RGBColor, side: Side) -> Self {
+        Self {
+            size,
+            colour,
+            side,
+            family: PROPORTIONAL,
+            is_upwards: false,
+        }
+    }
+
+    /// The same in a font whose characters have one width.
+    pub fn monospaced(self) -> Self {
+        Self {
+            family: MONOSPACED,
+            ..self
+        }
+    }
+
+    /// The same, turned so that it is read from below.
+    pub fn upwards(self) -> Self {
+        Self {
+            is_upwards: true,
+            ..self
+        }
+    }
+
+    /// The style of the drawing library; `size` is in the backend's pixels.
+    pub fn style(self, size: i32) -> TextStyle<'static> {
+        let side = match self.side {
+            Side::Left => HPos::Left,
+            Side::Middle => HPos::Center,
+            Side::Right => HPos::Right,
+        };
+        let style = TextStyle {
+            font: (self.family, size).into_font(),
+            color: self.colour.to_backend_color(),
+            pos: Pos::new(side, VPos::Center),
+        };
+        match self.is_upwards {
+            true => style.transform(FontTransform::Rotate270),
+            false => style,
+        }
     }
 }

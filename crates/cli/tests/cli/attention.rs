@@ -82,6 +82,50 @@ fn a_picture_replaces_what_was_there() {
 }
 
 #[test]
+fn a_vector_picture_and_a_page_show_the_same_panels() {
+    let sandbox = Sandbox::with_char_model();
+    let line = "attention run --prompt hello --out";
+    sandbox.words(&format!("{line} all.svg")).ok();
+    sandbox.words(&format!("{line} all.html")).ok();
+    let svg = fs::read_to_string(sandbox.path("all.svg")).unwrap();
+    let lines = |text: &str| svg.lines().filter(|line| *line == text).count();
+    for heading in ["head 0", "head 1", "layer 0", "layer 1", "weight"] {
+        assert_eq!(lines(heading), 1, "{heading}");
+    }
+    // Left of each row of panels and below each column.
+    assert_eq!(lines("h"), 4);
+    // The first token of a panel attends to itself only; the colour bar ends in nearly the same colour.
+    assert_eq!(svg.matches("fill=\"#FDE725\"").count(), 4);
+    let page = fs::read_to_string(sandbox.path("all.html")).unwrap();
+    assert!(page.contains(&svg), "{page}");
+    assert!(page.contains("prefers-color-scheme: dark"), "{page}");
+    assert_eq!(page.matches("<tr>").count(), 5, "{page}");
+    assert!(
+        page.contains("<th>layer</th><th>head</th><th>entropy</th>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_vector_picture_of_too_many_cells_is_refused() {
+    let sandbox = Sandbox::new();
+    let mut model = tiny(11);
+    model.context = 1000;
+    write_run(&sandbox.path("run"), &model, None, &[1]);
+    let tokens = ["1"; 1000].join(",");
+    let line = format!("attention run --tokens {tokens} --layer 0 --head 0 --out");
+    insta::assert_snapshot!(sandbox.words(&format!("{line} a.svg")), @r"
+    exit 1
+    --- stderr
+    error: a picture as SVG has at most 250000 cells; 1 layers of 1 heads and 1000 tokens have 500500
+    hint: name a .png file, or choose some panels with --layer N or --head N
+    ");
+    assert!(!sandbox.path("a.svg").exists());
+    sandbox.words(&format!("{line} a.png")).ok();
+    assert!(size(&sandbox, "a.png").0 > 1000);
+}
+
+#[test]
 fn without_a_tokenizer_ids_are_the_labels() {
     let sandbox = Sandbox::new();
     write_run(&sandbox.path("run"), &tiny(11), None, &[1]);
@@ -144,10 +188,10 @@ fn what_is_not_there_is_named() {
     hint: this model's ids are 0 to 11
     ");
     assert!(!sandbox.path("a.png").exists());
-    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --out a.svg"), @r"
+    insta::assert_snapshot!(sandbox.words("attention run --prompt hello --out a.jpg"), @r"
     exit 2
     --- stderr
-    error: invalid value 'a.svg' for '--out <FILE.png>': it must end in .png
+    error: invalid value 'a.jpg' for '--out <FILE.html|.svg|.png>': it must end in .html, .svg or .png
 
     For more information, try '--help'.
     ");

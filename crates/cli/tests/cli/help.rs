@@ -168,7 +168,7 @@ fn wrong_usage_exits_with_2() {
         "logits m --out f",
         "attention m",
         "attention m --prompt a --tokens 1",
-        "attention m --prompt a --out picture.svg",
+        "attention m --prompt a --out picture.jpg",
         "attention m --prompt a --out png",
         "attention m --prompt a --layer -1",
         "info --vocab-size 5",

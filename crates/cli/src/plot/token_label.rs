@@ -1,10 +1,10 @@
 //! Tokens as labels, in the characters that the bundled fonts have: those of Latin-1.
 
-/// Characters of a label; what is longer ends in two dots.
+/// The most characters of a label; a longer one is cut and ends in two dots.
 const LONGEST: usize = 12;
 
-/// A token's bytes as a label: a middle dot for a space, escapes for what cannot be seen or is in no font.
-pub fn label(bytes: &[u8]) -> String {
+/// A token's bytes as a label: a middle dot for a space, escapes for invisible characters and those that no font has.
+pub fn token_label(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -41,7 +41,7 @@ mod tests {
             "abcdefghijkl",
             "abcdefghijklm",
         ]
-        .map(|token| label(token.as_bytes()));
+        .map(|token| token_label(token.as_bytes()));
         assert_eq!(
             labels,
             [
@@ -55,7 +55,7 @@ mod tests {
                 "abcdefghij.."
             ]
         );
-        assert_eq!(label(b"a\xe4\xb8"), "a\\xe4\\xb8");
-        assert_eq!(label(b""), "");
+        assert_eq!(token_label(b"a\xe4\xb8"), "a\\xe4\\xb8");
+        assert_eq!(token_label(b""), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Where everything goes, in pixels.
+//! The places of a heat map's parts, in pixels.
 //!
 //! ```text
 //! title
@@ -9,33 +9,38 @@
 //!            a b        a b
 //! ```
 
-use embedded_graphics::mono_font::MonoFont;
-use embedded_graphics::mono_font::iso_8859_1::{FONT_6X10, FONT_7X13, FONT_9X18};
-
 /// The longest side of a picture.
 const LONGEST: usize = 8000;
-/// What a grid of panels aims at.
+/// The side that a grid of panels aims at.
 const AIM: usize = 1440;
-/// The sides of a panel.
+/// The limits of a panel's side.
 const SMALLEST_PANEL: usize = 64;
 const LARGEST_PANEL: usize = 1024;
 const LARGEST_AIM: usize = 768;
-const MARGIN: usize = 28;
+const MARGIN: usize = 44;
 const GAP: usize = 22;
-/// Of title and heads' names.
-const ABOVE: usize = 100;
-/// Of layers' names.
-const BESIDE: usize = 34;
-/// Of the colour bar with its gap and its numbers.
+/// The height of the title and of the heads' names.
+const ABOVE: usize = 132;
+/// The width of the layers' names.
+const BESIDE: usize = 40;
+/// The width of the colour bar with its gap and its numbers.
 const BAR: usize = 110;
-/// The least width: the line below the title has room.
-const TITLE: usize = 720;
-/// The most that tokens' labels take: 12 characters and a gap.
-const LABELS: usize = 120;
+/// The least width, which has room for the line below the title.
+const TITLE: usize = 960;
+/// The most room of tokens' labels: 12 characters and a gap.
+const LABELS: usize = 138;
+/// The size of the largest token labels.
+const LARGEST_LABEL: usize = 20;
 
-/// Whether panels in so many rows and columns fit on a picture.
+/// Returns true if panels in so many rows and columns fit on a picture.
 pub fn fits(rows: usize, columns: usize) -> bool {
     room(rows, columns) >= SMALLEST_PANEL
+}
+
+/// The largest number of coloured cells that a picture of so many panels and tokens has.
+pub fn cells(rows: usize, columns: usize, tokens: usize) -> usize {
+    let of_side = side(rows, columns, tokens).min(tokens);
+    rows * columns * of_side * (of_side + 1) / 2
 }
 
 /// The largest panel that the picture's longest side allows.
@@ -46,7 +51,7 @@ fn room(rows: usize, columns: usize) -> usize {
 
 /// The places of a picture's parts.
 pub struct Layout {
-    /// Of a panel, which is square.
+    /// The side of a panel, which is square.
     pub side: usize,
     rows: usize,
     columns: usize,
@@ -64,34 +69,33 @@ impl Layout {
             tokens: tokens.len(),
             labels: (0, 0),
         };
-        if let Some(font) = this.token_font() {
+        if let Some(size) = this.token_size() {
             let lengths = tokens.iter().map(|token| token.chars().count());
             let longest = lengths.max().unwrap_or(0);
-            let (width, height) = (font.character_size.width, font.character_size.height);
-            let beside = longest * width as usize;
-            let below = if longest == 1 {
-                height as usize
-            } else {
-                beside
-            };
-            this.labels = (beside + 5, below + 5);
+            let size = size as usize;
+            // A character is about half as wide as its line is high.
+            let beside = (longest * size * 11).div_ceil(20);
+            let below = if longest == 1 { size } else { beside };
+            this.labels = (beside + 6, below + 6);
         }
         this
     }
 
-    pub fn width(&self) -> usize {
-        let (right, _) = self.grid_end();
-        (right + GAP + BAR + MARGIN).max(TITLE)
+    /// The picture's width and height.
+    pub fn size(&self) -> (u32, u32) {
+        let (right, bottom) = self.grid_end();
+        let width = (right + GAP + BAR + MARGIN).max(TITLE);
+        (width as u32, (bottom + self.labels.1 + MARGIN) as u32)
     }
 
-    pub fn height(&self) -> usize {
-        let (_, bottom) = self.grid_end();
-        bottom + self.labels.1 + MARGIN
-    }
-
-    /// Where the title begins, centred in height.
+    /// The left end of the title, centred in height.
     pub fn title(&self) -> (i32, i32) {
-        (MARGIN as i32, (MARGIN + 8) as i32)
+        (MARGIN as i32, 46)
+    }
+
+    /// The longest title that has room.
+    pub fn title_characters(&self) -> usize {
+        (self.size().0 as usize - 2 * MARGIN) / 19
     }
 
     /// The first pixel of a panel.
@@ -101,28 +105,24 @@ impl Layout {
         (left as i32, top as i32)
     }
 
-    /// Its first pixel, its width, its height.
-    pub fn colour_bar(&self) -> (i32, i32, usize, usize) {
+    /// The first pixel of the colour bar, and its width and height.
+    pub fn colour_bar(&self) -> ((i32, i32), (i32, i32)) {
         let (right, bottom) = self.grid_end();
         let (_, top) = self.panel(0, 0);
-        let height = (bottom - top as usize).min(360);
-        ((right + GAP) as i32, top, 24, height)
+        let height = (bottom as i32 - top).min(360);
+        (((right + GAP) as i32, top), (24, height))
     }
 
-    pub fn heading_font(&self) -> &'static MonoFont<'static> {
-        match self.side {
-            0..100 => &FONT_6X10,
-            _ => &FONT_9X18,
-        }
+    /// The size of the heads' and layers' names.
+    pub fn heading_size(&self) -> i32 {
+        (self.side / 4).clamp(12, 26) as i32
     }
 
-    /// The largest font that a token's pixels have room for, if one does.
-    pub fn token_font(&self) -> Option<&'static MonoFont<'static>> {
+    /// The size of the tokens' labels; none where a token's cell is too small for one.
+    pub fn token_size(&self) -> Option<i32> {
         match self.side / self.tokens {
             0..10 => None,
-            10..14 => Some(&FONT_6X10),
-            14..20 => Some(&FONT_7X13),
-            _ => Some(&FONT_9X18),
+            cell => Some(cell.min(LARGEST_LABEL) as i32),
         }
     }
 
@@ -133,7 +133,7 @@ impl Layout {
     }
 }
 
-/// A panel's side: a whole number of pixels per token where there is room for one, the picture near its aim.
+/// A panel's side: a whole number of pixels per token where there is room for one, and a picture of about the intended size.
 fn side(rows: usize, columns: usize, tokens: usize) -> usize {
     let room = room(rows, columns).min(LARGEST_PANEL);
     let aim = (AIM / rows.max(columns)).clamp(128, LARGEST_AIM).min(room);
@@ -170,8 +170,8 @@ mod tests {
                     let what = format!("{rows} x {columns} of {tokens}");
                     assert!(fits(rows, columns), "{what}");
                     assert!((64..=1024).contains(&layout.side), "{what}");
-                    let (width, height) = (layout.width(), layout.height());
-                    assert!(width <= LONGEST && height <= LONGEST, "{what}");
+                    let (width, height) = layout.size();
+                    assert!(width.max(height) <= LONGEST as u32, "{what}");
                 }
             }
         }

@@ -1,0 +1,278 @@
+//! Attention weights as heat maps: a panel per layer and head, with a row per query and a column per key.
+
+mod layout;
+
+use plotters::backend::DrawingBackend;
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
+use plotters::element::Rectangle;
+use plotters::style::{Color, RGBColor};
+
+use super::legend::middle_cut;
+use super::paint::{Pen, Picture};
+use super::theme::{FAINT, FRAME, INK, Lettering, PAPER, Side};
+use layout::Layout;
+pub use layout::{cells, fits};
+
+/// A picture of attention weights.
+pub struct HeatMap<'a> {
+    /// The heading of the picture.
+    pub title: String,
+    /// The layers' numbers, a row of panels each.
+    pub layers: &'a [usize],
+    /// The heads' numbers, a column of panels each.
+    pub heads: &'a [usize],
+    /// The tokens' labels.
+    pub tokens: &'a [String],
+    /// The weights `[tokens, tokens]` of a layer and a head, by their places in `layers` and `heads`: a row per query.
+    pub weights: &'a dyn Fn(usize, usize) -> &'a [f32],
+}
+
+const ABOUT: &str = "row: query token; column: key token; colour: attention weight";
+/// The marked weights of the colour bar.
+const MARKS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.01, 0.0];
+
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// The colour of a weight: viridis over its square root, so that a weight of 0.01 is visible beside one of 1.
+fn colour(weight: f32) -> RGBColor {
+    let share = f64::from(weight.clamp(0.0, 1.0)).sqrt();
+    let [r, g, b] = colorous::VIRIDIS.eval_continuous(share).into_array();
+    RGBColor(r, g, b)
+}
+
+impl Picture for HeatMap<'_> {
+    fn size(&self) -> (u32, u32) {
+        self.layout().size()
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> Drawn<DB> {
+        let layout = self.layout();
+        let (x, y) = layout.title();
+        let title = middle_cut(&self.title, layout.title_characters());
+        pen.write(area, &title, (x, y), Lettering::new(38, INK, Side::Left))?;
+        pen.write(
+            area,
+            ABOUT,
+            (x, y + 40),
+            Lettering::new(25, FAINT, Side::Left),
+        )?;
+        for row in 0..self.layers.len() {
+            for column in 0..self.heads.len() {
+                self.panel(&layout, row, column, area, pen)?;
+            }
+        }
+        self.headings(&layout, area, pen)?;
+        self.token_labels(&layout, area, pen)?;
+        colour_bar(&layout, area, pen)
+    }
+}
+
+impl HeatMap<'_> {
+    fn layout(&self) -> Layout {
+        Layout::new(self.layers.len(), self.heads.len(), self.tokens)
+    }
+
+    fn panel<DB: DrawingBackend>(
+        &self,
+        layout: &Layout,
+        row: usize,
+        column: usize,
+        area: &DrawingArea<DB, Shift>,
+        pen: Pen,
+    ) -> Drawn<DB> {
+        let weights = (self.weights)(row, column);
+        let (left, top) = layout.panel(row, column);
+        let (side, count) = (layout.side, self.tokens.len());
+        framed(area, pen, (left, top), (side as i32, side as i32))?;
+        let cells = side.min(count);
+        let edge = |cell: usize| (cell * side / cells) as i32;
+        for query in 0..cells {
+            let queries = share(query, cells, count);
+            let of_key = |key| {
+                let keys = share(key, cells, count);
+                colour(largest(weights, count, queries.clone(), keys))
+            };
+            let colours: Vec<RGBColor> = (0..=query).map(of_key).collect();
+            let (above, below) = (top + edge(query), top + edge(query + 1));
+            let mut key = 0;
+            for run in colours.chunk_by(|a, b| a == b) {
+                let (from, to) = (left + edge(key), left + edge(key + run.len()));
+                filled(area, pen, (from, above), (to, below), run[0])?;
+                key += run.len();
+            }
+        }
+        Ok(())
+    }
+
+    fn headings<DB: DrawingBackend>(
+        &self,
+        layout: &Layout,
+        area: &DrawingArea<DB, Shift>,
+        pen: Pen,
+    ) -> Drawn<DB> {
+        let lettering = Lettering::new(layout.heading_size(), INK, Side::Middle);
+        let half = layout.side as i32 / 2;
+        for (column, head) in self.heads.iter().enumerate() {
+            let (left, top) = layout.panel(0, column);
+            let place = (left + half, top - 26);
+            pen.write(area, &format!("head {head}"), place, lettering)?;
+        }
+        for (row, layer) in self.layers.iter().enumerate() {
+            let (_, top) = layout.panel(row, 0);
+            let place = (layout.title().0 + 14, top + half);
+            let upwards = lettering.upwards();
+            pen.write(area, &format!("layer {layer}"), place, upwards)?;
+        }
+        Ok(())
+    }
+
+    /// Labels the rows of the leftmost panels and the columns of the lowest ones, where a token's cell is as high as its label.
+    fn token_labels<DB: DrawingBackend>(
+        &self,
+        layout: &Layout,
+        area: &DrawingArea<DB, Shift>,
+        pen: Pen,
+    ) -> Drawn<DB> {
+        let Some(size) = layout.token_size() else {
+            return Ok(());
+        };
+        let right = Lettering::new(size, FAINT, Side::Right).monospaced();
+        let centre = |n: usize| ((2 * n + 1) * layout.side / (2 * self.tokens.len())) as i32;
+        for row in 0..self.layers.len() {
+            let (left, top) = layout.panel(row, 0);
+            for (n, token) in self.tokens.iter().enumerate() {
+                pen.write(area, token, (left - 6, top + centre(n)), right)?;
+            }
+        }
+        let upright = self.tokens.iter().all(|token| token.chars().count() == 1);
+        let middle = Lettering::new(size, FAINT, Side::Middle).monospaced();
+        for column in 0..self.heads.len() {
+            let (left, top) = layout.panel(self.layers.len() - 1, column);
+            let bottom = top + layout.side as i32 + 6;
+            for (n, token) in self.tokens.iter().enumerate() {
+                let x = left + centre(n);
+                match upright {
+                    true => pen.write(area, token, (x, bottom + size / 2), middle)?,
+                    false => pen.write(area, token, (x, bottom), right.upwards())?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tokens of cell `at` of `cells`.
+fn share(at: usize, cells: usize, count: usize) -> std::ops::Range<usize> {
+    at * count / cells..(at + 1) * count / cells
+}
+
+/// The largest weight of some keys, each for the queries that may attend to it.
+fn largest(
+    weights: &[f32],
+    count: usize,
+    queries: std::ops::Range<usize>,
+    keys: std::ops::Range<usize>,
+) -> f32 {
+    let visible = queries.flat_map(|query| {
+        let keys = keys.clone().take_while(move |&key| key <= query);
+        keys.map(move |key| weights[query * count + key])
+    });
+    visible.reduce(f32::max).unwrap_or(0.0)
+}
+
+/// A filled rectangle. In SVG it overlaps what comes right of it and below it, since viewers leave light seams between shapes that
+/// only touch.
+fn filled<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    pen: Pen,
+    (left, top): (i32, i32),
+    (right, bottom): (i32, i32),
+    colour: RGBColor,
+) -> Drawn<DB> {
+    let overlap = i32::from(!pen.is_bitmap);
+    let corners = [
+        (pen.px(left), pen.px(top)),
+        (pen.px(right) + overlap, pen.px(bottom) + overlap),
+    ];
+    area.draw(&Rectangle::new(corners, colour.filled()))
+}
+
+/// Paper with a frame around it.
+fn framed<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    pen: Pen,
+    (left, top): (i32, i32),
+    (width, height): (i32, i32),
+) -> Drawn<DB> {
+    let (right, bottom) = (left + width, top + height);
+    let outer = ((left - 1, top - 1), (right + 1, bottom + 1));
+    filled(area, pen, outer.0, outer.1, FRAME)?;
+    filled(area, pen, (left, top), (right, bottom), PAPER)
+}
+
+/// The colours' scale: 0 at the bottom, 1 at the top.
+fn colour_bar<DB: DrawingBackend>(
+    layout: &Layout,
+    area: &DrawingArea<DB, Shift>,
+    pen: Pen,
+) -> Drawn<DB> {
+    let ((left, top), (width, height)) = layout.colour_bar();
+    let right = left + width;
+    framed(area, pen, (left, top), (width, height))?;
+    for y in 0..height {
+        let root = 1.0 - (y as f32 + 0.5) / height as f32;
+        let row = ((left, top + y), (right, top + y + 1));
+        filled(area, pen, row.0, row.1, colour(root * root))?;
+    }
+    for weight in MARKS {
+        let y = top + ((1.0 - weight.sqrt()) * f64::from(height - 1)).round() as i32;
+        filled(area, pen, (right + 1, y), (right + 6, y + 1), FAINT)?;
+        let lettering = Lettering::new(22, INK, Side::Left);
+        pen.write(area, &weight.to_string(), (right + 11, y), lettering)?;
+    }
+    let heading = Lettering::new(22, INK, Side::Left);
+    pen.write(area, "weight", (left, top - 26), heading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_share_the_tokens_out() {
+        let shares = |cells, count| {
+            (0..cells)
+                .map(move |at| share(at, cells, count))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(shares(2, 5), [0..2, 2..5]);
+        assert_eq!(shares(3, 3), [0..1, 1..2, 2..3]);
+    }
+
+    #[test]
+    fn a_cell_of_several_tokens_shows_the_largest_visible_weight() {
+        #[rustfmt::skip]
+        let weights = [
+            1.0, 0.9, 0.9, 0.9,
+            0.6, 0.4, 0.9, 0.9,
+            0.1, 0.2, 0.7, 0.9,
+            0.3, 0.1, 0.1, 0.5,
+        ];
+        let of = |queries, keys| largest(&weights, 4, queries, keys);
+        assert_eq!(of(0..2, 0..2), 1.0);
+        assert_eq!(of(2..4, 0..2), 0.3);
+        assert_eq!(of(2..4, 2..4), 0.7);
+    }
+
+    #[test]
+    fn colours_get_lighter_with_the_weight() {
+        let light = |weight| {
+            let RGBColor(r, g, b) = colour(weight);
+            0.2126 * f64::from(r) + 0.7152 * f64::from(g) + 0.0722 * f64::from(b)
+        };
+        let lights: Vec<f64> = (0..=100).map(|n| light(n as f32 / 100.0)).collect();
+        assert!(lights.is_sorted(), "{lights:?}");
+        assert_eq!(colour(f32::NAN), RGBColor(0, 0, 0), "NaN is black");
+    }
+}
