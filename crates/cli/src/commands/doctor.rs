@@ -1,12 +1,12 @@
-//! `emberlm doctor`: whether a backend computes on this machine what it should.
+//! `emberlm doctor`: compares a backend's results on this machine with the reference implementation's.
 //!
-//! Map: `case` has what an operation is tried on, `operations` and `models` what is tried; a `verdict` is what two backends'
-//! numbers say.
+//! Map: `case` has the inputs of an operation, `operations` and `models` have what is compared, `comparison` has the
+//! errors.
 
 mod case;
+mod comparison;
 mod models;
 mod operations;
-mod verdict;
 
 use burn::tensor::Device;
 use clap::Args;
@@ -14,7 +14,7 @@ use emberlm_kernels::TrainingBackend;
 use serde::Serialize;
 
 use self::case::Case;
-use self::verdict::{Outcome, Verdict, compare};
+use self::comparison::{Comparison, Outcome, compare};
 use crate::backend::{BackendArg, BackendName, Job, Placement, quietly};
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
@@ -44,8 +44,9 @@ pub struct DoctorArgs {
 struct Report {
     backend: &'static str,
     device: Option<String>,
-    verdicts: Vec<Verdict>,
-    /// Whether there was another backend to compare the models with.
+    #[serde(rename = "verdicts")]
+    comparisons: Vec<Comparison>,
+    /// True if there was another backend to compare the models with.
     models: bool,
 }
 
@@ -91,7 +92,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     let report = Report {
         backend: placement.name(),
         device: placement.device_name(),
-        verdicts: pairs
+        comparisons: pairs
             .map(|(found, expected)| compare(found, expected))
             .collect(),
         models: other.is_some(),
@@ -100,7 +101,11 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
         true => print_json(&report)?,
         false => print(&report.text())?,
     }
-    match report.verdicts.iter().find(|verdict| !verdict.passed()) {
+    match report
+        .comparisons
+        .iter()
+        .find(|comparison| !comparison.passed())
+    {
         None => Ok(()),
         Some(first) => Err(CliError::new(format!(
             "the {placement} backend does not compute `{}` right here",
@@ -190,27 +195,27 @@ impl Report {
             Align::Left,
         ]);
         table.row(["", "furthest off", "error", "allowed", ""]);
-        for verdict in &self.verdicts {
-            let mark = match (verdict.passed(), &verdict.failure) {
+        for comparison in &self.comparisons {
+            let mark = match (comparison.passed(), &comparison.failure) {
                 (true, _) => "ok".to_owned(),
                 (false, None) => "WRONG".to_owned(),
                 (false, Some(reason)) => format!("FAILED: {reason}"),
             };
-            let error = verdict
+            let error = comparison
                 .error
                 .map_or(String::new(), |error| format!("{error:.1e}"));
-            let allowed = format!("{:.0e}", verdict.tolerance);
-            table.row([&verdict.name, &verdict.part, &error, &allowed, &mark]);
+            let allowed = format!("{:.0e}", comparison.tolerance);
+            table.row([&comparison.name, &comparison.part, &error, &allowed, &mark]);
         }
         text += &table.render();
         let wrong = self
-            .verdicts
+            .comparisons
             .iter()
-            .filter(|verdict| !verdict.passed())
+            .filter(|comparison| !comparison.passed())
             .count();
         text += &match wrong {
-            0 => format!("all {} are right\n", self.verdicts.len()),
-            _ => format!("{wrong} of {} are wrong\n", self.verdicts.len()),
+            0 => format!("all {} are right\n", self.comparisons.len()),
+            _ => format!("{wrong} of {} are wrong\n", self.comparisons.len()),
         };
         if !self.models {
             text += "models were not compared\n";

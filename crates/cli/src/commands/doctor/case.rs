@@ -1,4 +1,4 @@
-//! What an operation is tried on, and what comes out of it.
+//! The inputs of an operation and its results.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Int, Tensor, TensorData, TensorPrimitive};
@@ -7,9 +7,9 @@ use emberlm_kernels::TrainingBackend;
 /// A backend, its device, and which of its operations are asked.
 #[derive(Debug)]
 pub struct Case<B: TrainingBackend> {
-    /// Where it is computed.
+    /// The device.
     pub device: Device<B>,
-    /// Whether the operations are put together of Burn's own, in place of the backend's overrides.
+    /// True if the operations are composed of Burn's own, in place of the backend's overrides.
     pub composed: bool,
 }
 

@@ -22,7 +22,7 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-/// What a model computes of two sequences.
+/// The results of a model for two sequences.
 pub fn parts<B: TrainingBackend>(config: &DecoderConfig, device: &Device<B>) -> Vec<Part> {
     let decoder = config.init::<B>(1, device);
     let logits = decoder.forward(ids(1, device));

@@ -15,11 +15,11 @@ const TOLERANCE: f64 = 1e-4;
 
 /// An operation and how it is tried.
 pub struct Operation<B: TrainingBackend> {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// In what its products are made. What is composed is made in f32 all the same.
     pub precision: Precision,
-    /// How far it may be off.
+    /// The largest relative error allowed.
     pub tolerance: f64,
     /// Tries it.
     pub run: Run<B>,
@@ -30,7 +30,7 @@ type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
 const TOKENS: [usize; 2] = [3, 7];
 const WIDTH: usize = 40;
 
-/// How many roundings of the factors errors may be where products are made in another precision than f32: two of each product,
+/// The largest error, in roundings of the factors, where products are made in another precision than f32: two of each product,
 /// of up to three products in a row, and the loss's logits reach 40.
 const ROUNDINGS: f64 = 32.0;
 

@@ -1,24 +1,24 @@
-//! What two backends' numbers say.
+//! Comparison of two backends' numbers.
 
 use serde::Serialize;
 
 use super::case::Part;
 
-/// Below this norm what is expected cancels to nothing, and errors are measured against it.
+/// The least norm that errors are relative to: a smaller expected norm is the result of cancellation.
 const LEAST_NORM: f64 = 0.1;
 
-/// What came out of an operation or a model, or why nothing did.
+/// The results of an operation or a model on one backend, or the reason that there are none.
 pub struct Outcome {
-    /// Of the operation or model.
+    /// The name of the operation or model.
     pub name: String,
-    /// How far it may be off.
+    /// The largest relative error allowed.
     pub tolerance: f64,
     /// The output and the gradients.
     pub parts: Result<Vec<Part>, String>,
 }
 
 impl Outcome {
-    /// In place of what it would be compared with.
+    /// A failed outcome, for an operation that the other backend lacks.
     pub fn missing(&self) -> Self {
         Self {
             name: self.name.clone(),
@@ -28,31 +28,31 @@ impl Outcome {
     }
 }
 
-/// What was found of an operation or a model.
+/// The comparison of an operation or a model with the reference.
 #[derive(Debug, Serialize)]
-pub struct Verdict {
-    /// Of the operation or model.
+pub struct Comparison {
+    /// The name of the operation or model.
     pub name: String,
-    /// The output, or the gradient, that is the furthest off.
+    /// The output or gradient with the largest error.
     pub part: String,
-    /// How far; none where nothing came out.
+    /// The largest relative error; none where there are no results.
     pub error: Option<f64>,
-    /// How far it may be off.
+    /// The largest relative error allowed.
     pub tolerance: f64,
-    /// Why nothing came out.
+    /// The reason that there are no results.
     pub failure: Option<String>,
 }
 
-impl Verdict {
-    /// Whether it is close enough.
+impl Comparison {
+    /// Returns true if the error is within the tolerance.
     pub fn passed(&self) -> bool {
         self.error.is_some_and(|error| error <= self.tolerance)
     }
 }
 
-/// Compares each output and gradient; the one that is the furthest off speaks for all.
-pub fn compare(found: Outcome, expected: Outcome) -> Verdict {
-    let verdict = |part: &str, error, failure| Verdict {
+/// Compares each output and gradient, and returns the comparison with the largest error.
+pub fn compare(found: Outcome, expected: Outcome) -> Comparison {
+    let comparison = |part: &str, error, failure| Comparison {
         name: found.name.clone(),
         part: part.to_owned(),
         error,
@@ -60,26 +60,26 @@ pub fn compare(found: Outcome, expected: Outcome) -> Verdict {
         failure,
     };
     match (&found.parts, &expected.parts) {
-        (Err(reason), _) => verdict("", None, Some(reason.clone())),
-        (_, Err(reason)) => verdict("", None, Some(format!("the reference failed: {reason}"))),
+        (Err(reason), _) => comparison("", None, Some(reason.clone())),
+        (_, Err(reason)) => comparison("", None, Some(format!("the reference failed: {reason}"))),
         (Ok(found), Ok(expected)) => {
             let errors = found.iter().zip(expected).map(|(found, expected)| {
                 (found.name.as_str(), error(&found.values, &expected.values))
             });
-            // Nothing is further off than what is no number.
+            // NaN is the largest error.
             let worst = errors.max_by(|(_, a), (_, b)| a.total_cmp(b));
             match worst {
                 Some((part, error)) if found.len() == expected.len() && error.is_finite() => {
-                    verdict(part, Some(error), None)
+                    comparison(part, Some(error), None)
                 }
-                Some((part, _)) => verdict(part, None, Some("not a number".to_owned())),
-                None => verdict("", None, Some("nothing came out".to_owned())),
+                Some((part, _)) => comparison(part, None, Some("not a number".to_owned())),
+                None => comparison("", None, Some("nothing came out".to_owned())),
             }
         }
     }
 }
 
-/// `‖found - expected‖ / ‖expected‖`; infinite where there are not as many.
+/// `‖found - expected‖ / ‖expected‖`; infinite if the lengths differ.
 fn error(found: &[f32], expected: &[f32]) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;
@@ -108,22 +108,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_told() {
+    fn errors_beyond_the_tolerance_are_reported() {
         let expected = [3.0, 4.0];
         assert!(compare(outcome(&[3.0, 4.0]), outcome(&expected)).passed());
         let off = compare(outcome(&[3.0, 4.5]), outcome(&expected));
         assert!(!off.passed());
         assert!((off.error.unwrap_or(0.0) - 0.1).abs() < 1e-9);
         for wrong in [&[f32::NAN, 4.0][..], &[3.0], &[f32::INFINITY, 4.0]] {
-            let verdict = compare(outcome(wrong), outcome(&expected));
-            assert!(!verdict.passed(), "{wrong:?}");
-            assert_eq!(verdict.failure.as_deref(), Some("not a number"));
+            let comparison = compare(outcome(wrong), outcome(&expected));
+            assert!(!comparison.passed(), "{wrong:?}");
+            assert_eq!(comparison.failure.as_deref(), Some("not a number"));
         }
         let failed = Outcome {
             parts: Err("no shader".to_owned()),
             ..outcome(&[])
         };
-        let verdict = compare(failed, outcome(&expected));
-        assert_eq!(verdict.failure.as_deref(), Some("no shader"));
+        let comparison = compare(failed, outcome(&expected));
+        assert_eq!(comparison.failure.as_deref(), Some("no shader"));
     }
 }
