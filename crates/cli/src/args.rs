@@ -146,7 +146,7 @@ pub enum Command {
     Attention(AttentionArgs),
     /// Show how large a model or preset is, or list the presets
     Info(InfoArgs),
-    /// Make a model with its first weights
+    /// Make a model with initial weights
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
@@ -170,7 +170,7 @@ pub struct GenerateArgs {
     /// The token ids to continue, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
-    /// How many tokens to make at most [default: the model's, or 200]
+    /// Maximum number of tokens to generate [default: the model's, or 200]
     #[arg(long, alias = "max-tokens", value_name = "N", value_parser = values::count)]
     pub max_new_tokens: Option<usize>,
     #[command(flatten)]
@@ -179,14 +179,14 @@ pub struct GenerateArgs {
     /// End the text before TEXT; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop)]
     pub stop: Vec<String>,
-    /// A smaller model of the same tokens that guesses ahead: the same text at temperature 0, the same distribution else, in fewer
+    /// A smaller draft model with the same tokens: the same text at temperature 0, the same distribution otherwise, in fewer
     /// passes
     #[arg(long, value_name = "MODEL")]
     pub draft: Option<PathBuf>,
-    /// How many tokens it guesses before each pass
+    /// Draft tokens before each pass of the model
     #[arg(long, value_name = "N", default_value_t = 4, requires = "draft")]
     pub draft_tokens: usize,
-    /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
+    /// The format of the linear layers' weights: f32, or int8 for speed and memory, at a loss that `emberlm eval` measures
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} of what was made, at the end
@@ -214,7 +214,7 @@ pub struct LogitsArgs {
     /// The token ids, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
     pub tokens: Vec<u32>,
-    /// Where to write: tensor `logits`, f32, [seq, vocab]
+    /// The file to write: tensor `logits`, f32, [seq, vocab]
     #[arg(long, value_name = "FILE.safetensors")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -274,7 +274,7 @@ pub struct NewArgs {
     /// The model's folder
     #[arg(long, value_name = "MODEL")]
     pub out: PathBuf,
-    /// What the weights are drawn from
+    /// The seed of the initial weights
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]

@@ -76,7 +76,7 @@ impl BackendArg {
     }
 }
 
-/// What is compiled in, the default first.
+/// The backends that are compiled in, the default first.
 const COMPILED: &[BackendName] = &[
     #[cfg(feature = "flex")]
     BackendName::Flex,
@@ -96,7 +96,7 @@ const COMPILED: &[BackendName] = &[
 
 /// Something done on a backend that is known when the program runs.
 pub trait Job {
-    /// What comes out of it.
+    /// The job's result.
     type Output;
 
     /// Does it on `B`; what needs no gradients uses `B::InnerBackend`.
@@ -122,12 +122,12 @@ impl BackendName {
         Self::value_variants().iter().copied()
     }
 
-    /// Whether it is compiled in.
+    /// Returns true if the backend is compiled in.
     pub fn is_compiled(self) -> bool {
         COMPILED.contains(&self)
     }
 
-    /// Whether [`devices::of`] knows all its devices.
+    /// Returns true if [`devices::of`] lists all of its devices.
     fn numbers_devices(self) -> bool {
         self != Self::Rocm
     }

@@ -12,7 +12,7 @@ use clap::builder::styling::AnsiColor;
 use crate::console;
 pub use crate::console::warn;
 
-/// Why a command ended early, ready to be shown.
+/// An error that ended a command, ready to be printed.
 #[derive(Debug)]
 pub struct CliError {
     message: String,
@@ -78,7 +78,7 @@ impl CliError {
         self
     }
 
-    /// What failed, without what to do.
+    /// The message, without its hint.
     pub fn message(&self) -> &str {
         &self.message
     }

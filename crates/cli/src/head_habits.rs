@@ -1,13 +1,13 @@
-//! What a head does, in four numbers.
+//! Statistics of an attention head, in four numbers.
 
 use serde::Serialize;
 
-/// Means over a sequence's tokens but the first, which sees itself alone.
+/// Means over a sequence's tokens except the first, which attends only to itself.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HeadHabits {
     /// Of a token's weights, in nats: 0 looks at one token, `ln n` at n alike.
     pub entropy: f64,
-    /// How many tokens back it looks.
+    /// The mean distance to the attended tokens, in tokens.
     pub distance: f64,
     /// The weight of the token just before: near 1 in a previous-token head.
     pub previous: f64,

@@ -1,4 +1,4 @@
-//! How far a long computation is, on stderr, where that is a terminal.
+//! Progress bars of long computations, on stderr, where that is a terminal.
 
 use std::fmt::Write;
 use std::path::Path;

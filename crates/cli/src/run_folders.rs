@@ -20,7 +20,7 @@ pub fn is_run(folder: &Path) -> bool {
 /// Checks that a folder is a run's.
 ///
 /// # Errors
-/// It is not there, or is no run's.
+/// The folder does not exist, or is not a run's.
 pub fn check_run(folder: &Path) -> Result<(), CliError> {
     if !folder.exists() {
         return Err(missing(folder));

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::run_folders;
 
-/// What a run's `events.jsonl` says, in the order of its steps.
+/// The contents of a run's `events.jsonl`, in the order of its steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Logged steps.
@@ -23,7 +23,7 @@ pub struct History {
     pub evaluations: Vec<Evaluated>,
     /// Steps whose update was not made.
     pub skipped: Vec<Skipped>,
-    /// How fast it went.
+    /// The throughput, by steps.
     pub paces: Vec<Paced>,
     /// The metrics that the run's hooks declare.
     pub metrics: Vec<Metric>,
@@ -35,7 +35,7 @@ pub struct History {
     pub planned: Option<usize>,
     /// The lowest validation loss that any model can have, where it is known.
     pub floor: Option<f64>,
-    /// How it ended, if it did and was not resumed.
+    /// Its outcome, if it ended and was not resumed.
     pub ended: Option<Ending>,
     /// When the last event with a time was, in seconds since 1970.
     pub time: Option<f64>,
@@ -69,7 +69,7 @@ pub struct Skipped {
     pub gradient_norm: Option<f64>,
 }
 
-/// How fast it went.
+/// The throughput at a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paced {
     pub step: usize,
@@ -78,7 +78,7 @@ pub struct Paced {
     pub tokens_per_second: f64,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -86,7 +86,7 @@ pub enum Status {
     Running,
     /// At its last step.
     Finished,
-    /// It was told to stop.
+    /// It was stopped by the user.
     Interrupted,
     /// By an error.
     Failed,
@@ -95,7 +95,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Where the run in a folder stands, by the end of its events alone.
+    /// The state of the run in a folder, by the end of its events only.
     pub fn of(run: &Path) -> Self {
         let ended =
             last_line(&run.join(EVENTS_FILE)).and_then(|line| serde_json::from_str(&line).ok());
@@ -281,7 +281,7 @@ impl History {
         at(&self.paces, |pace| (pace.step, pace.seconds), step)
     }
 
-    /// Where the run in a folder stands.
+    /// The state of the run in a folder.
     pub fn status(&self, run: &Path) -> Status {
         Status::new(run, self.ended)
     }

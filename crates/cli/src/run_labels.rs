@@ -18,7 +18,7 @@ const LONGEST_TAG: usize = 40;
 /// The longest note, in characters.
 const LONGEST_NOTE: usize = 4000;
 
-/// What a user has written about a run.
+/// The tags and the note that a user gave a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunLabels {

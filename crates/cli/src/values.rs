@@ -31,7 +31,7 @@ pub fn split_parser() -> impl TypedValueParser<Value = SplitRule> {
     one_of(SplitRule::ALL, SplitRule::name)
 }
 
-/// What is done about broken records.
+/// The treatment of broken records, by name.
 pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
     one_of([OnError::Stop, OnError::Skip], |on_error| match on_error {
         OnError::Stop => "stop",
@@ -58,12 +58,12 @@ pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
     one_of(Precision::ALL, Precision::name)
 }
 
-/// How documents come into sequences, by name.
+/// The packing of documents into sequences, by name.
 pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
     one_of(Packing::ALL, Packing::name)
 }
 
-/// What weights are held in, by name.
+/// The format of weights, by name.
 pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
     one_of(WeightFormat::ALL, WeightFormat::name)
 }
@@ -77,7 +77,7 @@ pub fn val_fraction(text: &str) -> Result<f64, String> {
     )
 }
 
-/// What is added to a token's logit, such as `50256=-100`.
+/// A token id and the bias of its logit, such as `50256=-100`.
 pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let (least, most) = (LOGIT_BIAS.least, LOGIT_BIAS.most);
     let rule = || format!("it must be a token id, = and a number from {least} to {most}");

@@ -187,7 +187,7 @@ struct Inner {
     shards: Vec<Shard>,
     /// Of each shard, if it has one.
     masks: Vec<Option<Mask>>,
-    /// Where each shard begins in the sequence, and at last where the sequence ends.
+    /// The position in the sequence at which each shard begins, then the sequence's end.
     starts: Vec<u64>,
     vocab_size: usize,
 }

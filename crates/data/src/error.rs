@@ -98,7 +98,7 @@ pub enum DataError {
         unit: &'static str,
         /// The number of the record's first line or row, from 1.
         record: u64,
-        /// What is wrong with it.
+        /// The reason.
         fault: RecordFault,
     },
     /// A text file holds nothing.
@@ -185,7 +185,7 @@ pub enum DataError {
         /// Which two, and why.
         reason: &'static str,
     },
-    /// The output may be replaced, but is not a dataset of this program, so it is left alone.
+    /// The output may be replaced, but is not a dataset of this program, so it is left as it is.
     #[error("{} is not replaced, since it is not an emberlm dataset: {reason}", path.display())]
     OutputNotADataset {
         /// The output.
@@ -198,7 +198,7 @@ pub enum DataError {
     NotADataset {
         /// The path.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of file or folder that is there.
         found: NotADataset,
     },
     /// The manifest of a dataset cannot be used.

@@ -72,7 +72,7 @@
 //! | `evaluation` | [`EvalBatches`]: every token of a split once |
 //!
 //! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
-//! whole documents alone have an index, of 8 bytes per row.
+//! only whole documents have an index, of 8 bytes per row.
 
 mod adopt;
 mod batch;

@@ -7,7 +7,7 @@ use crate::packing::PackedRows;
 use crate::prefetch::Prefetch;
 use crate::{Batch, DataError, Mix, TokenSplit, WindowOrder, Windows};
 
-/// Training batches: which windows are in a batch depends on its first window's index alone.
+/// Training batches: the windows of a batch depend only on its first window's index.
 #[derive(Clone)]
 pub struct TrainBatches {
     sources: Arc<[Source]>,

@@ -21,7 +21,7 @@ const MANIFEST_ASIDE: &str = ".dataset.json.partial";
 /// The only format that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// What the format field says besides its number, so that no other program's `dataset.json` is taken for ours.
+/// The format field's name besides its number, so that another program's `dataset.json` is not mistaken for ours.
 const MAKER: &str = "emberlm dataset";
 
 /// A dataset's description, written last and read first.
@@ -83,7 +83,7 @@ pub struct SplitManifest {
 pub struct Floor {
     /// The bound, in nats per token.
     pub nats_per_token: f64,
-    /// Where it is known from, as a sentence for a reader.
+    /// The source of the value, as a sentence for a reader.
     pub source: String,
 }
 
@@ -220,7 +220,7 @@ impl SplitManifest {
         self.shards.iter().all(indexed)
     }
 
-    /// How many of its tokens are to be learnt.
+    /// The number of tokens with a loss.
     pub fn learnt(&self) -> u64 {
         let learnt = |shard: &ShardEntry| match &shard.mask {
             Some(mask) => mask.learnt,

@@ -68,7 +68,7 @@ const SCANNED: u64 = 1 << 20;
 pub(crate) struct PackedRows {
     /// The token that every document begins with.
     pub(crate) end_of_text: u32,
-    /// Where each row begins, and at last where the split ends.
+    /// The position at which each row begins, then the split's end.
     starts: Vec<u64>,
     seq_len: u64,
     documents: u64,
@@ -160,7 +160,7 @@ struct Packer {
     starts: Vec<u64>,
     /// Tokens that a row has room for.
     capacity: u64,
-    /// Where the newest document begins.
+    /// The position at which the newest document begins.
     document: u64,
     documents: u64,
 }

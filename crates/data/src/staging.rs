@@ -46,7 +46,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Begins the directory `out`, or goes on with it. Where it exists, `force` must say that it may be replaced, and
+    /// Begins the directory `out`, or resumes it. Where it exists, `force` must say that it may be replaced, and
     /// it must be a dataset with nothing else in it, or empty.
     pub(crate) fn begin(
         out: &Path,
@@ -96,17 +96,17 @@ impl Staging {
         Ok(Some(manifest))
     }
 
-    /// Where the files belong until they are committed.
+    /// The folder of the files until they are committed.
     pub(crate) fn folder(&self) -> &Path {
         &self.data
     }
 
-    /// Where notes belong that are no part of the dataset.
+    /// The folder of notes, which do not become part of the dataset.
     pub(crate) fn notes(&self) -> &Path {
         &self.partial
     }
 
-    /// Returns true if there is something to go on with.
+    /// Returns true if there is something to resume.
     pub(crate) fn resumes(&self) -> bool {
         self.resumes
     }
@@ -248,7 +248,7 @@ fn check_output(out: &Path, force: bool) -> Result<PathBuf, DataError> {
     }
 }
 
-/// Why `folder` is not a dataset and nothing else, if it is not.
+/// The reason that `folder` is something other than a dataset, if it is.
 fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {

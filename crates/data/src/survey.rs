@@ -42,7 +42,7 @@ pub(crate) struct Survey {
 pub(crate) struct Outside {
     /// Their number.
     pub(crate) count: u64,
-    /// Where the first is, counted in tokens from 0.
+    /// The position of the first, in tokens from 0.
     pub(crate) position: u64,
     /// The first.
     pub(crate) id: u32,

@@ -53,7 +53,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Opening a FIFO waits for its other end, unless it is told not to.
+/// Opening a FIFO waits for its other end unless the flag forbids it.
 #[cfg(unix)]
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;

@@ -24,7 +24,7 @@ use crate::training_model::TrainingModel;
 /// Steps that warm up caches, allocator and kernels.
 pub const WARM_UP: usize = 3;
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// The model's.

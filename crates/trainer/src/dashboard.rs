@@ -176,7 +176,7 @@ impl MetricsRenderer for Dashboard {
     }
 }
 
-/// Whether a dashboard has the terminal.
+/// True if a dashboard has the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Puts the terminal back as it was before the dashboard; nothing where there is none.
@@ -200,7 +200,7 @@ fn restore_before_panics() {
     });
 }
 
-/// What came from the terminal within a [`TICK`].
+/// The input from the terminal within a [`TICK`].
 enum Input {
     Event(Event),
     Nothing,

@@ -56,7 +56,7 @@ impl TrainingData {
         splits.map(|split| split.tokens).sum()
     }
 
-    /// What each of them is known by.
+    /// The identity of each of them.
     pub fn identities(&self) -> Vec<DataIdentity> {
         self.datasets().map(DataIdentity::of).collect()
     }
@@ -111,7 +111,7 @@ impl TrainingData {
         Ok((TrainBatches::mixed(parts, seed)?, said))
     }
 
-    /// What the run is validated on.
+    /// The validation data of the run.
     pub(crate) fn validation(
         &self,
         seq_len: usize,
@@ -157,7 +157,7 @@ struct ValidationPart {
     weight: f64,
 }
 
-/// What a validation found.
+/// The result of a validation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Validated {
     /// The datasets' mean losses in nats per token, weighted as they are in training.

@@ -46,7 +46,7 @@ pub struct RunResult {
     pub sample: Option<String>,
     /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// Whether it was stopped before its last step.
+    /// True if it was stopped before its last step.
     pub interrupted: bool,
     /// The lowest validation loss that any model can have, where it is known.
     pub floor: Option<Floor>,
@@ -54,7 +54,7 @@ pub struct RunResult {
 
 /// Errors in the data that are found on other threads while steps are made.
 pub(crate) struct DataErrors {
-    /// Where the loader leaves its error.
+    /// The place for the loader's error.
     pub(crate) failure: Failure,
     /// The check of the files whose blocks are not verified as they are read.
     pub(crate) file_check: FileCheck,

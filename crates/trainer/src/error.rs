@@ -1,4 +1,4 @@
-//! What can stop a run.
+//! Errors that stop a run.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub enum TrainError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The rule.
         rule: String,
     },
     /// A metric that cannot be recorded.
@@ -85,7 +85,7 @@ pub enum TrainError {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The system's error.
         source: std::io::Error,
@@ -127,7 +127,7 @@ pub enum TrainError {
     Resume {
         /// The directory.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
     /// The last checkpoint could not be written.
@@ -148,9 +148,9 @@ pub enum TrainError {
     Diverged {
         /// The last step.
         step: usize,
-        /// How many were skipped.
+        /// The number of skipped steps.
         skipped: usize,
-        /// Why the last one was.
+        /// The reason that the last one was skipped.
         reason: String,
         /// The last checkpoint that was written.
         last: Option<PathBuf>,

@@ -14,7 +14,7 @@ use crate::read::host_read;
 /// Batches whose losses are read at once: reading waits for a device that works behind the host.
 const READ_TOGETHER: usize = 64;
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
     /// Mean cross-entropy in nats per token; NaN where there are none.

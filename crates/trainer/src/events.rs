@@ -81,7 +81,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
         metrics: MetricValues,
     },
-    /// What the model wrote.
+    /// The text that the model generated.
     Sample {
         /// Steps made.
         step: usize,
@@ -96,7 +96,7 @@ pub enum Event {
         step: usize,
         /// Steps in all.
         steps: usize,
-        /// Where it is computed.
+        /// The backend and the device.
         backend: String,
         /// The program's.
         version: String,
@@ -106,7 +106,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         metrics: Vec<Metric>,
     },
-    /// How fast it goes.
+    /// The throughput.
     Pace {
         /// Seconds since 1970.
         time: f64,
@@ -166,7 +166,7 @@ pub struct DatasetLoss {
     pub tokens: u64,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {

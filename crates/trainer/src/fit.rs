@@ -1,4 +1,4 @@
-//! How much memory training takes: the peak of the process, from the configuration alone.
+//! Prediction of training's memory: the peak of the process, from only the configuration.
 //!
 //! ```text
 //! peak = program + live + allocator
@@ -43,7 +43,7 @@ pub use inference::{HeadUse, InferencePrediction, InferenceWork, predict_inferen
 pub use plan::{Plan, plans};
 
 const MIB: f64 = (1 << 20) as f64;
-/// What computing adds to a process that does not compute yet.
+/// The memory that computing adds to an idle process.
 const COMPUTING: f64 = 21.0 * MIB;
 
 /// A predicted peak by its parts, in bytes; they add up to `total`.
@@ -53,15 +53,15 @@ pub struct Prediction {
     pub program: u64,
     /// The parameters.
     pub weights: u64,
-    /// What the optimizer keeps of them.
+    /// The optimizer's state of them.
     pub optimizer: u64,
     /// The gradients that are there at the peak.
     pub gradients: u64,
-    /// What blocks and norms keep for their gradients.
+    /// The activations that blocks and norms keep for their gradients.
     pub activations: u64,
     /// What the operation at the peak makes: logits, a block's way back, an update.
     pub temporaries: u64,
-    /// What the allocator holds of what was given back.
+    /// The freed memory that the allocator holds.
     pub allocator: u64,
     /// All of it.
     pub total: u64,
@@ -88,7 +88,7 @@ pub enum Phase {
     Evaluation,
 }
 
-/// What a phase holds besides the state, in elements.
+/// The memory of a phase besides the state, in elements.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     phase: Phase,

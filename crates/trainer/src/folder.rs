@@ -169,7 +169,7 @@ impl RunFolder {
         }
     }
 
-    /// Whether a process holds a run's directory.
+    /// Returns true if a process holds a run's directory.
     pub fn is_held(path: &Path) -> bool {
         is_locked(path) || is_locked(&path.join(LOCK_FILE))
     }

@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// What is chosen of `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
+    /// The choice between `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
     fn chosen<B: Backend>(steps: &[(f32, f32)]) -> Vec<f32> {
         let device = Default::default();
         let number = |x: f32| Tensor::<B, 1>::from_floats([x], &device);

@@ -1,4 +1,4 @@
-//! What a dataset is known by, so that a run is not resumed on another.
+//! The identity of a dataset, so that a run is not resumed on another.
 
 use emberlm_data::{Dataset, Split, SplitManifest};
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataIdentity {
-    /// What is trained on.
+    /// The training data.
     pub train: SplitIdentity,
-    /// What is evaluated on.
+    /// The validation data.
     pub val: SplitIdentity,
 }
 
@@ -17,14 +17,14 @@ pub struct DataIdentity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitIdentity {
-    /// How many.
+    /// The number of tokens.
     pub tokens: u64,
     /// BLAKE3 of the hashes of the shards, and of their masks, in their order.
     pub blake3: String,
 }
 
 impl DataIdentity {
-    /// What a dataset is known by, from its manifest.
+    /// The identity of a dataset, from its manifest.
     pub fn of(dataset: &Dataset) -> Self {
         let split = |split| SplitIdentity::of(dataset.manifest().split(split));
         Self {
@@ -33,7 +33,7 @@ impl DataIdentity {
         }
     }
 
-    /// What is different from `now`, in words.
+    /// The differences from `now`, in words.
     pub fn difference(&self, now: &Self) -> Option<String> {
         let pairs = [
             (Split::Train, &self.train, &now.train),

@@ -32,7 +32,7 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// What the loss is multiplied by.
+    /// The factor of the loss.
     pub fn factor(&self) -> f64 {
         self.factor
     }

@@ -6,7 +6,7 @@ use std::fs;
 
 pub use available::{Available, MemoryLimit, available};
 
-/// What the process holds now, in the machine's memory; none where the system does not tell.
+/// The process's current resident memory; none where the system does not report it.
 pub fn resident() -> Option<u64> {
     memory_stats::memory_stats().map(|stats| stats.physical_mem as u64)
 }

@@ -1,4 +1,4 @@
-//! What a training step holds of a device's own memory, part by part.
+//! The device memory of a training step, part by part.
 
 use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
@@ -21,13 +21,13 @@ use crate::training_model::TrainingModel;
 pub struct MemoryReport {
     /// The parameters, and the tables that the configuration alone decides.
     pub weights: u64,
-    /// What the optimizer keeps of them, and their running average where there is one.
+    /// The optimizer's state of them, and their running average where there is one.
     pub optimizer: u64,
     /// One for each parameter.
     pub gradients: u64,
-    /// What the blocks and norms keep for their gradients, when the head begins.
+    /// The activations that the blocks and norms keep for their gradients, when the head begins.
     pub activations: u64,
-    /// What the head's loss leaves for its gradients.
+    /// The tensors that the head's loss keeps for its gradients.
     pub head: u64,
     /// A micro-batch's tokens and targets.
     pub batch: u64,

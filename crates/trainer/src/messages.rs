@@ -6,7 +6,7 @@ pub struct Messages {
     /// Shows a line at once, where no dashboard has the terminal.
     at_once: Option<fn(&str)>,
     newest: String,
-    /// How often it has been shown.
+    /// The number of times that it has been shown.
     shown: usize,
 }
 

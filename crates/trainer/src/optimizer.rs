@@ -46,7 +46,7 @@ pub struct Optimizer<B: BurnBackend> {
     moments: HashMap<String, Moments<B>>,
 }
 
-/// What an update of a parameter needs of the earlier ones; each tensor has the parameter's shape.
+/// The optimizer's state of one parameter; each tensor has the parameter's shape.
 #[derive(Clone)]
 enum Moments<B: BurnBackend> {
     /// AdamW's running means of the gradient and of its square.
@@ -140,7 +140,7 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// What the next update needs of the earlier ones: handles, not copies, so that another thread can write it.
+    /// The state for the next update: handles, not copies, so that another thread can write it.
     pub fn snapshot(&self) -> Snapshot<B> {
         Snapshot::of(self.updates, &self.moments)
     }

@@ -1,4 +1,4 @@
-//! How fast a run goes.
+//! The throughput of a run.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::{memory, peak};
 /// A run trains so long before the machine's matrix product is measured: one that takes seconds does not pay for it.
 const MEASURE_AFTER: f64 = 10.0;
 
-/// What was trained since the last line of the log, and since the process began.
+/// The tokens trained since the last line of the log, and since the process began.
 #[derive(Debug)]
 pub(crate) struct Pace {
     begun: Instant,
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
     trained: f64,
     /// Floating-point operations of a token, forward and backward.
     flops_per_token: f64,
-    /// What products are made in.
+    /// The precision of matrix products.
     precision: Precision,
     /// Those per second that the matrix product reaches, once it has been measured.
     peak: Option<f64>,

@@ -1,4 +1,4 @@
-//! What this machine's matrix product reaches.
+//! The measured peak throughput of this machine's matrix product.
 
 use std::time::Instant;
 

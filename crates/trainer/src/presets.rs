@@ -115,7 +115,7 @@ pub fn suggested(vocab_size: usize, threads: usize) -> &'static str {
 /// Threads from which on a model of tens of millions of parameters trains in hours.
 const MANY_THREADS: usize = 16;
 
-/// How a preset is trained.
+/// The training settings of a preset.
 fn training(name: &str) -> TrainConfig {
     match name {
         // About two minutes on two CPU cores.

@@ -14,10 +14,10 @@ use crate::hooks::{CheckpointEnd, HookList};
 use crate::messages::Messages;
 use crate::tensorboard::TensorBoard;
 
-/// How often the last checkpoint is tried, with pauses between.
+/// The number of attempts at the last checkpoint, with pauses between them.
 const LAST_TRIES: u64 = 4;
 
-/// What writes a run's files while it trains.
+/// Writes a run's files while it trains.
 pub(crate) struct Recorder {
     folder: Arc<RunFolder>,
     events: EventLog,
@@ -25,11 +25,11 @@ pub(crate) struct Recorder {
     writer: Writer,
     pub(crate) messages: Messages,
     pub(crate) hooks: HookList,
-    /// Whether the log could not be written the last time.
+    /// True if the last write of the log failed.
     log_fails: bool,
     /// The newest checkpoint that is whole on disk.
     pub(crate) newest: Option<PathBuf>,
-    /// Why the last checkpoint could not be written.
+    /// The error of the last checkpoint, if it could not be written.
     failure: Option<String>,
     /// A checkpoint could not be written, and is to be tried again.
     pub(crate) owed: bool,

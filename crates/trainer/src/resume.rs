@@ -115,7 +115,7 @@ fn below(key: &str, name: String) -> String {
 /// Compares what a checkpoint was trained on with a run's datasets.
 ///
 /// # Errors
-/// What differs.
+/// A dataset differs from the one that the run was trained on.
 pub fn check_data(checkpoint: &Checkpoint, data: &TrainingData) -> Result<(), TrainError> {
     let differs = |dataset: &Dataset, what: String| TrainError::Resume {
         path: checkpoint.path.clone(),

@@ -77,7 +77,7 @@ impl RunStart {
 pub struct RunOptions {
     /// The way it shows its progress.
     pub renderer: Renderer,
-    /// Whether it writes event files for TensorBoard as well.
+    /// True if it writes event files for TensorBoard as well.
     pub tensorboard: bool,
     /// Shows a line about the run, where its progress is shown.
     pub say: fn(&str),
@@ -218,7 +218,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     launch::launch(driver, learner, loaders, renderer, say, stop)
 }
 
-/// What rank 0 has besides the engine: the run's directory is created or continued, with its configuration and its log.
+/// The state of rank 0 besides the engine: the run's directory is created or continued, with its configuration and its log.
 fn rank_zero<B: TrainingBackend>(
     config: &RunConfig,
     start: RunStart,
@@ -290,7 +290,7 @@ fn rank_zero<B: TrainingBackend>(
     })
 }
 
-/// What there is to say about a run before it begins.
+/// The messages about a run before it begins.
 fn first_notes<B: TrainingBackend>(
     config: &RunConfig,
     inputs: &RunInputs,

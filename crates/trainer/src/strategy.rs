@@ -42,7 +42,7 @@ impl<B: TrainingBackend> StepStrategy<B> {
     /// The result of the training, once.
     ///
     /// # Errors
-    /// What ended it.
+    /// The reason that it ended.
     pub(crate) fn take_result(&self) -> Result<RunResult, TrainError> {
         let result = self.lock().take_result();
         result.unwrap_or(Err(TrainError::NoResult))

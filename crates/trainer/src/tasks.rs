@@ -36,7 +36,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// What its lines are, for a message.
+    /// The contents of its lines, for a message.
     pub const fn format(self) -> &'static str {
         match self {
             Self::HellaSwag => {
@@ -59,7 +59,7 @@ pub enum Items {
     Lambada(Vec<Passage>),
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// Of HellaSwag.
@@ -80,7 +80,7 @@ impl Items {
         })
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         match self {
             Self::HellaSwag(items) => items.len(),
@@ -88,7 +88,7 @@ impl Items {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -127,7 +127,7 @@ impl Items {
         Ok(rows)
     }
 
-    /// What follows from the rows' likelihoods, in the rows' order.
+    /// The result, from the rows' likelihoods in the rows' order.
     pub fn report(&self, likelihoods: &[Likelihood]) -> Report {
         match self {
             Self::HellaSwag(items) => Report::HellaSwag(hellaswag::report(items, likelihoods)),

@@ -14,10 +14,10 @@ use crate::events::{DatasetLoss, Event, now};
 use crate::growing::GrowingFile;
 use crate::metrics::{self, Phase};
 
-/// Where a run's event files are.
+/// The folder of a run's event files.
 pub const FOLDER: &str = "tensorboard";
 
-/// What every event file of this format begins with.
+/// The first record of every event file of this format.
 const VERSION: &str = "brain.Event:2";
 
 /// Writes a run's events as TensorBoard's; each reaches the file at once. Where the disk is full, records wait in memory.

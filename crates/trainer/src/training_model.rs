@@ -19,12 +19,12 @@ pub struct TokenBatch<B: BurnBackend> {
     pub tokens: Tokens<B>,
     /// `[batch, seq]`, [`emberlm_model::IGNORED`] where there is nothing to learn.
     pub targets: Tensor<B, 2, Int>,
-    /// How many targets are to be learnt.
+    /// The number of targets with a loss.
     pub learnt: usize,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
-    /// How many positions are computed.
+    /// The number of positions that are computed.
     pub fn count(&self) -> usize {
         self.tokens.dims().iter().product()
     }

@@ -10,9 +10,9 @@ use super::BackendName;
 pub struct DeviceInfo {
     /// Its number for `--device`.
     pub number: usize,
-    /// What its driver calls it.
+    /// The driver's name of the device.
     pub name: String,
-    /// What it is.
+    /// The kind of device.
     pub kind: Kind,
     /// Its driver, where there is one to tell.
     pub driver: Option<String>,
@@ -22,7 +22,7 @@ pub struct DeviceInfo {
     pub largest_buffer_bytes: Option<u64>,
 }
 
-/// What a device is.
+/// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 // What the processor's backends alone are not.

@@ -51,23 +51,23 @@ fn watch(placement: Placement) {
     }));
 }
 
-/// Whether a thread's name is one of the device's threads of CubeCL.
+/// Returns true if the thread is one of CubeCL's device threads, by its name.
 fn is_a_runtime_s(name: &str) -> bool {
     name.starts_with("DS")
 }
 
-/// Whether there is no going on after a panic of one of the runtime's threads.
+/// Returns true if the program cannot continue after a panic of one of the runtime's threads.
 fn is_the_end(reason: &str) -> bool {
     too_big(reason).is_some() || is_full(reason) || is_a_consequence(reason)
 }
 
-/// Whether something is missing that an operation before should have made, or no kernel at all could be run.
+/// Returns true if the result of an earlier operation is missing, or no kernel could run at all.
 fn is_a_consequence(reason: &str) -> bool {
     reason.starts_with("Should have handle for tensor")
         || reason.starts_with("Can't execute the autotune plan")
 }
 
-/// Whether a source file is one of Burn, of CubeCL, or of what they call.
+/// Returns true if a source file belongs to Burn, to CubeCL, or to a library that they call.
 fn is_a_runtime(file: &Path) -> bool {
     const NAMES: [&str; 6] = ["burn", "cube", "wgpu", "naga", "cudarc", "ash"];
     file.components().any(|part| match part {
@@ -82,7 +82,7 @@ fn is_a_runtime(file: &Path) -> bool {
     })
 }
 
-/// What to say of a runtime's reason.
+/// The message for a runtime's reason.
 fn failed(placement: Placement, reason: &str) -> CliError {
     if let Some(bytes) = too_big(reason) {
         return CliError::new(format!(

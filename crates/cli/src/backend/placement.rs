@@ -16,7 +16,7 @@ use super::{BackendName, Job, devices};
 use crate::ending;
 use crate::error::CliError;
 
-/// Where to compute: a backend that is compiled in, and one of its devices.
+/// A backend that is compiled in, and one of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The backend.
@@ -39,7 +39,7 @@ impl Placement {
         }
     }
 
-    /// What its driver calls the device, where it is known which one it is.
+    /// The driver's name of the device, where the device is known.
     pub fn device_name(self) -> Option<String> {
         let mut listed = devices::of(self.backend);
         let number = self.device.or((listed.len() == 1).then_some(0))?;

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 
-/// What `run` makes, or why it panicked, which nobody else is told.
+/// Returns the result of `run`, or the message of its panic, which is not printed.
 pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

@@ -19,7 +19,7 @@ pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError>
         .map_err(|reason| unavailable(placement.backend, &reason))
 }
 
-/// What to say of the reason that a device cannot be opened.
+/// The message for the reason that a device cannot be opened.
 fn unavailable(name: BackendName, reason: &str) -> CliError {
     let or_on_the_cpu = "or compute on the CPU: --backend flex";
     // The interface gave a device, which then would not be made ready with all that the runtime asks of it.

@@ -43,17 +43,17 @@ use talk::Talk;
 pub struct ChatArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// What the model is told before the conversation
+    /// The system message before the conversation
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
-    /// How conversations are written: chatml, llama3, or the path of a template, of a tokenizer_config.json or of a folder with
+    /// The chat template: chatml, llama3, or the path of a template, of a tokenizer_config.json or of a folder with
     /// one [default: the model's own]
     #[arg(long, value_name = "TEMPLATE")]
     pub chat_template: Option<String>,
-    /// How many tokens an answer has at most [default: the model's, or 512]
+    /// Maximum number of tokens of an answer [default: the model's, or 512]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub max_new_tokens: Option<usize>,
-    /// How many tokens of the conversation are kept in sight [default: the model's context, at most 8192]
+    /// Maximum number of tokens of the conversation that the model attends to [default: the model's context, at most 8192]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub context: Option<usize>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct ChatArgs {
     /// End an answer before TEXT too; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop)]
     pub stop: Vec<String>,
-    /// What the maps' weights are held in: f32, or int8 for speed and memory, at a loss that `emberlm eval` tells
+    /// The format of the linear layers' weights: f32, or int8 for speed and memory, at a loss that `emberlm eval` measures
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
     /// Neither read nor write the history of what was typed

@@ -40,10 +40,10 @@ pub enum DataCommand {
 pub struct InspectArgs {
     /// The dataset's folder
     pub dataset: PathBuf,
-    /// How many documents to show the beginnings of
+    /// Number of documents to show the beginnings of
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub excerpts: usize,
-    /// What chooses them
+    /// The seed that chooses these documents
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Print JSON
@@ -70,7 +70,7 @@ pub struct AdoptArgs {
     /// The tokenizer that made them: gpt2, cl100k, o200k, char, byte, or the path of a tokenizer.json or of a folder with one
     #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
     pub tokenizer: TokenizerChoice,
-    /// The text that the char tokenizer was made of
+    /// The text from which the char tokenizer was built
     #[arg(long, value_name = "FILE")]
     pub alphabet: Option<PathBuf>,
     /// The files for training [default: those whose names say train]
@@ -98,7 +98,7 @@ pub struct ExportArgs {
     /// The folder to write
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What the files of llmc are named after [default: the dataset's folder]
+    /// The prefix of llmc's file names [default: the dataset's folder]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// The most tokens in a file of llmc

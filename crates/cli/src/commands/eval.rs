@@ -29,7 +29,7 @@ pub struct EvalArgs {
     /// HellaSwag's published file: answer which ending follows, as llm.c and lm-evaluation-harness ask it
     #[arg(long, value_name = "FILE.jsonl")]
     pub hellaswag: Option<PathBuf>,
-    /// LAMBADA's file as OpenAI published it: guess each passage's last word
+    /// LAMBADA's file as OpenAI published it: predict each passage's last word
     #[arg(long, value_name = "FILE.jsonl")]
     pub lambada: Option<PathBuf>,
     /// Which part of the dataset
@@ -38,13 +38,13 @@ pub struct EvalArgs {
         conflicts_with_all = ["hellaswag", "lambada"],
     )]
     pub split: Split,
-    /// Whether documents follow one another in a window (stream) or none sees another (isolated) [default: as the model was trained]
+    /// Documents of one window attend to each other (stream) or do not (isolated) [default: as the model was trained]
     #[arg(
         long, value_name = "HOW", value_parser = packing_parser(),
         conflicts_with_all = ["hellaswag", "lambada"],
     )]
     pub documents: Option<Packing>,
-    /// Add the loss by the position in the window, which tells whether the context is used
+    /// Add the loss by the position in the window, which shows whether the model uses its context
     #[arg(long, conflicts_with_all = ["hellaswag", "lambada"])]
     pub per_position: bool,
     /// Only the first N items of the file
@@ -56,7 +56,7 @@ pub struct EvalArgs {
     /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,
-    /// What the maps' weights are held in: f32, or int8, as `emberlm generate` takes it
+    /// The format of the linear layers' weights: f32 or int8, as in `emberlm generate`
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
     pub weights: WeightFormat,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer

@@ -48,10 +48,10 @@ pub struct FitArgs {
     pub backend: BackendArg,
 }
 
-/// How many proposals are tried before a smaller one is proposed untried.
+/// The number of proposals that are measured before a smaller one is proposed unmeasured.
 const TRIES: usize = 3;
 
-/// What the command says.
+/// The command's output.
 #[derive(Serialize)]
 struct Fit {
     /// None with `--from`.
@@ -59,7 +59,7 @@ struct Fit {
     /// The model to fine-tune.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<PathBuf>,
-    /// What may be taken.
+    /// The memory that may be used.
     memory: u64,
     /// The vocabulary's size, made up where a dataset would decide it.
     vocab_size: usize,
@@ -67,7 +67,7 @@ struct Fit {
     asked: Considered,
     /// None where nothing fits.
     proposal: Option<Considered>,
-    /// What to run, of the proposal.
+    /// The command that runs the proposal.
     command: Option<String>,
 }
 
@@ -83,13 +83,13 @@ struct Considered {
 }
 
 impl Considered {
-    /// What it takes as far as is known.
+    /// The known parts of its memory.
     fn known(&self) -> u64 {
         self.measured.unwrap_or(self.predicted.total)
     }
 }
 
-/// What `emberlm fit-step` prints.
+/// The output of `emberlm fit-step`.
 #[derive(Deserialize)]
 struct Step {
     peak_bytes: Option<u64>,
@@ -171,7 +171,7 @@ struct Fitter<'a> {
     config: RunConfig,
     model: DecoderConfig,
     memory: u64,
-    /// What this process holds, which is the same program.
+    /// The memory of this process, which is the same program.
     program: u64,
 }
 
@@ -262,7 +262,7 @@ impl Fitter<'_> {
         })
     }
 
-    /// What to run.
+    /// The command to run.
     fn command(&self, plan: Plan) -> String {
         let mut words = vec![
             "emberlm train".to_owned(),
@@ -365,7 +365,7 @@ pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
     ]
 }
 
-/// What is made at the peak.
+/// The tensors that are made at the peak.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Head => "logits and loss",

@@ -40,7 +40,7 @@ struct Info {
     parameter_table: Vec<Row>,
     flops_per_token: Flops,
     memory_bytes: Memory,
-    /// Whether the vocabulary's size is made up, because a dataset would decide it.
+    /// True if the vocabulary's size is assumed, since a dataset would decide it.
     vocab_size_assumed: bool,
     tokenizer: Option<TokenizerSpec>,
     config: ModelConfig,

@@ -64,7 +64,7 @@ struct Listed {
     tags: BTreeSet<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     note: String,
-    /// Why its events cannot be read.
+    /// The reason that its events cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     step: usize,
@@ -177,7 +177,7 @@ fn changed(run: &Path) -> Option<f64> {
 /// Columns of a page or a small terminal.
 const COLUMNS: usize = 80;
 
-/// How wide lines may be.
+/// The largest width of a line.
 fn columns() -> usize {
     let terminal = console::columns().map_or(0, usize::from);
     terminal.max(COLUMNS)

@@ -46,7 +46,7 @@ pub struct ServeArgs {
     /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen; 0 for any port that is free
+    /// The port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// The address to listen on: by default only this machine can ask
@@ -58,7 +58,7 @@ pub struct ServeArgs {
     /// A file with the key that clients must show
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// How conversations are written: chatml, llama3, or a template's path [default: the model's own]
+    /// The chat template: chatml, llama3, or a template's path [default: the model's own]
     #[arg(long, value_name = "TEMPLATE")]
     pub chat_template: Option<String>,
     /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
@@ -85,7 +85,7 @@ pub struct ServeArgs {
     /// Compute each answer in passes of its own, so that its tokens do not depend on what runs beside it; slower under load
     #[arg(long)]
     pub deterministic: bool,
-    /// How long a request may take; also how long those under way may go on when the server is told to stop
+    /// Time limit of a request; also the time that running requests have to end when the server is stopped
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one)]
     pub timeout: usize,
     /// Time a client may read nothing while there is something to send; then its connection is closed
@@ -97,7 +97,7 @@ pub struct ServeArgs {
     /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// What the weights are held in: f32, or int8 for a quarter of the memory
+    /// The format of the weights: f32, or int8 for a quarter of the memory
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
     pub weights: WeightFormat,
     #[command(flatten)]

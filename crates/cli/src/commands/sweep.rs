@@ -23,13 +23,13 @@ use crate::{built_in_tales, console};
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// What is trained and what is varied: preset, config, data, and the tables set, grid, list, random and early_stopping
+    /// The sweep's settings: preset, config, data, and the tables set, grid, list, random and early_stopping
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// The folder of the runs [default: runs/FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How many runs at a time
+    /// Number of runs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub parallel: usize,
     /// Print the commands of the runs that are not finished, and end
@@ -107,7 +107,7 @@ fn commands(runs: &[&Planned], backend: &[String]) -> String {
     runs.iter().map(line).collect()
 }
 
-/// How often the user asked to stop.
+/// The number of times that the user asked to stop.
 fn listen() -> Result<Arc<AtomicUsize>, CliError> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();

@@ -144,7 +144,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     Ok(config)
 }
 
-/// What would be trained: with the dataset's vocabulary, where there is a dataset.
+/// The configuration to train, with the dataset's vocabulary, where there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
     if !config.data.is_empty() {
@@ -170,7 +170,7 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
     Ok(Some(model))
 }
 
-/// What the run is called where nothing is said: after its preset, or the model that it goes on from.
+/// The default name of a run: of its preset, or of the model that it starts from.
 fn run_name(args: &TrainArgs) -> String {
     let from = args.from.as_deref().and_then(Path::file_name);
     let name = from.map(|name| name.to_string_lossy().into_owned());

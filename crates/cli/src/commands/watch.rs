@@ -27,7 +27,7 @@ pub struct WatchArgs {
     /// Runs, or folders of runs and sweeps
     #[arg(value_name = "RUN", default_value = "runs")]
     pub runs: Vec<PathBuf>,
-    /// Where to listen; 0 for any port that is free
+    /// The port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8081)]
     pub port: u16,
     /// The address to listen on: by default only this machine can see the page
@@ -46,10 +46,10 @@ pub struct AllowedHosts {
     pub names: Vec<String>,
 }
 
-/// How long what is being answered may go on when the program is told to stop.
+/// The time that running requests have to end when the program is stopped.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Shows the page until the program is told to stop.
+/// Serves the page until the program is stopped.
 pub fn run(args: WatchArgs) -> Result<(), CliError> {
     for path in &args.runs {
         if !path.exists() {

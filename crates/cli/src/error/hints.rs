@@ -1,4 +1,4 @@
-//! What to do about the library crates' errors.
+//! Hints for the library crates' errors.
 
 use std::io;
 
@@ -262,7 +262,7 @@ pub(super) fn with(
     hints.into_iter().fold(this, CliError::hint)
 }
 
-/// What to do about an operating system's error.
+/// The hint for an operating system's error.
 pub(super) fn io(error: &io::Error) -> Option<String> {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -7,9 +7,9 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 /// An axis that shows `from` to `to`. On a logarithmic one both are powers of ten.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Where it begins, as it is drawn.
+    /// The lower limit, as it is drawn.
     pub from: f64,
-    /// Where it ends.
+    /// The upper limit.
     pub to: f64,
     /// The marked places with their labels.
     pub ticks: Vec<(f64, String)>,
@@ -58,7 +58,7 @@ impl Axis {
         }
     }
 
-    /// Where a value is drawn; none where it cannot be.
+    /// The position of a value; none for a value that cannot be drawn.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = if self.log { value.log10() } else { value };
         place.is_finite().then_some(place)
@@ -105,7 +105,7 @@ fn opened(from: f64, to: f64) -> (f64, f64) {
     (from - room, to + room)
 }
 
-/// What marks are apart: 1, 2 or 5 times a power of ten.
+/// The distance of ticks: 1, 2 or 5 times a power of ten.
 fn step(from: f64, to: f64, ticks: usize) -> f64 {
     let rough = (to - from) / ticks.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());
@@ -207,7 +207,7 @@ pub fn short(value: f64) -> String {
     format!("{digits}{unit}")
 }
 
-/// Where curves begin and end, for an axis: all of them, but what most of it is not left flat by a steep beginning.
+/// The limits of an axis for curves. A steep beginning is cut off if it would flatten the rest.
 ///
 /// `settled` are the values after the curves' beginnings, `all` are all of them.
 pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {

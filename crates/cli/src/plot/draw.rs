@@ -211,7 +211,7 @@ impl Figure {
         Ok(())
     }
 
-    /// A marker, or a cross; what lies beyond the picture, or is no number, gets its cross at the edge.
+    /// A marker, or a cross. The cross of a value beyond the picture, or of NaN, is at the edge.
     fn mark<DB: DrawingBackend>(
         &self,
         x: f64,

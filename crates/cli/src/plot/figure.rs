@@ -1,4 +1,4 @@
-//! What a picture of runs shows: curves, limits and words, of their histories.
+//! The contents of a picture of runs: curves, limits and labels, from their histories.
 
 use clap::ValueEnum;
 
@@ -9,7 +9,7 @@ use super::theme::Look;
 use crate::error::CliError;
 use crate::run_history::{Evaluated, History};
 
-/// What is drawn from left to right.
+/// The quantity of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Along {
     /// Steps made
@@ -26,7 +26,7 @@ pub enum Along {
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// What it did.
+    /// Its history.
     pub history: History,
 }
 
@@ -35,7 +35,7 @@ pub struct Named {
 pub struct Figure {
     /// Above all.
     pub title: String,
-    /// What the lines are.
+    /// An explanation of the lines, below the title.
     pub about: String,
     /// Below the horizontal axis.
     pub along: String,
@@ -59,7 +59,7 @@ pub struct Curve {
     /// Smoothed, where there are many.
     pub smooth: Option<Vec<(f64, f64)>>,
     pub validation: Vec<(f64, f64)>,
-    /// Skipped steps; none where the value was no number.
+    /// Skipped steps; none where the value was NaN.
     pub skipped: Vec<(f64, Option<f64>)>,
 }
 
@@ -168,7 +168,7 @@ impl Curve {
         self.logged.iter().chain(&self.validation).copied()
     }
 
-    /// What is drawn strongly, after the first tenth of the run.
+    /// The values of the strong line, after the first tenth of the run.
     fn settled(&self) -> Vec<f64> {
         let line = self.smooth.as_ref().unwrap_or(&self.logged);
         let xs: Vec<f64> = self.points().map(|(x, _)| x).collect();
@@ -219,7 +219,7 @@ fn y_axis(
     Ok(Axis::linear(low, high + room, 6))
 }
 
-/// What the lines are, for who sees them for the first time.
+/// Explains the lines.
 fn about(curves: &[Curve]) -> String {
     let mut parts = Vec::new();
     if curves.iter().any(|curve| !curve.validation.is_empty()) {
@@ -245,7 +245,7 @@ fn headings(validated: bool) -> [&'static str; 4] {
     }
 }
 
-/// What stands for a figure that is not there.
+/// The placeholder of a missing number.
 const NONE: &str = "–";
 
 fn row(run: &Named, validated: bool) -> [String; 4] {

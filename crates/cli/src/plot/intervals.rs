@@ -26,10 +26,10 @@ pub struct Intervals {
 #[derive(Clone, Debug)]
 pub struct Estimated {
     pub name: String,
-    /// What the mean is of.
+    /// The values of the mean.
     pub values: Vec<f64>,
     pub mean: f64,
-    /// How far the interval reaches to both sides.
+    /// Half the width of the confidence interval.
     pub half_width: Option<f64>,
     /// The mean of the lowest values on the way.
     pub lowest: f64,
@@ -101,7 +101,7 @@ impl Intervals {
         TOP + ROW * self.rows.len() as i32
     }
 
-    /// Where the axis begins: right of the names, for whose font there may be a wider one.
+    /// The left end of the axis: right of the names, with room for a wider font.
     fn from(&self) -> i32 {
         let names = self.rows.iter().map(|row| row.name.chars().count());
         LEFT + 36 + 16 * names.max().unwrap_or(0).clamp(8, NAME) as i32

@@ -1,4 +1,4 @@
-//! What stands above the curves: the title, what the lines are, and a row for each run.
+//! The head of a picture of runs: the title, an explanation of the lines, and a row for each run.
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
@@ -70,7 +70,7 @@ pub fn draw<DB: DrawingBackend>(
     Ok(())
 }
 
-/// Where the columns are: the first one's left side, the others' right sides.
+/// The columns' positions: the first one's left side, the others' right sides.
 fn columns(figure: &Figure) -> [i32; 4] {
     let names = figure.rows.iter().map(|row| row[0].chars().count());
     let longest = names.max().unwrap_or(0).clamp(12, NAME) as i32;

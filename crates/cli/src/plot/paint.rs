@@ -38,7 +38,7 @@ impl Pen {
         length * self.scale
     }
 
-    /// How much lower text of a size has to stand to be centred: the bitmap backend centres the box of a line.
+    /// The downward shift that centres text of a size, since the bitmap backend centres the box of a line.
     pub fn drop(self, size: i32) -> i32 {
         if self.is_bitmap { self.px(size) / 8 } else { 0 }
     }

@@ -2,10 +2,10 @@
 
 /// Fewer points than this are drawn as they are.
 const FEW: usize = 100;
-/// More points than this are not told apart.
+/// More points than this cannot be distinguished.
 const MANY: usize = 3000;
 
-/// How many neighbours on each side count at each point; none where there are few points.
+/// The number of neighbours on each side that count at each point; none where there are few points.
 fn reach(points: usize) -> usize {
     if points < FEW { 0 } else { points / 40 }
 }
@@ -36,7 +36,7 @@ pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     Some((0..points.len()).map(at).collect())
 }
 
-/// What a weighted straight line is fitted by.
+/// The sums that determine a weighted straight line.
 #[derive(Default)]
 struct Sums {
     weight: f64,

@@ -13,7 +13,7 @@ use crate::error::CliError;
 pub const PAPER: RGBColor = RGBColor(255, 255, 255);
 /// Text.
 pub const INK: RGBColor = RGBColor(38, 38, 46);
-/// Text that is not the point.
+/// Secondary text.
 pub const FAINT: RGBColor = RGBColor(96, 96, 108);
 /// Lines of the mesh.
 pub const GRID: RGBColor = RGBColor(226, 226, 232);
@@ -40,7 +40,7 @@ pub enum Shape {
     Diamond,
 }
 
-/// What a curve looks like.
+/// The appearance of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub colour: RGBColor,
@@ -63,7 +63,7 @@ impl Look {
     }
 }
 
-/// The colour as it is when seen through, on white: of what lies behind a curve.
+/// The colour of what lies behind a curve: transparent, on white.
 pub fn lighter(colour: RGBColor) -> RGBColor {
     mixed(colour, PAPER)
 }
@@ -74,7 +74,7 @@ fn mixed(RGBColor(r, g, b): RGBColor, RGBColor(r0, g0, b0): RGBColor) -> RGBColo
     RGBColor(mix(r, r0), mix(g, g0), mix(b, b0))
 }
 
-/// What stands for colours on a dark page.
+/// Pairs of a colour and its replacement on a dark page.
 pub fn dark() -> Vec<(RGBColor, RGBColor)> {
     const DARK_PAPER: RGBColor = RGBColor(21, 23, 28);
     let mut pairs = vec![

@@ -16,19 +16,19 @@ use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
 use crate::run_history::{History, Status};
 
-/// What a run says, in its folder.
+/// The file of a run's output, in its folder.
 const LOG: &str = "log.txt";
 /// Lines of it that are shown when it fails.
 const LINES: usize = 8;
 /// Between two looks at the runs.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     /// At its last step.
     Finished,
-    /// Before it, as it was told to.
+    /// Stopped before its last step, as asked.
     Stopped,
     /// By the sweep's rule of early stopping.
     StoppedEarly(EarlyStop),

@@ -22,7 +22,7 @@ pub struct SweepFile {
     pub config: Option<PathBuf>,
     /// The dataset; none for the built-in tales.
     pub data: Option<PathBuf>,
-    /// What is set for all runs.
+    /// The settings of all runs.
     pub common: Settings,
     /// The settings of each run: every combination of the grid, for each configuration that is drawn or listed.
     pub runs: Vec<Settings>,

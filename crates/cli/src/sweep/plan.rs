@@ -35,9 +35,9 @@ pub struct Planned {
     pub name: String,
     /// The name of its configuration, which runs of other seeds share.
     pub configuration: String,
-    /// What it has of its own.
+    /// The settings in which it differs from the others.
     pub settings: Settings,
-    /// Everything that it is told, as written: with the dataset's vocabulary still open.
+    /// Its complete configuration, before the dataset decides the vocabulary.
     pub config: RunConfig,
     /// Its folder.
     pub folder: PathBuf,
@@ -142,7 +142,7 @@ fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
     Ok(config)
 }
 
-/// What can be known to be wrong before the run.
+/// Checks what can be checked before the run.
 fn check(
     mut config: RunConfig,
     opened: &mut Vec<(DataConfig, TrainingData)>,

@@ -1,4 +1,4 @@
-//! How the runs of a sweep go, on stderr: a bar each in a terminal, a line for each beginning and end elsewhere.
+//! The progress of a sweep's runs, on stderr: a bar each in a terminal, a line for each beginning and end elsewhere.
 
 use std::collections::HashMap;
 use std::time::Instant;

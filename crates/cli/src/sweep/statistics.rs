@@ -10,7 +10,7 @@ const CONFIDENCE: f64 = 0.95;
 /// A mean over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// How many there are.
+    /// The number of values.
     pub count: usize,
     /// Their mean.
     pub mean: f64,

@@ -74,7 +74,7 @@ impl StopRule {
         )))
     }
 
-    /// Judges a run by its newest evaluation and those of the other runs. A loss that is no number is the worst.
+    /// Judges a run by its newest evaluation and those of the other runs. A NaN loss is the worst.
     pub fn judge(self, run: &[Evaluated], others: &[Vec<Evaluated>]) -> Option<EarlyStop> {
         match self {
             Self::Median { after, runs } => median(run, others, after, runs),
@@ -162,7 +162,7 @@ impl EarlyStop {
     /// The file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
-        // JSON has no infinity: a loss that is no number is written as the greatest one.
+        // JSON has no infinity: a NaN loss is written as the greatest number.
         let finite = Self {
             loss: self.loss.min(f64::MAX),
             limit: self.limit.min(f64::MAX),

@@ -13,19 +13,19 @@ use crate::output::{Align, Table};
 use crate::plot::{Estimated, Intervals};
 use crate::run_history::{Evaluated, History};
 
-/// What came of a sweep.
+/// The results of a sweep.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// From the lowest last validation loss to the highest; then those without one.
     pub configurations: Vec<Configuration>,
 }
 
-/// Runs that differ in their seeds alone.
+/// Runs that differ only in their seeds.
 #[derive(Debug, Serialize)]
 pub struct Configuration {
     /// Its name.
     pub name: String,
-    /// What it has of its own.
+    /// The settings in which it differs from the others.
     pub settings: BTreeMap<String, Value>,
     /// Over the finished runs: the validation loss at the end.
     pub validation_loss: Option<Estimate>,
@@ -35,12 +35,12 @@ pub struct Configuration {
     pub runs: Vec<RunResult>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
     /// Its folder's name.
     pub name: String,
-    /// Whether it made its last step.
+    /// True if the run made its last step.
     pub finished: bool,
     /// The decision that stopped it early.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub struct RunResult {
 }
 
 impl Summary {
-    /// What came of a plan so far.
+    /// The results of a plan so far.
     pub fn of(plan: &Plan) -> Self {
         let mut configurations: Vec<Configuration> = Vec::new();
         for run in &plan.runs {
@@ -162,7 +162,7 @@ impl RunResult {
     }
 }
 
-/// What a run's configuration has of its own.
+/// The settings in which a run's configuration differs from the others.
 fn own(run: &Planned) -> BTreeMap<String, Value> {
     let settings = run
         .settings

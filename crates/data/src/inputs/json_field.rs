@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 }
 
-/// Where a field leads.
+/// The position of a field relative to the path: beside it, at its end, or on the way.
 enum Step<'p> {
     Beside,
     There,

@@ -45,7 +45,7 @@ pub use format::Format;
 pub use left_out::LeftOut;
 use records::{ReadRecords, Records};
 
-/// The longest record. What is longer is no document but a file without line breaks, or a quote that is never closed.
+/// The longest record. A longer one is not a document but a file without line breaks, or a quote that is never closed.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// The treatment of a record that cannot be read.
@@ -63,7 +63,7 @@ pub enum OnError {
 pub struct InputOptions {
     /// The format of every file; without it, each has the one that its name states.
     pub format: Option<Format>,
-    /// Where a record has its text: a field of a JSON object, a column of a table. Dots lead into nested ones
+    /// The field of a JSON object, or the column of a table, that is a record's text. Dots lead into nested ones
     /// (`meta.text`), unless the name itself has them.
     pub field: String,
     /// True if a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
@@ -107,7 +107,7 @@ pub struct Piece {
     pub cut_inexactly: bool,
     /// True if a document begins with it.
     pub begins: bool,
-    /// Where it stands in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1
+    /// The position in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1
     /// for a text.
     pub record: u64,
 }
@@ -137,7 +137,7 @@ impl Input {
     /// The file at `path`, whose format is the options' or what its name says; `name` is what it is called.
     ///
     /// # Errors
-    /// Fails if there is no such file, it is no regular one, or it is empty.
+    /// Fails if the file does not exist, is not a regular file, or is empty.
     pub fn detect(
         path: &Path,
         name: impl Into<PathBuf>,

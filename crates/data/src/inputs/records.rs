@@ -5,7 +5,7 @@ use crate::DataError;
 
 /// A record, which is a document if it has a text.
 pub(super) struct Record {
-    /// Where it stands, see [`Piece::record`].
+    /// The position in the file, see [`Piece::record`].
     pub(super) number: u64,
     /// Its text, or why there is none.
     pub(super) text: Result<String, RecordFault>,

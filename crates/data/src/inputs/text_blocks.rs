@@ -21,7 +21,7 @@ pub(super) struct Block {
 pub(super) struct TextBlocks<'a> {
     input: &'a Input,
     source: Source,
-    /// Where blocks may be cut; without one, between any two characters.
+    /// Decides where blocks may be cut; without one, between any two characters.
     tokenizer: Option<&'a Tokenizer>,
     block_bytes: usize,
     /// Text that has been read but not given out.

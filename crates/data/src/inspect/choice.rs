@@ -3,7 +3,7 @@
 use super::documents::Document;
 use crate::order::mix;
 
-/// Keeps the documents whose numbers hash lowest: a function of the seed and of how many documents there are alone.
+/// Keeps the documents whose numbers hash lowest: a function of only the seed and the number of documents.
 pub(super) struct Choice {
     most: usize,
     seed: u64,

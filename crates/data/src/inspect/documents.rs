@@ -17,11 +17,11 @@ pub(super) struct Document {
 /// and llm.c write it, or after it, as nanoGPT does, and which are no part of it; or at other first tokens, which are.
 /// Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an empty one.
 pub(super) struct Cutter {
-    /// What separates documents without being part of them.
+    /// The token that separates documents and belongs to none.
     end_of_text: Option<u32>,
-    /// How many tokens there were.
+    /// The number of tokens so far.
     position: u64,
-    /// The document that the next token goes on with.
+    /// The document that the next token belongs to.
     open: Open,
     /// True if a document has ended or begun.
     cut: bool,

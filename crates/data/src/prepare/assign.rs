@@ -24,7 +24,7 @@ pub(super) struct Part<'w> {
     pub(super) cut_inexactly: bool,
 }
 
-/// Goes through the documents in their order. What it says of one depends on those before it alone.
+/// Goes through the documents in their order. Its answer for one depends only on those before it.
 pub(super) struct Assigner<'a> {
     corpus: &'a Corpus,
     scan: &'a Scan,

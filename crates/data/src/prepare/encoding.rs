@@ -88,7 +88,7 @@ struct Chat {
     /// The special token that the template writes first.
     begins_with: Option<SpecialToken>,
     bytes: Option<TokenBytes>,
-    /// Why the template runs no more.
+    /// The reason that the template cannot run any more.
     stopped: OnceLock<ChatError>,
 }
 

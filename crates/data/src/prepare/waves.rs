@@ -29,7 +29,7 @@ pub(super) struct Reading<'a> {
     pub(super) inputs: Vec<(usize, &'a Input)>,
     /// The options of their reading.
     pub(super) options: &'a InputOptions,
-    /// Where texts may be cut; without one, between any two characters.
+    /// Decides where texts may be cut; without one, between any two characters.
     pub(super) tokenizer: Option<&'a Tokenizer>,
     /// The size of a wave.
     pub(super) wave_bytes: usize,

@@ -130,7 +130,7 @@ pub(crate) struct MaskSums {
     pub(crate) bytes: u64,
     /// The number of tokens that are to be learnt.
     pub(crate) learnt: u64,
-    /// How many tokens documents begin with.
+    /// The number of tokens that begin a document.
     pub(crate) documents: u64,
     /// The first byte that is out of range: its place, the byte and the rule.
     pub(crate) wrong: Option<(u64, u8, &'static str)>,

@@ -117,16 +117,16 @@ fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
     bytes
 }
 
-/// Where the tokens lie in a shard's file.
+/// The position of the tokens in a shard's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     width: TokenWidth,
-    /// Where the first token begins.
+    /// The offset of the first token, in bytes.
     first_byte: u64,
     tokens: u64,
 }
 
-/// Where the tokens lie in a file of `file_bytes` bytes that begins with `head`, or what is wrong with it.
+/// The position of the tokens in a file of `file_bytes` bytes that begins with `head`, or the reason that it is not a shard.
 fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, String> {
     match layout {
         ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| Placed {

@@ -1,6 +1,6 @@
 //! The grammar's parts, its exact entropy and its expected length.
 
-/// What a tale remembers: the drawn number of each is known to all later sentences.
+/// The values that a tale remembers: the drawn number of each is known to all later sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// The weather at the beginning.
@@ -11,15 +11,15 @@ pub(super) enum Slot {
     Hero,
     /// The hero's trade.
     Job,
-    /// Where it begins.
+    /// The place where it begins.
     Place,
-    /// What the found thing lay under.
+    /// The object that the found thing lay under.
     Hiding,
-    /// What the found thing is like.
+    /// The found thing's property.
     Look,
     /// The found thing.
     Thing,
-    /// How the helper seems.
+    /// The helper's property.
     Mood,
     /// The animal that helps.
     Helper,
@@ -27,18 +27,18 @@ pub(super) enum Slot {
     HelperName,
     /// Whose the thing is.
     Owner,
-    /// What stands in the way, and with it the remedy.
+    /// The obstacle, and with it the remedy.
     Problem,
-    /// What happens when the thing is back.
+    /// The event when the thing is back.
     Joy,
     /// The reward.
     Food,
-    /// How long it lasts; known only in the ending that draws it.
+    /// The duration; known only in the ending that draws it.
     Span,
 }
 
 impl Slot {
-    /// How many there are.
+    /// The number of slots.
     pub(super) const COUNT: usize = Self::Span as usize + 1;
 }
 

@@ -19,7 +19,7 @@ pub use writer::{Writer, Written};
 /// A checkpoint with the position of its run.
 pub type Checkpoint = StoredCheckpoint<State>;
 
-/// Where a run stood.
+/// The position of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -35,16 +35,16 @@ pub struct State {
     /// The evaluation after `step` was broken off by the request to stop; a resumed run begins with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub evaluation_due: bool,
-    /// What steps are compared with, to be skipped.
+    /// The statistics that decide whether a step is skipped.
     #[serde(default)]
     pub watch: SkipHistory,
-    /// What the loss is multiplied by, where that is found out as the run goes.
+    /// The factor of the loss, where it is adapted during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// What it is trained on, dataset by dataset; their weights are in the run's configuration.
+    /// The identities of its datasets; their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,
-    /// Where it was computed.
+    /// The backend and the device.
     #[serde(default)]
     pub backend: String,
 }

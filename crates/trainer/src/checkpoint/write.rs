@@ -1,4 +1,4 @@
-//! What the trainer writes into a checkpoint: the model, the optimizer's state and the run's position.
+//! The trainer's contents of a checkpoint: the model, the optimizer's state and the run's position.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use emberlm_model::{Decoder, weights};
 use super::State;
 use crate::optimizer::Snapshot;
 
-/// What a run's weights are, the same in all its checkpoints.
+/// The description of a run's model, the same in all its checkpoints.
 #[derive(Debug)]
 pub struct About {
     /// The model and its tokenizer.
@@ -24,18 +24,18 @@ pub struct About {
     pub source: SourceFiles,
 }
 
-/// What goes into a checkpoint: handles, so that it can be written while training goes on.
+/// The contents of a checkpoint: handles, so that it can be written while training continues.
 #[derive(Clone)]
 pub struct Contents<B: Backend> {
     /// The weights that the model is used with.
     pub decoder: Decoder<B>,
     /// The weights that training goes on from, where they are others.
     pub training: Option<Decoder<B>>,
-    /// What the optimizer carries.
+    /// The optimizer's state.
     pub optimizer: Snapshot<B>,
-    /// What the weights are.
+    /// The description of the model.
     pub about: Arc<About>,
-    /// Where the run stands.
+    /// The run's position.
     pub state: State,
 }
 

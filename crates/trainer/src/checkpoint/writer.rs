@@ -9,13 +9,13 @@ use emberlm_kernels::Backend;
 
 use super::{Contents, Keep, prune, write};
 
-/// What came of a checkpoint.
+/// The result of writing a checkpoint.
 pub struct Written {
     /// Its step.
     pub step: usize,
     /// Its directory; an error where it is not there.
     pub result: Result<PathBuf, CheckpointError>,
-    /// Whether the older ones that need not be kept could be removed.
+    /// The result of removing older checkpoints that need not be kept.
     pub pruned: Result<(), CheckpointError>,
 }
 
@@ -62,7 +62,7 @@ impl Writer {
         before
     }
 
-    /// What came of the checkpoint in progress, if it is done.
+    /// The result of the checkpoint in progress, if it is finished.
     pub fn done(&mut self) -> Option<Written> {
         match &self.writing {
             Some(writing) if writing.is_finished() => self.wait(),
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// What came of the checkpoint in progress, when it is done.
+    /// Waits for the checkpoint in progress, and returns its result.
     pub fn wait(&mut self) -> Option<Written> {
         match self.writing.take()?.join() {
             Ok(written) => Some(written),

@@ -1,4 +1,4 @@
-//! What a run learns from.
+//! The training data of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 
-/// What a run learns from: one dataset, or several with weights.
+/// The training data of a run: one dataset, or several with weights.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
@@ -37,7 +37,7 @@ impl DataConfig {
         }
     }
 
-    /// Whether no dataset is named.
+    /// Returns true if no dataset is named.
     pub fn is_empty(&self) -> bool {
         self.dataset.as_os_str().is_empty() && self.mix.is_empty()
     }

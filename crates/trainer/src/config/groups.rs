@@ -35,7 +35,7 @@ impl Default for Groups {
     }
 }
 
-/// What is different for a group.
+/// The settings that differ for a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {

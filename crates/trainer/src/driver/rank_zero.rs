@@ -21,7 +21,7 @@ use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 
-/// What rank 0 has besides the engine.
+/// The state of rank 0 besides the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
     /// The run's directory.
     pub(crate) run: PathBuf,

@@ -21,7 +21,7 @@ use crate::gradients::read;
 use crate::skip::StepDecision;
 
 impl<B: TrainingBackend> StepEngine<B> {
-    /// Whether the pending steps are settled now.
+    /// Returns true if the pending steps are settled now.
     pub(super) fn settles(&self, due: bool) -> bool {
         // All pending steps have the same scale.
         let scale = self.position.loss_scale;
@@ -119,7 +119,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         }
     }
 
-    /// Whether a step that was made counts.
+    /// Returns true if a step that was made counts.
     pub(super) fn judge(&mut self, loss: f64, norm: f64) -> StepDecision {
         let position = &mut self.position;
         let Some(scale) = &mut position.loss_scale else {

@@ -1,4 +1,4 @@
-//! What one block keeps for its gradients, and what its way back makes besides.
+//! The memory that one block keeps for its gradients, and the memory of its backward pass.
 //!
 //! Elements per token, with `d` the width, `q` and `k` the query and key heads' widths together, `F` the feed-forward
 //! part's width, `[dropout]` where it acts there:
@@ -82,7 +82,7 @@ fn where_there(there: bool, count: f64) -> f64 {
     if there { count } else { 0.0 }
 }
 
-/// What attention keeps of one token besides its queries, keys, values and output.
+/// The elements that attention keeps per token besides its queries, keys, values and output.
 fn inside_attention(model: &DecoderConfig, seq: f64) -> f64 {
     let [heads, kv_heads, head_dim] =
         [model.heads, model.kv_heads, model.head_dim].map(|n| n as f64);

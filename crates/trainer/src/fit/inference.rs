@@ -86,7 +86,7 @@ pub struct InferencePrediction {
     pub caches: u64,
     /// The states and logits of a pass.
     pub temporaries: u64,
-    /// What the allocator keeps of freed memory.
+    /// The freed memory that the allocator keeps.
     pub allocator: u64,
     /// All of it.
     pub total: u64,

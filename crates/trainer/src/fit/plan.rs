@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::config::{EvaluationConfig, TrainConfig};
 
-/// How a step is divided.
+/// The division of a step into micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Sequences per micro-batch.
     pub micro_batch: usize,
     /// Micro-batches per step.
     pub accumulation: usize,
-    /// Whether blocks are computed again for their gradients.
+    /// True if blocks are recomputed in the backward pass.
     pub recompute: bool,
     /// Sequences per batch of an evaluation.
     pub evaluation_batch: usize,

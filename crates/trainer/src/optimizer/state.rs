@@ -17,7 +17,7 @@ const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 
-/// What an optimizer carries from one update to the next.
+/// The state that an optimizer carries from one update to the next.
 #[derive(Clone)]
 pub struct Snapshot<B: BurnBackend> {
     /// Updates made.

@@ -49,7 +49,7 @@ pub(crate) struct RunInputs {
     pub(super) seq_len: usize,
     batches: TrainBatches,
     pub(super) validation: Validation,
-    /// What there is to say about the batches.
+    /// The messages about the batches.
     pub(super) notes: Vec<String>,
 }
 

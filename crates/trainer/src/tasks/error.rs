@@ -1,4 +1,4 @@
-//! What can be wrong with a task's file.
+//! Errors of a task's file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub enum TaskError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// It has no line but blank ones.
@@ -26,7 +26,7 @@ pub enum TaskError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }

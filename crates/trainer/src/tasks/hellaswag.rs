@@ -12,7 +12,7 @@ use super::lines::{self, Fields};
 use super::pair::{self, Limits};
 use super::statistics::Estimate;
 
-/// How an item becomes text, and a likelihood an answer.
+/// The conversion of an item to text, and of likelihoods to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convention {
     /// llm.c's and build-nanogpt's `hellaswag.py`: `ctx` and `" " + ending`, encoded apart. `acc` takes the ending of the
@@ -51,7 +51,7 @@ pub struct Item {
     label: usize,
 }
 
-/// What HellaSwag comes to.
+/// The result of HellaSwag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceReport {
     /// In the order of [`Convention::ALL`].
@@ -60,7 +60,7 @@ pub struct ChoiceReport {
     pub answers: Vec<ItemAnswer>,
 }
 
-/// What it comes to under one convention.
+/// The result under one convention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConventionReport {
     /// Which.
@@ -71,7 +71,7 @@ pub struct ConventionReport {
     pub normalized: Estimate,
 }
 
-/// How an item was answered.
+/// The answer to an item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ItemAnswer {
     /// The ending that is right, from 0.
@@ -87,9 +87,9 @@ pub struct ItemAnswer {
 pub struct ChoiceAnswer {
     /// `ln p(ending)` in nats, by ending.
     pub log_likelihoods: Vec<f64>,
-    /// What `acc` takes, from 0.
+    /// The ending that `acc` chooses, from 0.
     pub choice: usize,
-    /// What `acc_norm` takes, from 0.
+    /// The ending that `acc_norm` chooses, from 0.
     pub choice_norm: usize,
 }
 
@@ -120,7 +120,7 @@ impl Item {
         })
     }
 
-    /// What is to be scored: every ending by llm.c's convention, then by the harness'.
+    /// The rows to score: every ending by llm.c's convention, then by the harness'.
     pub(super) fn rows(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Vec<Row>, String> {
         let blank = |ending: &String| format!(" {ending}");
         let (endings, choices) = (self.endings.iter(), self.choices.iter());
@@ -129,7 +129,7 @@ impl Item {
         apart.chain(together).collect()
     }
 
-    /// What follows from its rows' likelihoods.
+    /// The answer, from its rows' likelihoods.
     fn answer(&self, likelihoods: &[Likelihood]) -> ItemAnswer {
         let (apart, together) = likelihoods.split_at(self.endings.len());
         let per_token = |found: &Likelihood| found.sum / found.tokens as f64;
@@ -154,7 +154,7 @@ impl Item {
     }
 }
 
-/// What follows from the likelihoods of all items' rows.
+/// The result, from the likelihoods of all items' rows.
 pub(super) fn report(items: &[Item], likelihoods: &[Likelihood]) -> ChoiceReport {
     let mut rest = likelihoods;
     let mut answers = Vec::with_capacity(items.len());
@@ -262,7 +262,7 @@ mod tests {
         Item::read(&serde_json::from_str(&json).unwrap(), 1)
     }
 
-    /// What Python's `preprocess` and `capitalize` give, evaluated there.
+    /// The results of Python's `preprocess` and `capitalize`.
     #[test]
     fn texts_are_cleaned_as_the_harness_does() {
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct Passage {
     target: String,
 }
 
-/// What LAMBADA comes to.
+/// The result of LAMBADA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LambadaReport {
     /// The share of last words that greedy decoding would have written.
@@ -32,12 +32,12 @@ pub struct LambadaReport {
     pub answers: Vec<WordAnswer>,
 }
 
-/// How a last word was predicted.
+/// The prediction of a last word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WordAnswer {
     /// `ln p(last word)` in nats.
     pub log_likelihood: f64,
-    /// Whether greedy decoding would have written it.
+    /// True if greedy decoding would have produced it.
     pub greedy: bool,
 }
 
@@ -55,13 +55,13 @@ impl Passage {
         }
     }
 
-    /// What is to be scored.
+    /// The rows to score.
     pub(super) fn row(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Row, String> {
         pair::together(tokenizer, &self.context, &self.target, limits)
     }
 }
 
-/// What follows from the passages' likelihoods.
+/// The result, from the passages' likelihoods.
 pub(super) fn report(likelihoods: &[Likelihood]) -> LambadaReport {
     LambadaReport {
         accuracy: Estimate::share(likelihoods.iter().map(|found| found.greedy)),

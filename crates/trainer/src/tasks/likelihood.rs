@@ -1,4 +1,4 @@
-//! How likely given continuations are to a model.
+//! Log-likelihoods of given continuations under a model.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
@@ -11,25 +11,25 @@ use crate::read::host_read;
 pub struct Row {
     /// The context and its continuation, at most the model's context and one more.
     pub tokens: Vec<u32>,
-    /// How many of them, at the end, are the continuation: at least one, and fewer than there are.
+    /// The number of tokens at the end that are the continuation: at least one, and fewer than there are.
     pub predicted: usize,
 }
 
 impl Row {
-    /// How many tokens the model sees: all but the last, which is only predicted.
+    /// The number of input tokens: all but the last, which is only predicted.
     pub fn seq(&self) -> usize {
         self.tokens.len() - 1
     }
 }
 
-/// How likely a continuation is.
+/// The likelihood of a continuation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Likelihood {
     /// `Σ ln p(token)` over the continuation, in nats.
     pub sum: f64,
     /// Its tokens.
     pub tokens: usize,
-    /// Whether greedy decoding would have written it.
+    /// True if greedy decoding would have produced it.
     pub greedy: bool,
 }
 

@@ -4,7 +4,7 @@ use emberlm_data::{Tokenizer, TokenizerError};
 
 use super::likelihood::Row;
 
-/// What a model can take.
+/// The limits of a model's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Tokens that it sees at once.
@@ -77,7 +77,7 @@ fn refused(error: TokenizerError) -> String {
     error.to_string()
 }
 
-/// Whether Python's `str.isspace` holds: Unicode's white space and four separators of ASCII.
+/// Returns true where Python's `str.isspace` does: Unicode's white space and four separators of ASCII.
 pub fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }

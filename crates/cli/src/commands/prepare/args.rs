@@ -19,11 +19,11 @@ pub struct PrepareArgs {
     /// The dataset's folder
     #[arg(long, value_name = "DATASET")]
     pub out: PathBuf,
-    /// How text becomes tokens: gpt2, p50k, cl100k, o200k, char, byte, or the path of a tokenizer.json, a SentencePiece
+    /// The tokenizer: gpt2, p50k, cl100k, o200k, char, byte, or the path of a tokenizer.json, a SentencePiece
     /// model, a rank file, or of a folder with one of the first two
     #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
     pub tokenizer: TokenizerChoice,
-    /// How all files hold their documents [default: each as its name says, else text]
+    /// The format of all files [default: by each file's name, else text]
     #[arg(long, value_name = "FORMAT", value_parser = values::format_parser())]
     pub format: Option<Format>,
     /// The field or column of a record that is its text; dots lead into nested ones
@@ -34,18 +34,18 @@ pub struct PrepareArgs {
         visible_alias = "column"
     )]
     pub field: String,
-    /// Make examples of conversations, of which answers alone are learnt: chatml, llama3, or the path of a template, of a
+    /// Make training examples of conversations, with a loss on answers only: chatml, llama3, or the path of a template, of a
     /// tokenizer_config.json or of a folder with one
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "field")]
     pub chat_template: Option<String>,
-    /// What to do about a broken record: stop at the first, or skip and count them
+    /// The treatment of broken records: stop at the first, or skip and count them
     #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, value_parser = values::on_error_parser())]
     pub on_error: OnError,
-    /// What is for validation: the end of the text (position), documents by their hash (hash), or the files of --val
+    /// The choice of the validation split: the end of the text (position), documents by their hash (hash), or the files of --val
     /// (file) [default: position for texts, hash for records]
     #[arg(long, value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser())]
     pub split: Option<SplitRule>,
-    /// The part kept for validation
+    /// The validation split's share of the documents or tokens
     #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true)]
     pub val_fraction: f64,
     /// The files of the validation split, named as the others are
@@ -60,10 +60,10 @@ pub struct PrepareArgs {
         value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64),
     )]
     pub shard_tokens: u64,
-    /// How many threads tokenize; the dataset is the same [default: one per core]
+    /// Threads that tokenize; the dataset does not depend on them [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,
-    /// Go on with a dataset that was not finished
+    /// Resume a dataset that was not finished
     #[arg(long = "continue")]
     pub resume: bool,
     /// Replace an existing dataset, or begin an unfinished one anew

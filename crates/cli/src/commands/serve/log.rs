@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// What is logged of requests.
+/// The parts of a request that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogContent {
     /// Nothing
@@ -28,7 +28,7 @@ pub enum LogContent {
     Bodies,
 }
 
-/// How a request's line is written.
+/// The format of a request's log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Words for people
@@ -39,7 +39,7 @@ pub enum LogFormat {
 
 /// Lines that wait to be written.
 const WAITING: usize = 1024;
-/// How long the end of the program waits for stderr to take the last lines.
+/// The longest wait for stderr to take the last lines when the program ends.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The thread that writes the lines.

@@ -35,16 +35,16 @@ pub struct TrainArgs {
     /// The tokenizer's folder
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// How many ids there are, the 256 bytes and the special tokens among them
+    /// The vocabulary's size, including the 256 bytes and the special tokens
     #[arg(long, value_name = "N")]
     pub vocab_size: usize,
-    /// How texts are split before anything is merged: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2
+    /// The pattern that splits texts before merging: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2
     #[arg(long, value_name = "NAME", default_value = "gpt4")]
     pub pattern: Pattern,
     /// A special token besides <|endoftext|>, such as <|im_start|>; may be given again
     #[arg(long, value_name = "NAME")]
     pub special: Vec<String>,
-    /// How often two neighbours must occur to be merged
+    /// The least number of occurrences of a pair to be merged
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub min_frequency: u64,
 }
@@ -71,7 +71,7 @@ pub struct ConvertArgs {
     /// The tokenizer's folder
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// How a rank file's texts are split: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2 [default: the built-in
+    /// The pattern that splits a rank file's texts: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2 [default: the built-in
     /// tokenizer's that has the same ranks]
     #[arg(long, value_name = "NAME")]
     pub pattern: Option<Pattern>,

@@ -23,10 +23,10 @@ pub struct TrainArgs {
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
-    /// A model to go on from: a run, checkpoint or Hugging Face directory (train.from)
+    /// A model whose weights to start from: a run, checkpoint or Hugging Face directory (train.from)
     #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
     pub from: Option<PathBuf>,
-    /// Go on with a run that was stopped, from its newest whole checkpoint
+    /// Resume a run that was stopped, from its newest complete checkpoint
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"])]
     pub resume: Option<PathBuf>,
     /// With --resume: begin again a run that has no checkpoint, and drop its log
@@ -53,10 +53,10 @@ pub struct TrainArgs {
     /// Sequences per micro-batch (train.micro_batch)
     #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, conflicts_with = "resume")]
     pub batch_size: Option<usize>,
-    /// What first weights, data order and dropout are drawn from (train.seed)
+    /// The seed of initial weights, data order and dropout (train.seed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Whether documents follow one another in a sequence (stream) or none sees another (isolated) (train.documents)
+    /// Documents of one sequence attend to each other (stream) or do not (isolated) (train.documents)
     #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
@@ -65,7 +65,7 @@ pub struct TrainArgs {
     /// Micro-batches per step (train.accumulation)
     #[arg(long, value_name = "N", value_parser = values::count, alias = "gradient-accumulation-steps")]
     pub accumulation: Option<usize>,
-    /// Compute the blocks' insides again for their gradients: less memory, more time (train.recompute)
+    /// Recompute activations in the backward pass: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
     /// The factors of matrix products, everything else in f32 (train.precision.products)
@@ -89,13 +89,13 @@ pub struct TrainArgs {
     /// Write event files for TensorBoard as well, into RUN/tensorboard
     #[arg(long)]
     pub tensorboard: bool,
-    /// How to show progress
+    /// The display of progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
     pub renderer: RendererArg,
-    /// Say first what a step holds of the memory, part by part
+    /// Report the memory of a step first, part by part
     #[arg(long)]
     pub memory_report: bool,
-    /// Print the resolved configuration with comments, and end
+    /// Print the resolved configuration with comments, and exit
     #[arg(long)]
     pub print_config: bool,
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct TrainArgs {
     pub backend: BackendArg,
 }
 
-/// How a run shows itself.
+/// The display of a run's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RendererArg {
     /// The dashboard in a terminal, plain lines elsewhere
@@ -118,7 +118,7 @@ pub enum RendererArg {
 }
 
 impl RendererArg {
-    /// What it comes to here.
+    /// Resolves `Auto` for this terminal.
     pub fn choose(self) -> Renderer {
         let terminal = console::stdout_is_terminal() && stdin().is_terminal();
         match self {
