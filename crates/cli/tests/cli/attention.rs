@@ -110,7 +110,7 @@ fn a_vector_picture_and_a_page_show_the_same_panels() {
 fn a_vector_picture_of_too_many_cells_is_refused() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
-    model.context = 1000;
+    model.seq_len = 1000;
     write_run(&sandbox.path("run"), &model, None, &[1]);
     let tokens = ["1"; 1000].join(",");
     let line = format!("attention run --tokens {tokens} --layer 0 --head 0 --out");
