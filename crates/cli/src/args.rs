@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
@@ -235,7 +235,7 @@ pub struct AttentionArgs {
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
-    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse)]
+    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: Option<PictureFile>,
     /// Only this layer, from 0
     #[arg(long, value_name = "N")]

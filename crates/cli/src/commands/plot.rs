@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
@@ -20,7 +20,7 @@ pub struct PlotArgs {
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Where to draw: a page, a vector or a pixel picture
-    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse)]
+    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: PictureFile,
     /// The horizontal axis
     #[arg(long, value_enum, default_value_t)]
