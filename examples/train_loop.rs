@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut decoder = config.init::<Training>(1, &device);
     let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
 
-    let windows = dataset.windows(Split::Train, config.seq_len, Packing::Stream)?;
+    let windows = dataset.windows(Split::Train, config.seq_len(), Packing::Stream)?;
     let batches = TrainBatches::new(windows, 1)?;
     for step in 0..steps {
         let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;

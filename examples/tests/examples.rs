@@ -78,7 +78,7 @@ fn tokens_of_ones_own_are_trained_on() {
     assert!(output.status.success(), "{output:?}");
     let model = Model::open(&path).unwrap();
     assert_eq!(model.about().unwrap(), "a checkpoint after 6 steps");
-    assert_eq!(model.config().seq_len, 64);
+    assert_eq!(model.config().seq_len(), 64);
     assert!(path.join("config.toml").exists());
 }
 

@@ -63,7 +63,7 @@ pub struct GenerateArgs {
 fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     let parameters = count::parameters(model);
     // A row of the embedding is nothing beside the rest, but a tied one is the head.
-    let rows = match model.head.tied {
+    let rows = match model.head().tied {
         true => parameters.positions,
         false => parameters.positions + parameters.embedding,
     };
@@ -83,8 +83,8 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
 fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
     let layers = model.stack().block.linear_layers().into_iter();
     let block: Vec<[usize; 2]> = layers.map(|l| [l.d_input, l.d_output]).collect();
-    let mut all = block.repeat(model.n_layers);
-    all.push([model.d_model, model.vocab_size]);
+    let mut all = block.repeat(model.n_layers());
+    all.push([model.d_model(), model.vocab_size()]);
     all
 }
 
@@ -104,7 +104,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let parameters = count::parameters(&model);
     let read = bytes_per_token(&model, args.weights);
     let maps = parameters.attention + parameters.feed_forward;
-    let head = model.vocab_size * model.d_model;
+    let head = model.vocab_size() * model.d_model();
     let operations = 2.0 * (maps as f64 * args.prompt as f64 + head as f64);
     let rounded = |x: f64| (x * 10.0).round() / 10.0;
     let measured = backend.run(Bench {
@@ -235,7 +235,7 @@ impl Job for Bench {
 impl Bench {
     /// Each sequence's is another, so that none goes on from what another one's cache holds.
     fn prompt_of(&self, sequence: usize) -> Vec<u32> {
-        let id = |at: usize| ((at * 7919 + sequence * 104_729) % self.model.vocab_size) as u32;
+        let id = |at: usize| ((at * 7919 + sequence * 104_729) % self.model.vocab_size()) as u32;
         (0..self.prompt).map(id).collect()
     }
 
@@ -313,7 +313,7 @@ mod tests {
             let model = DecoderConfig::try_from(model).unwrap();
             let parameters = count::parameters(&model);
             let elements: usize = map_sizes(&model).iter().map(|[a, b]| a * b).sum();
-            let head = 65 * model.d_model;
+            let head = 65 * model.d_model();
             let maps = parameters.attention + parameters.feed_forward + head;
             // Biases and the like are little beside the weights.
             assert!(

@@ -69,7 +69,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     // Tiny Shakespeare's characters, as the PyTorch twin has them.
     model.vocab_size.get_or_insert(65);
     let model = DecoderConfig::try_from(model)?;
-    let seq_len = train.sequence_tokens(model.seq_len)?;
+    let seq_len = train.sequence_tokens(model.seq_len())?;
     let (measured, peak) = backend.run(Bench {
         model,
         train,

@@ -31,7 +31,7 @@
 //! let model = Model::open(folder.path())?;
 //! assert_eq!(model.about()?, "a model that has not been trained");
 //! let decoder = model.decoder::<Flex>(&device)?;
-//! assert_eq!(decoder.config().vocab_size, 16);
+//! assert_eq!(decoder.config().vocab_size(), 16);
 //! # Ok(())
 //! # }
 //! ```

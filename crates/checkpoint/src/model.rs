@@ -148,7 +148,7 @@ impl Model {
                 None => "a model that has not been trained".to_owned(),
             },
             Source::HuggingFace(model) => {
-                let kind = model.config().family.model_type().unwrap_or_default();
+                let kind = model.config().family().model_type().unwrap_or_default();
                 let element = model.element()?.name();
                 format!("a Hugging Face model of type {kind}, stored in {element}")
             }
@@ -227,7 +227,7 @@ impl Model {
     /// # Errors
     /// `asked` is longer than the model's context.
     pub fn context(&self, asked: Option<usize>) -> Result<usize, ModelError> {
-        let whole = self.config.seq_len;
+        let whole = self.config.seq_len();
         match asked {
             Some(context) if context > whole => Err(ModelError::Context {
                 context,
@@ -271,7 +271,7 @@ impl Model {
         let recommended = self.generation_config().unwrap_or_default();
         ids.extend(token_ids(recommended.get("eos_token_id")));
         // A model smaller than its tokenizer's vocabulary can never choose it.
-        ids.retain(|&id| (id as usize) < self.config.vocab_size);
+        ids.retain(|&id| (id as usize) < self.config.vocab_size());
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -351,7 +351,7 @@ impl Model {
         stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
         stops
             .tokens
-            .retain(|&id| (id as usize) < self.config.vocab_size);
+            .retain(|&id| (id as usize) < self.config.vocab_size());
         stops.tokens.sort_unstable();
         stops.tokens.dedup();
         stops
@@ -369,7 +369,7 @@ impl Model {
                 .first()
                 .copied(),
         };
-        let known = named.filter(|&id| (id as usize) < self.config.vocab_size);
+        let known = named.filter(|&id| (id as usize) < self.config.vocab_size());
         known.or_else(|| tokenizer.end_of_text())
     }
 
@@ -389,7 +389,7 @@ impl Model {
                 of_model: Box::new(of_model.spec()),
             });
         }
-        let (vocab_size, ids) = (self.config.vocab_size, of_dataset.vocab_size);
+        let (vocab_size, ids) = (self.config.vocab_size(), of_dataset.vocab_size);
         if ids > vocab_size {
             return Err(ModelError::SmallVocabulary {
                 dataset: dataset.folder().to_owned(),

@@ -8,12 +8,12 @@ pub(crate) fn check_stop_tokens(
     config: &DecoderConfig,
     stop_tokens: &[u32],
 ) -> Result<(), SettingError> {
-    let unknown = |id: &&u32| **id as usize >= config.vocab_size;
+    let unknown = |id: &&u32| **id as usize >= config.vocab_size();
     match stop_tokens.iter().find(unknown) {
         Some(id) => {
             let rule = format!(
                 "must be below the vocabulary's size of {}",
-                config.vocab_size
+                config.vocab_size()
             );
             Err(SettingError::new("stop_tokens", id, rule))
         }
@@ -26,7 +26,7 @@ pub(crate) fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(),
     if prompt.is_empty() {
         return Err(InputError::Empty);
     }
-    let vocab_size = config.vocab_size;
+    let vocab_size = config.vocab_size();
     let unknown = |&id: &u32| id as usize >= vocab_size;
     match prompt.iter().position(unknown) {
         Some(position) => Err(InputError::UnknownToken {

@@ -131,13 +131,13 @@ impl<'a, B: Backend> Generator<'a, B> {
     ) -> Result<Self, GenerateError> {
         let config = decoder.config();
         let stream = options.sample as u64;
-        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, stream)?;
+        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size(), stream)?;
         check_stop_tokens(config, &options.stop_tokens)?;
         check_prompt(config, prompt)?;
-        let truncated_prompt = prompt.len().saturating_sub(config.seq_len);
+        let truncated_prompt = prompt.len().saturating_sub(config.seq_len());
         let kept = &prompt[truncated_prompt..];
         let needed = kept.len().saturating_add(options.max_new_tokens);
-        let capacity = needed.min(config.seq_len);
+        let capacity = needed.min(config.seq_len());
         Ok(Self {
             decoder,
             chooser,
@@ -175,7 +175,7 @@ impl<'a, B: Backend> Generator<'a, B> {
     }
 
     fn step(&mut self) -> Result<u32, GenerateError> {
-        if self.cache.len() + self.unseen > self.decoder.config().seq_len {
+        if self.cache.len() + self.unseen > self.decoder.config().seq_len() {
             self.slide();
         }
         let start = self.context.len() - self.unseen;
@@ -197,7 +197,7 @@ impl<'a, B: Backend> Generator<'a, B> {
 
     /// Forgets all but the newest half of the context, which is then read again.
     fn slide(&mut self) {
-        let kept = (self.decoder.config().seq_len / 2).max(1);
+        let kept = (self.decoder.config().seq_len() / 2).max(1);
         self.context
             .drain(..self.context.len().saturating_sub(kept));
         self.cache.clear();

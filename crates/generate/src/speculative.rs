@@ -91,20 +91,20 @@ impl<'a, B: Backend> Speculator<'a, B> {
             let rule = format!("must be between 1 and {}", Self::MOST_AHEAD);
             return Err(SettingError::new("draft_tokens", ahead, rule).into());
         }
-        let vocab_size = draft.config().vocab_size;
-        if vocab_size != config.vocab_size {
-            let rule = format!("the draft's must be the model's {}", config.vocab_size);
+        let vocab_size = draft.config().vocab_size();
+        if vocab_size != config.vocab_size() {
+            let rule = format!("the draft's must be the model's {}", config.vocab_size());
             return Err(SettingError::new("vocab_size", vocab_size, rule).into());
         }
         for (model, whose) in [(config, "the model"), (draft.config(), "the draft")] {
-            if matches!(model.attention, AttentionKind::Linear { .. }) {
+            if matches!(model.attention(), AttentionKind::Linear { .. }) {
                 let rule =
                     format!("{whose} must be able to take a token back, as softmax attention is");
                 return Err(SettingError::new("attention", "linear", rule).into());
             }
         }
         let stream = options.sample as u64;
-        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size, stream)?;
+        let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size(), stream)?;
         // Numbers that no sample's choices are drawn by.
         let guesser = Sampler::with_stream(options.chooser.sampler, u64::MAX - stream)?;
         check_stop_tokens(config, &options.stop_tokens)?;
@@ -164,7 +164,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         let (mut taken, mut other) = (0, None);
         let made = guesses.len();
         let mut guesses = guesses.into_iter();
-        let width = self.target.decoder.config().vocab_size;
+        let width = self.target.decoder.config().vocab_size();
         for row in logits.chunks_exact(width) {
             let id = match self.decide(row, guesses.next())? {
                 Decision::Taken(id) => {
@@ -292,8 +292,8 @@ impl<'a, B: Backend> Reader<'a, B> {
     /// For a text of at most `most` tokens that begins with `prompt`, of which the context has room for the newest.
     fn new(decoder: &'a Decoder<B>, prompt: &[u32], most: usize) -> Self {
         let config = decoder.config();
-        let capacity = most.min(config.seq_len);
-        let kept = prompt.len().saturating_sub(config.seq_len);
+        let capacity = most.min(config.seq_len());
+        let kept = prompt.len().saturating_sub(config.seq_len());
         Self {
             decoder,
             cache: KvCache::new(config, 1, capacity, &decoder.device()),

@@ -11,6 +11,8 @@ use emberlm_kernels::{
 };
 
 use crate::config;
+use crate::context::{AttentionContext, no_mask};
+use crate::error::ContextError;
 use crate::features::FeatureTable;
 use crate::init::{Initializer, OutputRole};
 use crate::kv_cache::{CachedRows, LayerCache};
@@ -181,7 +183,9 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
 /// let reach = Reach::Window { tokens: 2, global_tokens: 0 };
 /// let attention = AttentionConfig::new(16, 4).with_reach(reach).init::<Flex>(&device);
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
-/// assert_eq!(attention.forward(x, AttentionContext::default(), None).dims(), [2, 3, 16]);
+/// let y = attention.forward(x, AttentionContext::default(), None)?;
+/// assert_eq!(y.dims(), [2, 3, 16]);
+/// # Ok::<(), emberlm_model::ContextError>(())
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
@@ -205,31 +209,32 @@ pub struct Attention<B: BurnBackend> {
     options: AttentionOptions,
 }
 
-/// The inputs of an attention besides its hidden states, each optional.
-#[derive(Debug)]
-pub struct AttentionContext<'a, B: Backend> {
-    /// The rotation of queries and keys.
-    pub rotary: Option<&'a RotaryTable<B>>,
-    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`, where `keys` counts the tokens in
-    /// the cache and then those of the input. Documents are not supported with a cache, and none of them by linear attention.
-    pub mask: AttentionMask<B>,
-    /// The keys and values that the input continues; its own are appended.
-    pub cache: Option<&'a mut LayerCache<B>>,
-}
-
-impl<B: Backend> Default for AttentionContext<'_, B> {
-    fn default() -> Self {
-        Self {
-            rotary: None,
-            mask: AttentionMask::default(),
-            cache: None,
-        }
-    }
-}
-
 impl<B: Backend> Attention<B> {
     /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
+    ///
+    /// # Errors
+    /// The attention does not support the mask; see [`AttentionContext::mask`].
     pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        context: AttentionContext<'_, B>,
+        residual: Option<Tensor<B, 3>>,
+    ) -> Result<Tensor<B, 3>, ContextError> {
+        self.check(&context.mask, context.cache.is_some())?;
+        Ok(self.run(x, context, residual))
+    }
+
+    /// Refuses a mask that the attention does not support.
+    pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
+        match self.features {
+            Some(_) => no_mask(mask),
+            None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
+            None => Ok(()),
+        }
+    }
+
+    /// [`Attention::forward`] under a context that was checked.
+    pub(crate) fn run(
         &self,
         x: Tensor<B, 3>,
         context: AttentionContext<'_, B>,
@@ -305,7 +310,21 @@ impl<B: Backend> Attention<B> {
     }
 
     /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
+    ///
+    /// # Errors
+    /// Those of [`Attention::forward`].
     pub fn weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
+    ) -> Result<Tensor<B, 4>, ContextError> {
+        self.check(&mask, false)?;
+        Ok(self.run_weights(x, rotary, mask))
+    }
+
+    /// [`Attention::weights`] under a mask that was checked.
+    pub(crate) fn run_weights(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
@@ -349,10 +368,6 @@ impl<B: Backend> Attention<B> {
         mask: AttentionMask<B>,
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 4> {
-        debug_assert!(
-            self.features.is_none() || mask.is_empty(),
-            "linear attention supports no mask; DecoderConfig::check_documents refuses documents"
-        );
         match (&self.features, cache) {
             (None, cache) => {
                 let (k, v, mask) = match cache {

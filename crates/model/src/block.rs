@@ -14,7 +14,8 @@
 //!               ▼                           ▼
 //! ```
 //!
-//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added.
+//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. A cross-attention, where there is
+//! one, is a sublayer between the two, wired as they are; in `parallel` it is a third branch.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -22,9 +23,13 @@ use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, ops};
 
-use crate::attention::{Attention, AttentionConfig, AttentionContext};
+use crate::attention::{Attention, AttentionConfig};
 use crate::config::{self, Wiring};
+use crate::context::{AttentionContext, BlockContext, BlockMemory};
+use crate::cross_attention::CrossAttentionConfig;
+use crate::cross_sublayer::CrossSublayer;
 use crate::dropout::dropout;
+use crate::error::ContextError;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::Initializer;
 use crate::kv_cache::CachedRows;
@@ -35,8 +40,10 @@ use crate::position::RotaryTable;
 /// The configuration of a [`Block`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockConfig {
-    /// The attention.
+    /// The self-attention.
     pub attention: AttentionConfig,
+    /// The cross-attention to a memory, in an encoder–decoder's decoder.
+    pub cross_attention: Option<CrossAttentionConfig>,
     /// The feed-forward layer.
     pub feed_forward: FeedForwardConfig,
     /// The norms.
@@ -48,10 +55,11 @@ pub struct BlockConfig {
 }
 
 impl BlockConfig {
-    /// A pre-norm block with RMSNorm and without dropout.
+    /// A pre-norm block with RMSNorm, without cross-attention and dropout.
     pub const fn new(attention: AttentionConfig, feed_forward: FeedForwardConfig) -> Self {
         Self {
             attention,
+            cross_attention: None,
             feed_forward,
             norm: config::Norm::Rms { epsilon: 1e-6 },
             wiring: Wiring::PreNorm,
@@ -71,12 +79,19 @@ impl BlockConfig {
         }
     }
 
-    /// Its linear layers: queries, keys and values; output; gate, where there is one; up; down.
+    /// Its linear layers: queries, keys and values; output; those of the cross-attention, where there is one: queries, keys and
+    /// values, output; gate, where there is one; up; down.
     pub fn linear_layers(&self) -> Vec<LinearConfig> {
         let (gate, up) = self.feed_forward.widening();
         let attention = [self.attention.qkv(), self.attention.out()];
+        let cross = self.cross_attention.iter();
+        let cross = cross.flat_map(CrossAttentionConfig::linear_layers);
         let feed_forward = gate.into_iter().chain([up, self.feed_forward.down()]);
-        attention.into_iter().chain(feed_forward).collect()
+        attention
+            .into_iter()
+            .chain(cross)
+            .chain(feed_forward)
+            .collect()
     }
 
     /// Elements of its norms, those of queries and keys among them.
@@ -84,7 +99,11 @@ impl BlockConfig {
         let norms = self.norms();
         let whole = [Some(norms.first), norms.second, norms.after, norms.after];
         let heads = self.attention.head_norms().into_iter().flatten();
-        let all = whole.into_iter().flatten().chain(heads);
+        let cross = self.cross_attention.iter().flat_map(|cross| {
+            let head = cross.head_norm();
+            [norms.second, norms.after, head, head]
+        });
+        let all = whole.into_iter().chain(cross).flatten().chain(heads);
         all.map(|norm| norm.parameters()).sum()
     }
 
@@ -101,6 +120,11 @@ impl BlockConfig {
             norm1: init(norms.first),
             attention: self.attention.init_from(from, &format!("{path}.attention")),
             norm1_after: norms.after.map(init),
+            cross: self.cross_attention.map(|cross| CrossSublayer {
+                norm: norms.second.map(init),
+                attention: cross.init_from(from, &format!("{path}.cross.attention")),
+                norm_after: norms.after.map(init),
+            }),
             norm2: norms.second.map(init),
             feed_forward: self
                 .feed_forward
@@ -116,9 +140,9 @@ impl BlockConfig {
 pub(crate) struct BlockNorms<T> {
     /// Of the attention.
     pub(crate) first: T,
-    /// Of the feed-forward layer; none where the first is shared.
+    /// Of the feed-forward layer, and another of the cross-attention; none where the first is shared.
     pub(crate) second: Option<T>,
-    /// After each of the two sublayers.
+    /// After each sublayer.
     pub(crate) after: Option<T>,
 }
 
@@ -133,7 +157,8 @@ pub(crate) struct BlockNorms<T> {
 /// let config = BlockConfig::new(AttentionConfig::new(16, 4), FeedForwardConfig::new(16, 64));
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
 /// let block = config.init::<Flex>(&device);
-/// assert_eq!(block.forward(x, AttentionContext::default()).dims(), [2, 3, 16]);
+/// assert_eq!(block.forward(x, AttentionContext::default())?.dims(), [2, 3, 16]);
+/// # Ok::<(), emberlm_model::ContextError>(())
 /// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
@@ -143,6 +168,8 @@ pub struct Block<B: BurnBackend> {
     pub attention: Attention<B>,
     /// After the attention, in a sandwich.
     pub norm1_after: Option<Norm<B>>,
+    /// Attends to a memory, where there is a cross-attention.
+    pub cross: Option<CrossSublayer<B>>,
     /// Of the feed-forward layer; none where the wiring shares the first.
     pub norm2: Option<Norm<B>>,
     /// Works on each token.
@@ -156,10 +183,40 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    /// `[batch, seq, d_model]` to the same, with the context of [`Attention::forward`].
-    pub fn forward(&self, x: Tensor<B, 3>, context: AttentionContext<'_, B>) -> Tensor<B, 3> {
-        self.wired(x, |x, residual| {
-            self.attention.forward(x, context, residual)
+    /// `[batch, seq, d_model]` to the same.
+    ///
+    /// # Errors
+    /// Those of [`Attention::forward`], a memory without cross-attention, or a cross-attention without a memory.
+    pub fn forward<'a>(
+        &self,
+        x: Tensor<B, 3>,
+        context: impl Into<BlockContext<'a, B>>,
+    ) -> Result<Tensor<B, 3>, ContextError> {
+        let context = context.into();
+        let AttentionContext { mask, cache, .. } = &context.attention;
+        self.check(mask, cache.is_some(), context.memory.is_some())?;
+        Ok(self.run(x, context))
+    }
+
+    /// Refuses a context that the block does not support.
+    pub(crate) fn check(
+        &self,
+        mask: &AttentionMask<B>,
+        cached: bool,
+        has_memory: bool,
+    ) -> Result<(), ContextError> {
+        match (&self.cross, has_memory) {
+            (None, true) => Err(ContextError::NoCrossAttention),
+            (Some(_), false) => Err(ContextError::NoMemory),
+            (None, false) | (Some(_), true) => self.attention.check(mask, cached),
+        }
+    }
+
+    /// [`Block::forward`] under a context that was checked.
+    pub(crate) fn run(&self, x: Tensor<B, 3>, context: BlockContext<'_, B>) -> Tensor<B, 3> {
+        let BlockContext { attention, memory } = context;
+        self.wired(x, memory, |x, residual| {
+            self.attention.run(x, attention, residual)
         })
     }
 
@@ -170,7 +227,7 @@ impl<B: Backend> Block<B> {
         angles: Option<&ops::Angles<B>>,
         sequences: Vec<CachedRows<'_, B>>,
     ) -> Tensor<B, 3> {
-        self.wired(x, |x, residual| {
+        self.wired(x, None, |x, residual| {
             self.attention.ragged(x, angles, sequences, residual)
         })
     }
@@ -180,36 +237,84 @@ impl<B: Backend> Block<B> {
     fn wired(
         &self,
         x: Tensor<B, 3>,
+        memory: Option<BlockMemory<'_, B>>,
         attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         match self.wiring {
             Wiring::PreNorm => {
                 let normed = self.norm1.forward(x.clone());
                 let x = self.added(x, |residual| attend(normed, residual));
+                let x = self.crossed(x, memory, |cross, x, memory| {
+                    let normed = self.cross_norm(cross, x.clone());
+                    self.added(x, |residual| cross.attend(normed, memory, residual))
+                });
                 self.feed(self.second_norm(x.clone()), x)
             }
             Wiring::PostNorm => {
                 let attended = self.added(x.clone(), |residual| attend(x, residual));
                 let x = self.norm1.forward(attended);
+                let x = self.crossed(x, memory, |cross, x, memory| {
+                    let attended =
+                        self.added(x.clone(), |residual| cross.attend(x, memory, residual));
+                    self.cross_norm(cross, attended)
+                });
                 self.second_norm(self.feed(x.clone(), x))
             }
             Wiring::Sandwich => {
                 let normed = self.norm1.forward(x.clone());
                 let x = self.added_after(x, &self.norm1_after, attend(normed, None));
+                let x = self.crossed(x, memory, |cross, x, memory| {
+                    let normed = self.cross_norm(cross, x.clone());
+                    let attended = cross.attend(normed, memory, None);
+                    self.added_after(x, &cross.norm_after, attended)
+                });
                 let fed = self.feed_forward.forward(self.second_norm(x.clone()), None);
                 self.added_after(x, &self.norm2_after, fed)
             }
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
                 let fed = self.second_norm(x.clone());
-                let x = self.added(x, |residual| attend(normed, residual));
+                let branch = self.cross.as_ref().zip(memory);
+                let branch = branch
+                    .map(|(cross, memory)| (cross, self.cross_norm(cross, x.clone()), memory));
+                let mut x = self.added(x, |residual| attend(normed, residual));
+                if let Some((cross, normed, memory)) = branch {
+                    x = self.added(x, |residual| cross.attend(normed, memory, residual));
+                }
                 self.feed(fed, x)
             }
         }
     }
 
-    /// The weights of its attention, `[batch, heads, seq, seq]`.
+    /// The residual stream after the cross-attention sublayer that `sublayer` wires; `x` where there is none.
+    fn crossed(
+        &self,
+        x: Tensor<B, 3>,
+        memory: Option<BlockMemory<'_, B>>,
+        sublayer: impl FnOnce(&CrossSublayer<B>, Tensor<B, 3>, BlockMemory<'_, B>) -> Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
+        match (&self.cross, memory) {
+            (Some(cross), Some(memory)) => sublayer(cross, x, memory),
+            (None, _) | (_, None) => x,
+        }
+    }
+
+    /// The weights of its self-attention, `[batch, heads, seq, seq]`.
+    ///
+    /// # Errors
+    /// Those of [`Attention::weights`].
     pub fn attention_weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
+    ) -> Result<Tensor<B, 4>, ContextError> {
+        self.attention.check(&mask, false)?;
+        Ok(self.run_attention_weights(x, rotary, mask))
+    }
+
+    /// [`Block::attention_weights`] under a mask that was checked.
+    pub(crate) fn run_attention_weights(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
@@ -219,7 +324,7 @@ impl<B: Backend> Block<B> {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
             Wiring::PostNorm => x,
         };
-        self.attention.weights(x, rotary, mask)
+        self.attention.run_weights(x, rotary, mask)
     }
 
     /// The feed-forward part of `x`, added to `residual`.
@@ -251,6 +356,11 @@ impl<B: Backend> Block<B> {
             None => output,
         };
         residual + dropout(output, self.residual_dropout)
+    }
+
+    /// The cross-attention's norm, the first where it is shared.
+    fn cross_norm(&self, cross: &CrossSublayer<B>, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        cross.norm.as_ref().unwrap_or(&self.norm1).forward(x)
     }
 
     /// The feed-forward's norm, the first where it is shared.

@@ -19,117 +19,153 @@ use crate::stack::StackConfig;
 
 /// A configuration that is a model: every size is set, every rule holds. [`DecoderConfig::try_from`] makes one;
 /// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] are its components.
+///
+/// Its values cannot be changed: [`DecoderConfig::raw`] gives the unchecked configuration to change and to check again.
+///
+/// ```
+/// use emberlm_model::{DecoderConfig, families};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = DecoderConfig::try_from(families::preset("gpt2-small").ok_or("no such preset")?.config)?;
+/// let mut raw = config.raw();
+/// raw.seq_len = 2 * config.seq_len();
+/// assert_eq!(DecoderConfig::try_from(raw)?.seq_len(), 2048);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct DecoderConfig {
-    /// The published family it stems from.
-    pub family: Family,
-    /// Number of token ids.
-    pub vocab_size: usize,
-    /// The longest sequence, in tokens.
-    pub seq_len: usize,
-    /// Width of the residual stream.
-    pub d_model: usize,
-    /// Number of blocks.
-    pub n_layers: usize,
-    /// Query heads per block.
-    pub heads: usize,
-    /// Key-value heads per block.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// True if queries and keys are normalized per head.
-    pub qk_norm: bool,
-    /// Probability of dropping an element while training.
-    pub dropout: f64,
-    /// The sites of dropout.
-    pub dropout_sites: Vec<DropoutSite>,
-    /// True if the embeddings are multiplied by √d_model.
-    pub scale_embedding: bool,
-    /// True if the embeddings are normalized before the first block.
-    pub norm_embedding: bool,
-    /// Which linear layers have a bias.
-    pub bias: Biases,
-    /// The attention, its default features filled in.
-    pub attention: AttentionKind,
-    /// The normalization.
-    pub norm: Norm,
-    /// The positions, their default dims filled in.
-    pub position: Position,
-    /// The feed-forward layer, its default width filled in.
-    pub feed_forward: FeedForward,
-    /// The order of sublayers and norms in a block.
-    pub wiring: Wiring,
-    /// The output projection.
-    pub head: Head,
-    /// Weight initialization.
-    pub init: Init,
+    /// Every default filled in.
+    filled: ModelConfig,
+    vocab_size: usize,
+    kv_heads: usize,
+    head_dim: usize,
 }
 
 impl DecoderConfig {
+    /// The published family it stems from.
+    pub fn family(&self) -> Family {
+        self.filled.family
+    }
+
+    /// Number of token ids.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The longest sequence, in tokens.
+    pub fn seq_len(&self) -> usize {
+        self.filled.seq_len
+    }
+
+    /// Width of the residual stream.
+    pub fn d_model(&self) -> usize {
+        self.filled.d_model
+    }
+
+    /// Number of blocks.
+    pub fn n_layers(&self) -> usize {
+        self.filled.n_layers
+    }
+
+    /// Query heads per block.
+    pub fn heads(&self) -> usize {
+        self.filled.heads
+    }
+
+    /// Key-value heads per block.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
+    }
+
+    /// Width of a head.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// True if queries and keys are normalized per head.
+    pub fn qk_norm(&self) -> bool {
+        self.filled.qk_norm
+    }
+
+    /// Probability of dropping an element while training.
+    pub fn dropout(&self) -> f64 {
+        self.filled.dropout
+    }
+
+    /// The sites of dropout.
+    pub fn dropout_sites(&self) -> &[DropoutSite] {
+        &self.filled.dropout_sites
+    }
+
+    /// True if the embeddings are multiplied by √d_model.
+    pub fn scale_embedding(&self) -> bool {
+        self.filled.scale_embedding
+    }
+
+    /// True if the embeddings are normalized before the first block.
+    pub fn norm_embedding(&self) -> bool {
+        self.filled.norm_embedding
+    }
+
+    /// Which linear layers have a bias.
+    pub fn bias(&self) -> Biases {
+        self.filled.bias
+    }
+
+    /// The attention, its default features filled in.
+    pub fn attention(&self) -> &AttentionKind {
+        &self.filled.attention
+    }
+
+    /// The normalization.
+    pub fn norm(&self) -> Norm {
+        self.filled.norm
+    }
+
+    /// The positions, their default dims filled in.
+    pub fn position(&self) -> Position {
+        self.filled.position
+    }
+
+    /// The feed-forward layer, its default width filled in.
+    pub fn feed_forward(&self) -> FeedForward {
+        self.filled.feed_forward
+    }
+
+    /// The order of sublayers and norms in a block.
+    pub fn wiring(&self) -> Wiring {
+        self.filled.wiring
+    }
+
+    /// The output projection.
+    pub fn head(&self) -> Head {
+        self.filled.head
+    }
+
+    /// Weight initialization.
+    pub fn initialization(&self) -> Init {
+        self.filled.init
+    }
+
     /// The configuration as it is written to files, with its defaults filled in.
     pub fn raw(&self) -> ModelConfig {
-        let Self {
-            family,
-            vocab_size,
-            seq_len,
-            d_model,
-            n_layers,
-            heads,
-            kv_heads,
-            head_dim,
-            qk_norm,
-            dropout,
-            dropout_sites,
-            scale_embedding,
-            norm_embedding,
-            bias,
-            attention,
-            norm,
-            position,
-            feed_forward,
-            wiring,
-            head,
-            init,
-        } = self.clone();
-        ModelConfig {
-            family,
-            vocab_size: Some(vocab_size),
-            seq_len,
-            d_model,
-            n_layers,
-            heads,
-            kv_heads: Some(kv_heads),
-            head_dim: Some(head_dim),
-            qk_norm,
-            dropout,
-            dropout_sites,
-            scale_embedding,
-            norm_embedding,
-            bias,
-            attention,
-            norm,
-            position,
-            feed_forward,
-            wiring,
-            head,
-            init,
-        }
+        self.filled.clone()
     }
 
     /// The embeddings.
     pub fn embeddings(&self) -> EmbeddingsConfig {
-        let seq_len = self.seq_len;
+        let seq_len = self.filled.seq_len;
         EmbeddingsConfig {
             vocab_size: self.vocab_size,
-            d_model: self.d_model,
-            positions: match self.position {
+            d_model: self.filled.d_model,
+            positions: match self.filled.position {
                 Position::Learned => AddedPositionsConfig::Learned { seq_len },
                 Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
                 Position::Rotary { .. } | Position::None => AddedPositionsConfig::None,
             },
-            scale: self.scale_embedding,
-            norm: self.norm_embedding.then_some(self.norm),
+            scale: self.filled.scale_embedding,
+            norm: self.filled.norm_embedding.then_some(self.filled.norm),
             dropout: self.dropout_at(DropoutSite::Embedding),
         }
     }
@@ -137,17 +173,18 @@ impl DecoderConfig {
     /// The blocks.
     pub fn stack(&self) -> StackConfig {
         StackConfig {
-            n_layers: self.n_layers,
+            n_layers: self.filled.n_layers,
             block: BlockConfig {
-                attention: self.attention(),
-                feed_forward: self.feed_forward(),
-                norm: self.norm,
-                wiring: self.wiring,
+                attention: self.block_attention(),
+                cross_attention: None,
+                feed_forward: self.block_feed_forward(),
+                norm: self.filled.norm,
+                wiring: self.filled.wiring,
                 dropout: self.dropout_at(DropoutSite::Residual),
             },
-            full_layers: self
-                .window()
-                .map_or_else(Vec::new, |window| window.full_layers.layers(self.n_layers)),
+            full_layers: self.window().map_or_else(Vec::new, |window| {
+                window.full_layers.layers(self.filled.n_layers)
+            }),
             rotary: self.rotary(),
             final_norm: true,
         }
@@ -157,25 +194,25 @@ impl DecoderConfig {
     pub fn lm_head(&self) -> LmHeadConfig {
         LmHeadConfig {
             vocab_size: self.vocab_size,
-            d_model: self.d_model,
-            tied: self.head.tied,
-            bias: self.head.bias,
+            d_model: self.filled.d_model,
+            tied: self.filled.head.tied,
+            bias: self.filled.head.bias,
             scale: self.logit_scale(),
-            soft_cap: self.head.soft_cap,
+            soft_cap: self.filled.head.soft_cap,
         }
     }
 
     /// The attention of a block, which [`DecoderConfig::attention_of`] says for each.
-    fn attention(&self) -> AttentionConfig {
+    fn block_attention(&self) -> AttentionConfig {
         AttentionConfig {
-            d_model: self.d_model,
-            heads: self.heads,
+            d_model: self.filled.d_model,
+            heads: self.filled.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            qkv_bias: self.bias.qkv,
-            out_bias: self.bias.attention_out,
-            qk_norm: self.qk_norm.then_some(self.norm),
-            mechanism: match &self.attention {
+            qkv_bias: self.filled.bias.qkv,
+            out_bias: self.filled.bias.attention_out,
+            qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
+            mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,
                     scale,
@@ -207,27 +244,27 @@ impl DecoderConfig {
     }
 
     /// The feed-forward layer of a block.
-    pub fn feed_forward(&self) -> FeedForwardConfig {
+    fn block_feed_forward(&self) -> FeedForwardConfig {
         FeedForwardConfig {
-            d_model: self.d_model,
+            d_model: self.filled.d_model,
             width: self.feed_forward_width(),
-            kind: self.feed_forward.kind,
-            activation: self.feed_forward.activation,
-            bias: self.bias.feed_forward,
+            kind: self.filled.feed_forward.kind,
+            activation: self.filled.feed_forward.activation,
+            bias: self.filled.bias.feed_forward,
             dropout: self.dropout_at(DropoutSite::Hidden),
         }
     }
 
     /// The rotation of queries and keys.
     pub fn rotary(&self) -> Option<RotaryConfig> {
-        match self.position {
+        match self.filled.position {
             Position::Rotary {
                 dims,
                 base,
                 layout,
                 scaling,
             } => Some(RotaryConfig {
-                seq_len: self.seq_len,
+                seq_len: self.filled.seq_len,
                 dims: dims.unwrap_or(self.head_dim),
                 base,
                 layout,
@@ -239,22 +276,22 @@ impl DecoderConfig {
 
     /// Hidden elements of the feed-forward layer.
     pub fn feed_forward_width(&self) -> usize {
-        self.feed_forward.width_for(self.d_model)
+        self.filled.feed_forward.width_for(self.filled.d_model)
     }
 
     /// The feed-forward layer's activation.
     pub fn activation(&self) -> Activation {
-        self.feed_forward.activation
+        self.filled.feed_forward.activation
     }
 
     /// The norms' ε.
     pub fn norm_epsilon(&self) -> f64 {
-        self.norm.epsilon()
+        self.filled.norm.epsilon()
     }
 
     /// The sliding window.
     pub fn window(&self) -> Option<&Window> {
-        match &self.attention {
+        match &self.filled.attention {
             AttentionKind::Softmax { window, .. } => window.as_ref(),
             AttentionKind::Linear { .. } => None,
         }
@@ -268,13 +305,16 @@ impl DecoderConfig {
 
     /// The factor of the logits.
     pub fn logit_scale(&self) -> Option<f64> {
-        self.head.scaled.then(|| 1.0 / (self.d_model as f64).sqrt())
+        self.filled
+            .head
+            .scaled
+            .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
     }
 
     /// The dropout probability at a site: 0 where it does not act.
     pub fn dropout_at(&self, site: DropoutSite) -> f64 {
-        if self.dropout_sites.contains(&site) {
-            self.dropout
+        if self.filled.dropout_sites.contains(&site) {
+            self.filled.dropout
         } else {
             0.0
         }
@@ -288,10 +328,10 @@ impl DecoderConfig {
         if tokens.is_empty() {
             return Err(InputError::Empty);
         }
-        if tokens.len() > self.seq_len {
+        if tokens.len() > self.filled.seq_len {
             return Err(InputError::TooLong {
                 tokens: tokens.len(),
-                seq_len: self.seq_len,
+                seq_len: self.filled.seq_len,
             });
         }
         match tokens.iter().position(|&id| id as usize >= self.vocab_size) {

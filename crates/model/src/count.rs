@@ -87,7 +87,7 @@ pub fn flops_per_token(config: &DecoderConfig) -> Flops {
     let weights_per_block: u128 = linear.map(|layer| layer.weights()).sum();
     let head = config.embeddings().tokens();
     let products = 2 * (layers * weights_per_block + head);
-    let mixing = attention_products(&stack.block.attention, config.seq_len);
+    let mixing = attention_products(&stack.block.attention, config.seq_len());
     let forward = products + layers * mixing;
     Flops {
         forward: narrow(forward),
@@ -145,7 +145,7 @@ pub fn memory(config: &DecoderConfig) -> Memory {
     Memory {
         weights: narrow(weights),
         training_state: narrow(4 * weights),
-        kv_cache: kv_cache(config, config.seq_len),
+        kv_cache: kv_cache(config, config.seq_len()),
     }
 }
 

@@ -64,40 +64,41 @@ impl CrossAttentionConfig {
         }
     }
 
+    /// The projection to queries, that to keys and then values, and the output projection.
+    pub(crate) fn linear_layers(&self) -> [LinearConfig; 3] {
+        let q_width = self.heads * self.head_dim;
+        let kv_width = 2 * self.kv_heads * self.head_dim;
+        [
+            LinearConfig::new(self.d_model, q_width).with_bias(self.q_bias),
+            LinearConfig::new(self.d_memory, kv_width).with_bias(self.kv_bias),
+            LinearConfig::new(q_width, self.d_model).with_bias(self.out_bias),
+        ]
+    }
+
+    /// The norm of a head's queries, and that of its keys.
+    pub(crate) fn head_norm(&self) -> Option<NormConfig> {
+        Some(NormConfig::new(self.qk_norm?, self.head_dim))
+    }
+
     /// A cross-attention with the initial weights of [`LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> CrossAttention<B> {
-        let from = Initializer::standalone(self.d_model, device);
-        let (q_width, kv_width) = (
-            self.heads * self.head_dim,
-            2 * self.kv_heads * self.head_dim,
-        );
-        let linear = |name, [d_input, d_output]: [usize; 2], bias, into| {
-            let config = LinearConfig::new(d_input, d_output).with_bias(bias);
-            config.init_from(&from, name, into)
+        self.init_from(&Initializer::standalone(self.d_model, device), "")
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> CrossAttention<B> {
+        let layer = |config: LinearConfig, name: &str, into| {
+            config.init_from(from, &format!("{path}.{name}"), into)
         };
-        let norm = || {
-            let norm = NormConfig::new(self.qk_norm?, self.head_dim);
-            Some(norm.init(device))
-        };
+        let [q, kv, out] = self.linear_layers();
+        let norm = || self.head_norm().map(|norm| norm.init(from.device()));
         CrossAttention {
-            q: linear(
-                "q",
-                [self.d_model, q_width],
-                self.q_bias,
-                OutputRole::Hidden,
-            ),
-            kv: linear(
-                "kv",
-                [self.d_memory, kv_width],
-                self.kv_bias,
-                OutputRole::Hidden,
-            ),
-            out: linear(
-                "out",
-                [q_width, self.d_model],
-                self.out_bias,
-                OutputRole::Residual,
-            ),
+            q: layer(q, "q", OutputRole::Hidden),
+            kv: layer(kv, "kv", OutputRole::Hidden),
+            out: layer(out, "out", OutputRole::Residual),
             q_norm: norm(),
             k_norm: norm(),
             heads: self.heads,
@@ -193,6 +194,11 @@ impl<B: Backend> CrossAttention<B> {
         mask: AttentionMask<B>,
     ) -> Tensor<B, 4> {
         ops::attention_weights(self.queries(x), memory.keys.clone(), mask, self.options)
+    }
+
+    /// The widths of keys and values in the output of `kv`.
+    pub(crate) fn kv_widths(&self) -> [usize; 2] {
+        [self.kv_heads * self.head_dim; 2]
     }
 
     /// `[batch, heads, seq, head_dim]`.

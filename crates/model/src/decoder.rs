@@ -11,6 +11,7 @@ use burn::tensor::{Device, Int, Tensor};
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
 use crate::checked::DecoderConfig;
+use crate::context::StackContext;
 use crate::embeddings::Embeddings;
 use crate::init::Initializer;
 use crate::kv_cache::KvCache;
@@ -134,7 +135,7 @@ impl<B: Backend> Decoder<B> {
         let [batch, seq, _] = hidden.dims();
         let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
         let logits = self.logits(last); // [batch, 1, vocab_size]
-        logits.reshape([batch, self.config.vocab_size])
+        logits.reshape([batch, self.config.vocab_size()])
     }
 
     /// The mean over each sequence's positions of the states that the head's weight is multiplied with, before any scale:
@@ -183,10 +184,9 @@ impl<B: Backend> Decoder<B> {
     /// The attentions' weights after the softmax, block by block, `[batch, heads, seq, seq]` each; for linear attention
     /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
-        self.stack.attention_weights(
-            self.embeddings.forward(&tokens.into(), 0),
-            AttentionMask::default(),
-        )
+        let embedded = self.embeddings.forward(&tokens.into(), 0);
+        self.stack
+            .run_attention_weights(embedded, StackContext::default())
     }
 
     /// The states before the head, `[batch, seq, d_model]`.
@@ -199,7 +199,7 @@ impl<B: Backend> Decoder<B> {
         let tokens = tokens.into();
         let x = self.embeddings.forward(&tokens, offset);
         let mask = AttentionMask::of_documents(tokens.documents);
-        self.stack.forward(x, mask, cache)
+        self.stack.run(x, mask.into(), cache)
     }
 
     /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.

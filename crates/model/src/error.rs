@@ -52,6 +52,54 @@ pub enum InputError {
     },
 }
 
+/// A context of a component, such as a mask or a memory, that it does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContextError {
+    /// Linear attention with a mask: its running sums are of all tokens so far.
+    #[error(
+        "linear attention supports no {mask}: its running sums cannot leave out a token; use softmax attention"
+    )]
+    LinearMask {
+        /// The field of the mask.
+        mask: &'static str,
+    },
+    /// Isolated documents that continue a cache.
+    #[error(
+        "isolated documents are not supported with a cache: pass each document a cache of its own"
+    )]
+    CachedDocuments,
+    /// A cache of another model.
+    #[error(
+        "the cache has {cached} layers, the stack has {blocks} blocks: make the cache from the stack's configuration"
+    )]
+    CachedLayers {
+        /// The layers of the cache.
+        cached: usize,
+        /// The blocks of the stack.
+        blocks: usize,
+    },
+    /// A memory without cross-attention.
+    #[error(
+        "there is no cross-attention to attend to a memory: set `cross_attention` in the block's configuration"
+    )]
+    NoCrossAttention,
+    /// Cross-attention without a memory.
+    #[error(
+        "the cross-attention has no memory to attend to: pass the projected memory in the context"
+    )]
+    NoMemory,
+    /// The memory of another stack.
+    #[error(
+        "the memory was projected for {projected} blocks, the stack has {blocks}: project it with this stack"
+    )]
+    MemoryLayers {
+        /// The blocks that the memory was projected for.
+        projected: usize,
+        /// The blocks of the stack.
+        blocks: usize,
+    },
+}
+
 /// A weights file that is not this model's.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {

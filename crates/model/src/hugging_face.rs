@@ -136,16 +136,16 @@ impl HuggingFaceModel {
         device: &Device<B>,
     ) -> Result<Decoder<B>, HuggingFaceError> {
         let store = self.tensors()?;
-        let exchange = exchange_of(self.config.family)?;
+        let exchange = exchange_of(self.config.family())?;
         self.check_size(&store, &exchange)
             .map_err(self.weights_error())?;
         let naming = Naming {
-            source: |path: &str| self.config.family.source(&self.config, path),
+            source: |path: &str| self.config.family().source(&self.config, path),
             optional_prefix: exchange.prefix,
             constant: exchange.constant,
             tied: self
                 .config
-                .head
+                .head()
                 .tied
                 .then_some((exchange.head, exchange.embedding)),
         };
@@ -162,7 +162,7 @@ impl HuggingFaceModel {
             return Ok(());
         }
         let name = exchange.embedding;
-        let expected = [self.config.vocab_size, self.config.d_model];
+        let expected = [self.config.vocab_size(), self.config.d_model()];
         let short = name.strip_prefix(exchange.prefix).unwrap_or(name);
         for name in [name, short] {
             match store.shape(name) {
@@ -184,7 +184,7 @@ impl HuggingFaceModel {
     /// # Errors
     /// As [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
-        let constant = exchange_of(self.config.family)?.constant;
+        let constant = exchange_of(self.config.family())?.constant;
         let store = self.tensors()?;
         let weights = store.names().filter(|name| !constant(name));
         let elements = weights.filter_map(|name| store.element(name));

@@ -55,9 +55,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
         largest: Option<u64>,
     ) -> Self {
         Self {
-            init: config.init,
-            n_layers: config.n_layers,
-            d_model: config.d_model,
+            init: config.initialization(),
+            n_layers: config.n_layers(),
+            d_model: config.d_model(),
             seed,
             device,
             largest,

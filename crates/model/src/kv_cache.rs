@@ -18,7 +18,7 @@ pub(crate) use retention::held_tokens;
 #[derive(Clone, Debug)]
 pub struct KvCache<B: BurnBackend> {
     pub(crate) layers: Vec<LayerCache<B>>,
-    capacity: usize,
+    pub(crate) capacity: usize,
 }
 
 impl<B: Backend> KvCache<B> {
@@ -27,10 +27,7 @@ impl<B: Backend> KvCache<B> {
     /// Keys and values are allocated at once: for every token, or, in a block with a window, for the tokens in it, its global
     /// tokens and [`ROLLBACK_TOKENS`], rounded up to some hundreds. Linear attention's sums are small and made when they are.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
-        let stack = config.stack();
-        let layer = |layer| LayerCache::new(&stack.attention(layer), batch, capacity, device);
-        let layers = (0..stack.n_layers).map(layer).collect();
-        Self { layers, capacity }
+        config.stack().cache(batch, capacity, device)
     }
 
     /// Tokens held.

@@ -2,8 +2,8 @@
 //!
 //! Map, in the order a token meets it: [`tokens`] are a decoder's input; [`config`] is a configuration as written, [`checked`] one
 //! that is legal; `init` draws initial weights; [`decoder`] is `embeddings`, a `stack` of `block`s (`attention`, `feed_forward`,
-//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own, and
-//! `cross_attention` beside them;
+//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own, with
+//! `cross_attention` and its `cross_sublayer` for encoder–decoders, and `context`s are their inputs besides hidden states;
 //! [`training`] computes gradients; [`kv_cache`] continues a sequence; [`count`] counts parameters, operations and memory;
 //! `token_scores` are the losses of single tokens; `token_table` is the
 //! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter
@@ -46,8 +46,10 @@ mod attention;
 mod block;
 pub mod checked;
 pub mod config;
+mod context;
 pub mod count;
 mod cross_attention;
+mod cross_sublayer;
 pub mod decoder;
 mod dropout;
 mod embeddings;
@@ -81,7 +83,7 @@ pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
-pub use error::{ConfigError, HuggingFaceError, InputError, WeightsError};
+pub use error::{ConfigError, ContextError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;
 pub use linear::{Linear, LinearWeight};

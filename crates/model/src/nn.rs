@@ -7,16 +7,18 @@
 //! | [`Attention`] | `out(softmax(scale · q kᵀ) v)` |
 //! | [`CrossAttention`] | the same with queries of one sequence, keys and values of another |
 //! | [`FeedForward`] | `down(f(up(x)))` or `down(f(gate(x)) · up(x))` |
-//! | [`Block`] | attention and feed-forward layer around the residual stream |
+//! | [`Block`] | attention, optional cross-attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |
 //! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
 //! | [`LmHead`] | `hidden · Wᵀ` |
 //!
 //! Standalone components draw their initial weights from the backend's random state, which `B::seed` sets.
 
-pub use crate::attention::{Attention, AttentionConfig, AttentionContext, Mechanism};
+pub use crate::attention::{Attention, AttentionConfig, Mechanism};
 pub use crate::block::{Block, BlockConfig};
+pub use crate::context::{AttentionContext, BlockContext, BlockMemory, StackContext, StackMemory};
 pub use crate::cross_attention::{CrossAttention, CrossAttentionConfig, MemoryHeads};
+pub use crate::cross_sublayer::CrossSublayer;
 pub use crate::embeddings::{Embeddings, EmbeddingsConfig};
 pub use crate::feed_forward::{FeedForward, FeedForwardConfig};
 pub use crate::kv_cache::LayerCache;

@@ -12,6 +12,8 @@ use emberlm_kernels::Backend;
 
 use crate::attention::Attention;
 use crate::block::Block;
+use crate::cross_attention::CrossAttention;
+use crate::cross_sublayer::CrossSublayer;
 use crate::decoder::Decoder;
 use crate::embeddings::Embeddings;
 use crate::feed_forward::FeedForward;
@@ -235,6 +237,9 @@ impl<B: Backend> Block<B> {
         list.norm("norm1", Some(&self.norm1));
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm1_after", self.norm1_after.as_ref());
+        if let Some(cross) = &self.cross {
+            list.module("cross", |list| cross.list(list));
+        }
         list.norm("norm2", self.norm2.as_ref());
         list.module("feed_forward", |list| self.feed_forward.list(list));
         list.norm("norm2_after", self.norm2_after.as_ref());
@@ -247,6 +252,27 @@ impl<B: Backend> Attention<B> {
             widths: self.qkv_widths().to_vec(),
         };
         list.module("qkv", |list| self.qkv.list(list, qkv));
+        list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
+        list.norm("q_norm", self.q_norm.as_ref());
+        list.norm("k_norm", self.k_norm.as_ref());
+    }
+}
+
+impl<B: Backend> CrossSublayer<B> {
+    fn list(&self, list: &mut List) {
+        list.norm("norm", self.norm.as_ref());
+        list.module("attention", |list| self.attention.list(list));
+        list.norm("norm_after", self.norm_after.as_ref());
+    }
+}
+
+impl<B: Backend> CrossAttention<B> {
+    fn list(&self, list: &mut List) {
+        let kv = ParameterRole::FusedMatrix {
+            widths: self.kv_widths().to_vec(),
+        };
+        list.module("q", |list| self.q.list(list, ParameterRole::Matrix));
+        list.module("kv", |list| self.kv.list(list, kv));
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());

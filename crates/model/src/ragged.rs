@@ -104,7 +104,7 @@ impl<B: Backend> Decoder<B> {
             x = x.select(1, wanted);
         }
         let logits = self.logits(self.stack.finish(x)); // [1, rows, vocab_size]
-        output.logits = Some(logits.reshape([rows, self.config().vocab_size]));
+        output.logits = Some(logits.reshape([rows, self.config().vocab_size()]));
         output
     }
 }

@@ -37,12 +37,12 @@ impl<B: Backend> Decoder<B> {
                 rule: format!("must be {value}, as in the weights"),
             });
         }
-        if config.position == Position::Learned && config.seq_len > held.seq_len {
+        if config.position() == Position::Learned && config.seq_len() > held.seq_len() {
             let rule = format!(
                 "must be at most {}: the weights have so many positions",
-                held.seq_len
+                held.seq_len()
             );
-            return Err(ConfigError::new("seq_len", config.seq_len, rule));
+            return Err(ConfigError::new("seq_len", config.seq_len(), rule));
         }
         Ok(self.under(config))
     }

@@ -2,14 +2,16 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, Reach};
+use emberlm_kernels::{Backend, Reach};
 
-use crate::attention::{AttentionConfig, AttentionContext, Mechanism};
+use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
+use crate::context::{AttentionContext, BlockContext, StackContext, StackMemory};
+use crate::error::ContextError;
 use crate::init::Initializer;
-use crate::kv_cache::KvCache;
+use crate::kv_cache::{KvCache, LayerCache};
 use crate::norm::{Norm, NormConfig};
 use crate::position::{RotaryConfig, RotaryTable};
 
@@ -66,6 +68,18 @@ impl StackConfig {
         self.final_norm.then_some(norm)
     }
 
+    /// An empty cache with room for `capacity` tokens of each of `batch` sequences; see [`KvCache::new`].
+    pub fn cache<B: Backend>(
+        &self,
+        batch: usize,
+        capacity: usize,
+        device: &Device<B>,
+    ) -> KvCache<B> {
+        let layer = |layer| LayerCache::new(&self.attention(layer), batch, capacity, device);
+        let layers = (0..self.n_layers).map(layer).collect();
+        KvCache { layers, capacity }
+    }
+
     /// A stack with the initial weights of [`crate::nn::LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Stack<B> {
         let from = Initializer::standalone(self.block.attention.d_model, device);
@@ -104,7 +118,31 @@ impl StackConfig {
 /// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
 /// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
 /// let mask = AttentionMask { padding: Some(padding), ..Default::default() };
-/// assert_eq!(config.init::<Flex>(&device).forward(x, mask, None).dims(), [2, 3, 16]);
+/// assert_eq!(config.init::<Flex>(&device).forward(x, mask, None)?.dims(), [2, 3, 16]);
+/// # Ok::<(), emberlm_model::ContextError>(())
+/// ```
+///
+/// With cross-attention it is an encoder–decoder's decoder. The memory is projected once, for any number of inputs:
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::{
+///     AttentionConfig, BlockConfig, CrossAttentionConfig, FeedForwardConfig, StackConfig, StackContext,
+/// };
+///
+/// let device = Default::default();
+/// let block = BlockConfig {
+///     cross_attention: Some(CrossAttentionConfig::new(16, 4)),
+///     ..BlockConfig::new(AttentionConfig::new(16, 4), FeedForwardConfig::new(16, 64))
+/// };
+/// let decoder = StackConfig::new(2, block).init::<Flex>(&device);
+/// let encoded = Tensor::random([2, 7, 16], Distribution::Default, &device);
+/// let memory = decoder.project_memory(encoded, None)?;
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// let context = StackContext { memory: Some(&memory), ..StackContext::default() };
+/// assert_eq!(decoder.forward(x, context, None)?.dims(), [2, 3, 16]);
+/// # Ok::<(), emberlm_model::ContextError>(())
 /// ```
 #[derive(Module, Debug)]
 pub struct Stack<B: BurnBackend> {
@@ -116,45 +154,119 @@ pub struct Stack<B: BurnBackend> {
 }
 
 impl<B: Backend> Stack<B> {
-    /// `[batch, seq, d_model]` to the same, with every block's attention under `mask`, as [`AttentionContext::mask`]. With a
-    /// cache, `x` continues the tokens in it; keys and values are appended to it.
-    pub fn forward(
+    /// `[batch, seq, d_model]` to the same. With a cache, `x` continues the tokens in it; keys and values are appended to it.
+    ///
+    /// # Errors
+    /// Those of [`Block::forward`], or a cache or a memory of another number of blocks.
+    pub fn forward<'a>(
+        &self,
+        x: Tensor<B, 3>,
+        context: impl Into<StackContext<'a, B>>,
+        cache: Option<&mut KvCache<B>>,
+    ) -> Result<Tensor<B, 3>, ContextError> {
+        let context = context.into();
+        self.check(&context, cache.as_deref())?;
+        Ok(self.run(x, context, cache))
+    }
+
+    /// The keys and values of every block's cross-attention over a memory `[batch, memory, d_memory]`, with its padding mask
+    /// `[batch, memory]`: true where it may be seen. They are the same for every input of the stack.
+    ///
+    /// # Errors
+    /// A block has no cross-attention.
+    pub fn project_memory(
+        &self,
+        memory: Tensor<B, 3>,
+        padding: Option<Tensor<B, 2, Bool>>,
+    ) -> Result<StackMemory<B>, ContextError> {
+        let blocks = self.blocks.iter().map(|block| match &block.cross {
+            Some(cross) => Ok(cross.attention.project_memory(memory.clone())),
+            None => Err(ContextError::NoCrossAttention),
+        });
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        Ok(StackMemory { blocks, padding })
+    }
+
+    /// The self-attentions' weights of every block without a cache, `[batch, heads, seq, seq]` each.
+    ///
+    /// # Errors
+    /// Those of [`Stack::forward`].
+    pub fn attention_weights<'a>(
+        &self,
+        x: Tensor<B, 3>,
+        context: impl Into<StackContext<'a, B>>,
+    ) -> Result<Vec<Tensor<B, 4>>, ContextError> {
+        let context = context.into();
+        self.check(&context, None)?;
+        Ok(self.run_attention_weights(x, context))
+    }
+
+    /// Refuses a context or a cache that a block does not support.
+    fn check(
+        &self,
+        context: &StackContext<'_, B>,
+        cache: Option<&KvCache<B>>,
+    ) -> Result<(), ContextError> {
+        let blocks = self.blocks.len();
+        match (cache.map(|cache| cache.layers.len()), context.memory) {
+            (Some(cached), _) if cached != blocks => {
+                return Err(ContextError::CachedLayers { cached, blocks });
+            }
+            (_, Some(memory)) if memory.blocks.len() != blocks => {
+                let projected = memory.blocks.len();
+                return Err(ContextError::MemoryLayers { projected, blocks });
+            }
+            _ => {}
+        }
+        let has_memory = context.memory.is_some();
+        let check = |block: &Block<B>| block.check(&context.mask, cache.is_some(), has_memory);
+        self.blocks.iter().try_for_each(check)
+    }
+
+    /// [`Stack::forward`] with inputs that were checked.
+    pub(crate) fn run(
         &self,
         mut x: Tensor<B, 3>,
-        mask: AttentionMask<B>,
+        context: StackContext<'_, B>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let mut caches = cache.map(|cache| cache.layers.iter_mut());
-        for block in &self.blocks {
-            let context = AttentionContext {
-                cache: caches.as_mut().and_then(Iterator::next),
-                ..self.context(&mask)
-            };
-            x = block.forward(x, context);
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let mut context = self.context(layer, &context);
+            context.attention.cache = caches.as_mut().and_then(Iterator::next);
+            x = block.run(x, context);
         }
         self.finish(x)
     }
 
-    /// The attention weights of every block without a cache, `[batch, heads, seq, seq]` each.
-    pub fn attention_weights(
+    /// [`Stack::attention_weights`] in a context that was checked.
+    pub(crate) fn run_attention_weights(
         &self,
         mut x: Tensor<B, 3>,
-        mask: AttentionMask<B>,
+        context: StackContext<'_, B>,
     ) -> Vec<Tensor<B, 4>> {
         let mut weights = Vec::with_capacity(self.blocks.len());
-        for block in &self.blocks {
-            weights.push(block.attention_weights(x.clone(), self.rotary(), mask.clone()));
-            x = block.forward(x, self.context(&mask));
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let mask = context.mask.clone();
+            weights.push(block.run_attention_weights(x.clone(), self.rotary(), mask));
+            x = block.run(x, self.context(layer, &context));
         }
         weights
     }
 
-    /// The context of a block's attention without a cache.
-    pub(crate) fn context(&self, mask: &AttentionMask<B>) -> AttentionContext<'_, B> {
-        AttentionContext {
-            rotary: self.rotary(),
-            mask: mask.clone(),
-            cache: None,
+    /// The context of block `layer` without a cache.
+    pub(crate) fn context<'a>(
+        &'a self,
+        layer: usize,
+        context: &StackContext<'a, B>,
+    ) -> BlockContext<'a, B> {
+        BlockContext {
+            attention: AttentionContext {
+                rotary: self.rotary(),
+                mask: context.mask.clone(),
+                cache: None,
+            },
+            memory: context.memory.and_then(|memory| memory.block(layer)),
         }
     }
 

@@ -33,7 +33,7 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> TokenScores<B> {
-        let rows = reference::rows_per_block(self.config().vocab_size);
+        let rows = reference::rows_per_block(self.config().vocab_size());
         self.token_scores_in_blocks(tokens, targets, rows)
     }
 
@@ -46,7 +46,7 @@ impl<B: Backend> Decoder<B> {
     ) -> TokenScores<B> {
         let tokens = tokens.into();
         let [batch, seq] = tokens.dims();
-        let (count, vocab_size) = (batch * seq, self.config().vocab_size);
+        let (count, vocab_size) = (batch * seq, self.config().vocab_size());
         let hidden = self.hidden(tokens, None);
         let width = hidden.dims()[2];
         let hidden = hidden.reshape([1, count, width]);

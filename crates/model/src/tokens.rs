@@ -41,7 +41,7 @@ impl DecoderConfig {
     /// # Errors
     /// The field that stands against it: linear attention, whose running sums are of all tokens so far.
     pub fn check_documents(&self) -> Result<(), ConfigError> {
-        match &self.attention {
+        match self.attention() {
             AttentionKind::Softmax { .. } => Ok(()),
             AttentionKind::Linear { .. } => {
                 let rule = "must be \"softmax\" for documents to be isolated: linear attention's sums cannot forget a token";

@@ -24,6 +24,7 @@ use burn::tensor::backend::AutodiffBackend;
 
 use emberlm_kernels::{AttentionMask, TrainingBackend, split_mix};
 
+use crate::context::StackContext;
 use crate::decoder::Decoder;
 use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
@@ -69,14 +70,14 @@ impl<B: TrainingBackend> Decoder<B> {
         self.seed_dropout(pass, 0);
         let tokens = tokens.into();
         let embedded = self.embeddings.forward(&tokens, 0);
-        let mask = AttentionMask::of_documents(tokens.documents);
+        let context = AttentionMask::of_documents(tokens.documents).into();
         if pass.recompute {
-            return self.recomputed(embedded, &mask, pass, loss);
+            return self.recomputed(embedded, &context, pass, loss);
         }
         let mut x = embedded;
         for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            x = block.forward(x, self.stack.context(&mask));
+            x = block.run(x, self.stack.context(i, &context));
         }
         let loss = loss(self.stack.finish(x));
         let value = loss.clone().inner();
@@ -86,7 +87,7 @@ impl<B: TrainingBackend> Decoder<B> {
     fn recomputed(
         &self,
         embedded: Tensor<B, 3>,
-        mask: &AttentionMask<B>,
+        context: &StackContext<'_, B>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
@@ -97,7 +98,7 @@ impl<B: TrainingBackend> Decoder<B> {
             // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let output = block.forward(input, self.stack.context(mask));
+            let output = block.run(input, self.stack.context(i, context));
             inputs.push(x);
             x = output.inner();
         }
@@ -113,7 +114,7 @@ impl<B: TrainingBackend> Decoder<B> {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
-            let output = block.forward(input.clone(), self.stack.context(mask));
+            let output = block.run(input.clone(), self.stack.context(i, context));
             let mut grads = back(output, grad);
             grad = taken(&input, &mut grads);
             move_gradients(block, grads, &mut all);
@@ -125,7 +126,7 @@ impl<B: TrainingBackend> Decoder<B> {
     /// Makes what is drawn next a function of the pass and the number of a part: 0 is the embedding, `i + 1` block `i`.
     fn seed_dropout(&self, pass: TrainingPass, part: usize) {
         let config = self.config();
-        if config.dropout > 0.0 && !config.dropout_sites.is_empty() {
+        if config.dropout() > 0.0 && !config.dropout_sites().is_empty() {
             B::seed(&self.device(), split_mix(pass.dropout_seed ^ part as u64));
         }
     }

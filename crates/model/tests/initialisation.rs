@@ -54,7 +54,7 @@ fn with_every_part(init: Init) -> DecoderConfig {
         head: Head {
             tied: false,
             bias: true,
-            ..config(Family::Gpt2).head
+            ..config(Family::Gpt2).head()
         },
         ..config(Family::Gpt2).raw()
     };
@@ -83,10 +83,10 @@ enum Part {
 }
 
 fn part(path: &str, config: &DecoderConfig) -> Part {
-    let kv_heads = config.kv_heads as f64;
+    let kv_heads = config.kv_heads() as f64;
     let map = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
         // Its gain is 1 + w.
-        _ if path.ends_with("gain") && matches!(config.norm, Norm::OffsetRms { .. }) => {
+        _ if path.ends_with("gain") && matches!(config.norm(), Norm::OffsetRms { .. }) => {
             return Part::NormBias;
         }
         _ if path.ends_with("gain") => return Part::Gain,

@@ -58,8 +58,8 @@ fn every_parameter_of_every_preset_is_listed() {
         let config = small(preset.name);
         let device = Default::default();
         let whole = config.init::<Training>(1, &device);
-        let row = 4 * (config.d_model as u64 + 1);
-        let largest = Some(row * (config.vocab_size as u64).div_ceil(3));
+        let row = 4 * (config.d_model() as u64 + 1);
+        let largest = Some(row * (config.vocab_size() as u64).div_ceil(3));
         let parts = config.init_within::<Training>(1, &device, largest);
         for decoder in [&whole, &parts] {
             for (path, role, trainable) in listed(preset.name, decoder) {
@@ -72,8 +72,8 @@ fn every_parameter_of_every_preset_is_listed() {
                     "tokens" | "positions" => ParameterRole::Embedding,
                     "head" => ParameterRole::Head,
                     _ if path.ends_with("attention.qkv.weight") => ParameterRole::FusedMatrix {
-                        widths: [config.heads, config.kv_heads, config.kv_heads]
-                            .map(|heads| heads * config.head_dim)
+                        widths: [config.heads(), config.kv_heads(), config.kv_heads()]
+                            .map(|heads| heads * config.head_dim())
                             .to_vec(),
                     },
                     _ => ParameterRole::Matrix,

@@ -152,7 +152,7 @@ fn another_shape_is_named_with_both() {
 fn a_published_matrix_of_another_shape_is_named() {
     let decoder = decoder("pocket", 1);
     let config = decoder.config().clone();
-    let source = |path: &str| config.family.source(&config, path);
+    let source = |path: &str| config.family().source(&config, path);
     for (wanted, shape) in [
         ("blocks.0.gqa.Wk.weight", vec![9, 24]),
         ("blocks.0.gqa.Wv.weight", vec![8, 23]),
@@ -346,7 +346,7 @@ fn any_tensor_store_is_read() {
         let config = saved.config().clone();
         // Row by row as here, and turned and cut as the family's checkpoints are.
         let own = InMemory(named_tensors::<Flex, _>(&saved));
-        let source = |path: &str| config.family.source(&config, path);
+        let source = |path: &str| config.family().source(&config, path);
         let family = published(&saved, Element::F32, source);
         let family = family
             .iter()

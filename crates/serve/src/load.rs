@@ -91,7 +91,7 @@ impl<'a> LoadPlan<'a> {
             stops: model.chat_stops(&tokenizer, &encoder),
             encoder,
         });
-        options.sampling.check(model.config().vocab_size)?;
+        options.sampling.check(model.config().vocab_size())?;
         let (recommended, ignored) = sampling_defaults(model);
         options.sampling = options.sampling.or(recommended);
         Ok(Self {
@@ -200,7 +200,7 @@ pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
             return (SamplingDefaults::default(), vec![warning]);
         }
     };
-    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size);
+    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size());
     let path = model.path().join(GENERATION_CONFIG_FILE);
     let warning = |error: &SettingError| format!("{}: {error}; it is ignored", path.display());
     (defaults, ignored.iter().map(warning).collect())
@@ -215,7 +215,7 @@ impl Card {
         let config = model.config();
         let spec = model.tokenizer_spec()?;
         Ok(Self {
-            family: config.family.name().to_owned(),
+            family: config.family().name().to_owned(),
             parameters: count::parameters(config).total as u64,
             tokenizer: spec.map_or_else(String::new, |spec| spec.kind.to_string()),
             about: model.about()?,

@@ -127,7 +127,7 @@ impl ServedModel {
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
         vocabulary(
             &self.tokenizer,
-            self.worker.model().vocab_size,
+            self.worker.model().vocab_size(),
             &self.end_tokens(),
         )
     }

@@ -69,7 +69,7 @@ pub fn measure_peak<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
     let (measured, after) = measure_steps::<B>(model, train, 1, 1, device)?;
-    let seq = train.sequence_tokens(model.seq_len)?;
+    let seq = train.sequence_tokens(model.seq_len())?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
         ..train.clone()
@@ -99,7 +99,7 @@ fn measure_steps<B: TrainingBackend>(
     steps: usize,
     device: &Device<B>,
 ) -> Result<(Measured, AfterSteps<B>), TrainError> {
-    let seq = train.sequence_tokens(model.seq_len)?;
+    let seq = train.sequence_tokens(model.seq_len())?;
     if train.documents == Packing::Isolated {
         model.check_documents()?;
     }
@@ -205,7 +205,7 @@ pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usiz
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) % model.vocab_size as u64) as u32
+        ((state >> 33) % model.vocab_size() as u64) as u32
     };
     let inputs: Vec<u32> = (0..count).map(|_| id()).collect();
     let targets = (0..count).map(|_| id()).collect();

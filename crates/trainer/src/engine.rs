@@ -229,7 +229,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         let (config, stop) = (&self.config, self.stop.as_ref());
         let made = {
             let model_config = model.decoder.config();
-            let draws = model_config.dropout > 0.0 && !model_config.dropout_sites.is_empty();
+            let draws = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
             let _turn = draws.then(random_state);
             B::run(|| gradients::accumulate(model, &batches.batches, numbers, config, stop))
         };

@@ -113,7 +113,7 @@ pub fn predict(
     program: u64,
 ) -> Result<Prediction, TrainError> {
     train.check()?;
-    let seq = train.sequence_tokens(model.seq_len)? as f64;
+    let seq = train.sequence_tokens(model.seq_len())? as f64;
     let tokens = train.micro_batch as f64 * seq;
     let parameters = count::parameters(model).total as f64;
     let before = if train.accumulation > 1 {
@@ -173,13 +173,14 @@ fn phases(
     seq: f64,
     before: f64,
 ) -> [Held; 5] {
-    let [d, vocab, layers] = [model.d_model, model.vocab_size, model.n_layers].map(|n| n as f64);
+    let [d, vocab, layers] =
+        [model.d_model(), model.vocab_size(), model.n_layers()].map(|n| n as f64);
     let parameters = count::parameters(model).total as f64;
     let block = Block::of(model, tokens, seq);
     let table = vocab * d;
 
     // The last norm's input and output, the head's gradient of its input; the embedding's norm.
-    let embedding = f64::from(u8::from(model.norm_embedding));
+    let embedding = f64::from(u8::from(model.norm_embedding()));
     let ends = tokens * d * (3.0 + embedding);
     let between = if train.recompute {
         layers * tokens * d
@@ -235,10 +236,10 @@ struct Head {
 
 impl Head {
     fn of(model: &DecoderConfig, tokens: f64) -> Self {
-        let [d, vocab] = [model.d_model, model.vocab_size].map(|n| n as f64);
+        let [d, vocab] = [model.d_model(), model.vocab_size()].map(|n| n as f64);
         // A bias is one more column: of a copy of the weight, and of its gradient.
-        let with_bias = if model.head.bias { 2.0 } else { 0.0 };
-        let held = most_held(tokens as usize, model.d_model, model.vocab_size);
+        let with_bias = if model.head().bias { 2.0 } else { 0.0 };
+        let held = most_held(tokens as usize, model.d_model(), model.vocab_size());
         Self {
             gradients: vocab * d,
             temporaries: held as f64 + with_bias * vocab * d,
@@ -261,11 +262,11 @@ fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
 /// Elements of the largest parameter.
 fn largest(model: &DecoderConfig) -> f64 {
     let elements = |rows: usize, columns: usize| rows as f64 * columns as f64;
-    let positions = match model.position {
-        Position::Learned => model.seq_len,
+    let positions = match model.position() {
+        Position::Learned => model.seq_len(),
         _ => 0,
     };
-    let tables = elements(model.vocab_size.max(positions), model.d_model);
+    let tables = elements(model.vocab_size().max(positions), model.d_model());
     let linear = model.stack().block.linear_layers().into_iter();
     linear
         .map(|layer| elements(layer.d_input, layer.d_output))

@@ -45,7 +45,7 @@ pub fn measure<B: TrainingBackend>(
     train: &TrainConfig,
     device: &Device<B>,
 ) -> Result<Option<MemoryReport>, TrainError> {
-    let seq = train.sequence_tokens(model.seq_len)?;
+    let seq = train.sequence_tokens(model.seq_len())?;
     if train.documents == Packing::Isolated {
         model.check_documents()?;
     }

@@ -37,7 +37,7 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
         data: DataConfig::default(),
         train: TrainConfig {
             from: from.to_owned(),
-            seq_len: if model.seq_len > 1024 { 1024 } else { 0 },
+            seq_len: if model.seq_len() > 1024 { 1024 } else { 0 },
             steps: 100,
             micro_batch: 1,
             accumulation: 32,
@@ -68,14 +68,18 @@ pub fn fine_tuning_on(
     let mut run = fine_tuning(model, from);
     let train = &mut run.train;
     let mut seq_len = match given.seq_len {
-        0 => model.seq_len,
+        0 => model.seq_len(),
         tokens => tokens,
     };
     if given.seq_len == train.seq_len && given.documents == Packing::Stream {
         while seq_len > SHORTEST && tokens < EPOCH_SEQUENCES * seq_len as u64 {
             seq_len /= 2;
         }
-        train.seq_len = if seq_len == model.seq_len { 0 } else { seq_len };
+        train.seq_len = if seq_len == model.seq_len() {
+            0
+        } else {
+            seq_len
+        };
     }
     let micro_batch_tokens = (given.micro_batch * seq_len) as u64;
     let accumulation = match given.accumulation {

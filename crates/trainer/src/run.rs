@@ -260,7 +260,7 @@ fn rank_zero<B: TrainingBackend>(
             tokenizer: Some(tokenizer.spec()),
             chat_template: inputs.data.chat_template().cloned(),
             documents: config.train.documents,
-            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < inputs.model.seq_len),
+            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < inputs.model.seq_len()),
         },
         tokenizer: Some(tokenizer.clone()),
         source,

@@ -107,7 +107,7 @@ impl Items {
     ) -> Result<Vec<Row>, TaskError> {
         let limits = pair::Limits {
             seq_len,
-            vocab_size: config.vocab_size,
+            vocab_size: config.vocab_size(),
         };
         let mut rows = Vec::new();
         match self {

@@ -42,7 +42,7 @@ impl DraftArgs {
             return Ok(None);
         };
         let mut draft = run_config::layered(presets::run(preset)?, None, &self.draft_set)?.model;
-        (draft.vocab_size, draft.seq_len) = (Some(model.vocab_size), model.seq_len);
+        (draft.vocab_size, draft.seq_len) = (Some(model.vocab_size()), model.seq_len());
         Ok(Some(DecoderConfig::try_from(draft)?))
     }
 }

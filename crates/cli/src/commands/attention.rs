@@ -29,8 +29,8 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
         return Err(CliError::new("one token attends to itself alone").hint("give more tokens"));
     }
     let choice = Choice {
-        layers: chosen("layer", args.layer, config.n_layers)?,
-        heads: chosen("head", args.head, config.heads)?,
+        layers: chosen("layer", args.layer, config.n_layers())?,
+        heads: chosen("head", args.head, config.heads())?,
     };
     if let Some(file) = &args.out {
         check_size(file, &choice, tokens.len())?;

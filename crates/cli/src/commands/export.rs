@@ -83,7 +83,7 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     let came = match model.hugging_face() {
         Some(source) => Some(source.fields().clone()),
         None => {
-            let model_type = model.config().family.model_type();
+            let model_type = model.config().family().model_type();
             model.source_files()?.config_fields(model_type)
         }
     };
@@ -100,10 +100,10 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
         return Ok(fields);
     }
     let end = tokenizer.and_then(Tokenizer::end_of_text);
-    let end = end.filter(|&id| (id as usize) < model.config().vocab_size);
+    let end = end.filter(|&id| (id as usize) < model.config().vocab_size());
     let mut fields = Map::new();
     let beginning = tokenizer.and_then(|tokenizer| model.beginning(tokenizer));
-    let beginning = beginning.filter(|&id| (id as usize) < model.config().vocab_size);
+    let beginning = beginning.filter(|&id| (id as usize) < model.config().vocab_size());
     fields.insert("bos_token_id".to_owned(), json!(beginning));
     fields.insert("eos_token_id".to_owned(), json!(end));
     Ok(fields)
@@ -114,7 +114,7 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
     write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
     let kept = model.source_files()?.export(folder)?;
     let keeps_config = kept.contains(&TOKENIZER_CONFIG_FILE);
-    let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len));
+    let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len()));
     if let Some(template) = model.chat_template()? {
         let spec = model.chat_template_spec();
         let source = match spec.is_some_and(|spec| spec.begins_with.is_some()) {

@@ -137,7 +137,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         preset: args.from.is_none().then(|| args.preset.clone()),
         from: args.from.clone(),
         memory,
-        vocab_size: fitter.model.vocab_size,
+        vocab_size: fitter.model.vocab_size(),
         vocab_size_assumed,
         command: proposal
             .as_ref()

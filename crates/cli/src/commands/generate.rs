@@ -84,7 +84,7 @@ fn check_memory(
     (prompt, new): (usize, usize),
 ) -> Result<(), CliError> {
     let work = |model: &Model| {
-        let context = model.config().seq_len;
+        let context = model.config().seq_len();
         let capacity = prompt.saturating_add(new).min(context);
         // A context that is full is read again from its newest half.
         let pass = prompt.clamp(1, context).max(capacity / 2);
@@ -205,7 +205,7 @@ impl Job for Generate<'_> {
         }
         if self.verbose {
             // The context has no room for more of a prompt.
-            let speed = watch.speed(ids.len().min(decoder.config().seq_len));
+            let speed = watch.speed(ids.len().min(decoder.config().seq_len()));
             console::note(format_args!("prompt: {}", speed.of_prompt()));
             console::note(format_args!("generated: {}", speed.of_tokens()));
         }

@@ -23,7 +23,7 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
         tokens: &args.tokens,
     })??;
     let (path, tokens) = (args.out.display().to_string(), args.tokens.len());
-    let vocab_size = model.config().vocab_size;
+    let vocab_size = model.config().vocab_size();
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
     print(&format!("{path}: logits [{tokens}, {vocab_size}]\n"))
 }

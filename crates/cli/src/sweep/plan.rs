@@ -163,7 +163,7 @@ fn check(
         };
         resolve_model(&mut config, opened.first())?
     };
-    config.train.sequence_tokens(model.seq_len)?;
+    config.train.sequence_tokens(model.seq_len())?;
     Ok(())
 }
 

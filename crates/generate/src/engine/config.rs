@@ -28,7 +28,7 @@ impl EngineConfig {
     pub fn for_model(config: &DecoderConfig) -> Self {
         Self {
             slots: 8,
-            capacity: config.seq_len,
+            capacity: config.seq_len(),
             prefill_tokens: 256,
             deterministic: false,
         }
@@ -45,7 +45,7 @@ impl EngineConfig {
         };
         within("slots", self.slots, Self::MOST_SLOTS, "")?;
         let whose = ", the model's context";
-        within("capacity", self.capacity, config.seq_len, whose)?;
+        within("capacity", self.capacity, config.seq_len(), whose)?;
         within("prefill_tokens", self.prefill_tokens, usize::MAX, "")
     }
 }

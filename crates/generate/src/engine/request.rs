@@ -166,7 +166,7 @@ impl Waiting {
         }
         let truncated_prompt = len.saturating_sub(context);
         let sample = |number| {
-            let chooser = Chooser::new(&chooser, &prompt, model.vocab_size, number as u64)?;
+            let chooser = Chooser::new(&chooser, &prompt, model.vocab_size(), number as u64)?;
             Ok(Sample { number, chooser })
         };
         let samples = (0..samples)
@@ -193,7 +193,7 @@ impl Waiting {
         check_stop_tokens(model, &self.stop_tokens)?;
         check_prompt(model, &self.prompt)?;
         for sample in &self.samples {
-            sample.chooser.check(model.vocab_size)?;
+            sample.chooser.check(model.vocab_size())?;
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ fn an_engine_s_settings_are_checked() {
 fn logits_that_are_not_finite_fail_their_own_request_alone() {
     // The row of one token of the table is damaged, and no head is tied to it.
     let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
-    assert!(!config.head.tied);
+    assert!(!config.head().tied);
     let mut decoder = config.init::<Flex>(9, &Default::default());
     decoder.embeddings.tokens = decoder.embeddings.tokens.mapped(|tokens| {
         let width = tokens.dims()[1];

@@ -64,28 +64,14 @@ fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     if let Position::Rotary { dims, .. } = &mut raw.position {
         dims.get_or_insert(head_dim);
     }
+    let kv_heads = raw.kv_heads_or_derived();
+    raw.kv_heads = Some(kv_heads);
+    raw.head_dim = Some(head_dim);
     Ok(DecoderConfig {
-        family: raw.family,
+        filled: raw,
         vocab_size,
-        seq_len: raw.seq_len,
-        d_model: raw.d_model,
-        n_layers: raw.n_layers,
-        heads: raw.heads,
-        kv_heads: raw.kv_heads_or_derived(),
+        kv_heads,
         head_dim,
-        qk_norm: raw.qk_norm,
-        dropout: raw.dropout,
-        dropout_sites: raw.dropout_sites,
-        scale_embedding: raw.scale_embedding,
-        norm_embedding: raw.norm_embedding,
-        bias: raw.bias,
-        attention: raw.attention,
-        norm: raw.norm,
-        position: raw.position,
-        feed_forward: raw.feed_forward,
-        wiring: raw.wiring,
-        head: raw.head,
-        init: raw.init,
     })
 }
 
@@ -109,11 +95,11 @@ fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
 
 impl DecoderConfig {
     fn check_attention(&self) -> Result<(), ConfigError> {
-        if self.kv_heads > self.heads || !self.heads.is_multiple_of(self.kv_heads) {
-            let rule = format!("must divide heads = {}", self.heads);
+        if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
+            let rule = format!("must divide heads = {}", self.filled.heads);
             return Err(ConfigError::new("kv_heads", self.kv_heads, rule));
         }
-        match &self.attention {
+        match &self.filled.attention {
             AttentionKind::Softmax {
                 window,
                 scale,
@@ -134,7 +120,7 @@ impl DecoderConfig {
                 within("attention.features", features, MOST_FEATURES)?;
                 if self.dropout_at(DropoutSite::Attention) > 0.0 {
                     let rule = "must not hold \"attention\" with linear attention, which never has its weights";
-                    let sites = format!("{:?}", self.dropout_sites).to_lowercase();
+                    let sites = format!("{:?}", self.filled.dropout_sites).to_lowercase();
                     return Err(ConfigError::new("dropout_sites", sites, rule));
                 }
                 Ok(())
@@ -148,13 +134,13 @@ impl DecoderConfig {
             let rule = "must be at least 1".to_owned();
             return error("attention.window.tokens", 0, rule);
         }
-        if window.global_tokens > self.seq_len {
-            let rule = format!("must be at most seq_len = {}", self.seq_len);
+        if window.global_tokens > self.filled.seq_len {
+            let rule = format!("must be at most seq_len = {}", self.filled.seq_len);
             return error("attention.window.global_tokens", window.global_tokens, rule);
         }
-        match window.full_layers.layers(self.n_layers).last() {
-            Some(&layer) if layer >= self.n_layers => {
-                let rule = format!("must be below n_layers = {}", self.n_layers);
+        match window.full_layers.layers(self.filled.n_layers).last() {
+            Some(&layer) if layer >= self.filled.n_layers => {
+                let rule = format!("must be below n_layers = {}", self.filled.n_layers);
                 error("attention.window.full_layers", layer, rule)
             }
             _ => Ok(()),
@@ -197,15 +183,15 @@ impl DecoderConfig {
             self.feed_forward_width(),
             LARGEST_SIZE,
         )?;
-        if !(0.0..1.0).contains(&self.dropout) {
+        if !(0.0..1.0).contains(&self.filled.dropout) {
             let rule = "must be at least 0 and below 1";
-            return Err(ConfigError::new("dropout", self.dropout, rule));
+            return Err(ConfigError::new("dropout", self.filled.dropout, rule));
         }
         positive("norm.epsilon", self.norm_epsilon())?;
-        if let Some(soft_cap) = self.head.soft_cap {
+        if let Some(soft_cap) = self.filled.head.soft_cap {
             positive("head.soft_cap", soft_cap)?;
         }
-        match self.init {
+        match self.filled.init {
             Init::Normal { std, .. } => positive("init.std", std),
             Init::FanIn | Init::LeCun | Init::TruncatedXavier | Init::Small => Ok(()),
         }
@@ -350,8 +336,8 @@ mod tests {
         let mut raw = families::preset("pocket").expect("a preset").config;
         raw.vocab_size = Some(50_257);
         let config = DecoderConfig::try_from(raw).expect("legal");
-        assert_eq!(config.family, Family::Pocket);
-        assert_eq!(config.head_dim, 64);
+        assert_eq!(config.family(), Family::Pocket);
+        assert_eq!(config.head_dim(), 64);
         assert_eq!(config.feed_forward_width(), 1536);
     }
 

@@ -131,8 +131,8 @@ mod tests {
         change(&mut raw);
         let config = DecoderConfig::try_from(raw).expect("a model");
         [
-            config.kv_heads,
-            config.head_dim,
+            config.kv_heads(),
+            config.head_dim(),
             config.feed_forward_width(),
         ]
     }

@@ -87,7 +87,7 @@ pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
 
 /// `sliding_window` and `layer_types`.
 pub(crate) fn write_types(config: &DecoderConfig, fields: &mut Map<String, Value>) {
-    let types = (0..config.n_layers).map(|layer| match config.window_of(layer) {
+    let types = (0..config.n_layers()).map(|layer| match config.window_of(layer) {
         Some(_) => SLIDING,
         None => FULL,
     });

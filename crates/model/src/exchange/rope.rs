@@ -126,7 +126,7 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
         scaling,
         ..
     } = config.rotary()?;
-    let head_dim = config.head_dim;
+    let head_dim = config.head_dim();
     let mut fields = match scaling {
         RotaryScaling::None => json!({"rope_type": "default"}),
         RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),

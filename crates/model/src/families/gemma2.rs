@@ -190,15 +190,15 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     };
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("hidden_activation", json!(activation));
-    set("attention_bias", json!(config.bias.qkv));
-    set("final_logit_softcapping", json!(config.head.soft_cap));
+    set("attention_bias", json!(config.bias().qkv));
+    set("final_logit_softcapping", json!(config.head().soft_cap));
     if let AttentionKind::Softmax {
         scale, soft_cap, ..
-    } = &config.attention
+    } = config.attention()
     {
         let scalar = match scale {
             Some(scale) => scalar_of(*scale),
-            None => json!(config.head_dim),
+            None => json!(config.head_dim()),
         };
         set("query_pre_attn_scalar", scalar);
         set("attn_logit_softcapping", json!(soft_cap));

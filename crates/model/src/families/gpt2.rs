@@ -204,10 +204,10 @@ pub(super) fn read_common(
 pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("n_positions", json!(config.seq_len));
-    set("n_embd", json!(config.d_model));
-    set("n_layer", json!(config.n_layers));
-    set("n_head", json!(config.heads));
+    set("n_positions", json!(config.seq_len()));
+    set("n_embd", json!(config.d_model()));
+    set("n_layer", json!(config.n_layers()));
+    set("n_head", json!(config.heads()));
     set("n_inner", json!(config.feed_forward_width()));
     set(
         "activation_function",

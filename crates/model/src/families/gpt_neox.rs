@@ -187,17 +187,17 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("max_position_embeddings", json!(config.seq_len));
-    set("hidden_size", json!(config.d_model));
-    set("num_hidden_layers", json!(config.n_layers));
-    set("num_attention_heads", json!(config.heads));
+    set("max_position_embeddings", json!(config.seq_len()));
+    set("hidden_size", json!(config.d_model()));
+    set("num_hidden_layers", json!(config.n_layers()));
+    set("num_attention_heads", json!(config.heads()));
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("layer_norm_eps", json!(config.norm_epsilon()));
-    set("attention_bias", json!(config.bias.qkv));
+    set("attention_bias", json!(config.bias().qkv));
     set(
         "use_parallel_residual",
-        json!(config.wiring != Wiring::PreNorm),
+        json!(config.wiring() != Wiring::PreNorm),
     );
     if let Some(rope) = rope::write(config, &ROPE) {
         set("rope_parameters", rope);

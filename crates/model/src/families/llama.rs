@@ -223,12 +223,12 @@ pub(super) fn read_common(
 pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("max_position_embeddings", json!(config.seq_len));
-    set("hidden_size", json!(config.d_model));
-    set("num_hidden_layers", json!(config.n_layers));
-    set("num_attention_heads", json!(config.heads));
-    set("num_key_value_heads", json!(config.kv_heads));
-    set("head_dim", json!(config.head_dim));
+    set("max_position_embeddings", json!(config.seq_len()));
+    set("hidden_size", json!(config.d_model()));
+    set("num_hidden_layers", json!(config.n_layers()));
+    set("num_attention_heads", json!(config.heads()));
+    set("num_key_value_heads", json!(config.kv_heads()));
+    set("head_dim", json!(config.head_dim()));
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
@@ -259,8 +259,8 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
-    fields.insert("attention_bias".to_owned(), json!(config.bias.qkv));
-    fields.insert("mlp_bias".to_owned(), json!(config.bias.feed_forward));
+    fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
+    fields.insert("mlp_bias".to_owned(), json!(config.bias().feed_forward));
     fields
 }
 

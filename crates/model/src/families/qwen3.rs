@@ -79,7 +79,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
-    fields.insert("attention_bias".to_owned(), json!(config.bias.qkv));
+    fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     layers::write(config, &mut fields);
     fields
 }

@@ -44,7 +44,7 @@ pub struct Exported {
 /// # Errors
 /// `transformers` has no type for the family, or the type cannot express the model.
 pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
-    let exchange = exchange_of(config.family)?;
+    let exchange = exchange_of(config.family())?;
     let options = ExportOptions {
         element: Element::F32,
         shard_bytes: 0,
@@ -69,7 +69,7 @@ pub fn export<B: Backend>(
         source,
     };
     decoder.check_not_packed().map_err(packed)?;
-    let exchange = exchange_of(decoder.config().family)?;
+    let exchange = exchange_of(decoder.config().family())?;
     let config = completed(decoder.config(), &exchange)?;
     let fields = described(&config, &exchange, options)?;
     let whole = if config == *decoder.config() {
@@ -80,7 +80,7 @@ pub fn export<B: Backend>(
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(CONFIG_FILE);
     fs::write(&file, text).map_err(io(&file))?;
-    let source = |path: &str| config.family.source(&config, path);
+    let source = |path: &str| config.family().source(&config, path);
     let tensors = published(&whole, options.element, source);
     write_shards(&tensors, folder, options.shard_bytes)
 }
@@ -105,8 +105,8 @@ fn described(
     fields.insert("architectures".to_owned(), json!([exchange.architecture]));
     fields.insert("model_type".to_owned(), json!(exchange.model_type));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
-    fields.insert("tie_word_embeddings".to_owned(), json!(config.head.tied));
-    fields.insert("vocab_size".to_owned(), json!(config.vocab_size));
+    fields.insert("tie_word_embeddings".to_owned(), json!(config.head().tied));
+    fields.insert("vocab_size".to_owned(), json!(config.vocab_size()));
     fields.extend((exchange.write)(config));
     let refused = |field: String, value: String| HuggingFaceError::NotExpressible {
         model_type: exchange.model_type,

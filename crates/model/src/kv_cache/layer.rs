@@ -34,7 +34,7 @@ struct KeysAndValues<B: BurnBackend> {
 }
 
 impl<B: Backend> LayerCache<B> {
-    pub(super) fn new(
+    pub(crate) fn new(
         attention: &AttentionConfig,
         batch: usize,
         capacity: usize,

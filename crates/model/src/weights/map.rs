@@ -47,13 +47,13 @@ impl Source {
 
     /// Queries, keys and values in three tensors, stored `[out, in]`, or their vectors.
     pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
-        let heads = [config.heads, config.kv_heads, config.kv_heads];
+        let heads = [config.heads(), config.kv_heads(), config.kv_heads()];
         let tensors = names.into_iter().zip(heads);
         Self {
             tensors: tensors
                 .map(|(name, heads)| SourceTensor {
                     name,
-                    width: Some(heads * config.head_dim),
+                    width: Some(heads * config.head_dim()),
                 })
                 .collect(),
             layout: Layout::Transposed,
@@ -63,7 +63,7 @@ impl Source {
     /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
     /// key-value heads as query heads.
     pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
-        let heads = config.heads;
+        let heads = config.heads();
         Self::whole(name.into(), Layout::FusedPerHead { heads })
     }
 

@@ -23,21 +23,32 @@ const D: usize = 12;
 type A<B> = Autodiff<B>;
 
 /// The tensors of one case.
-struct Fixture<'a> {
+pub(crate) struct Fixture<'a> {
     case: &'static str,
     tensors: SafeTensors<'a>,
 }
 
 impl Fixture<'_> {
     fn of(case: &'static str) -> Self {
-        let bytes = include_bytes!("../fixtures/attention.safetensors");
+        Self::within(include_bytes!("../fixtures/attention.safetensors"), case)
+    }
+
+    /// A stack with cross-attention.
+    pub(crate) fn of_decoder(case: &'static str) -> Self {
+        Self::within(
+            include_bytes!("../fixtures/encoder_decoder.safetensors"),
+            case,
+        )
+    }
+
+    fn within(bytes: &'static [u8], case: &'static str) -> Self {
         Fixture {
             case,
             tensors: SafeTensors::deserialize(bytes).unwrap(),
         }
     }
 
-    fn data(&self, name: &str) -> TensorData {
+    pub(crate) fn data(&self, name: &str) -> TensorData {
         let view = self
             .tensors
             .tensor(&format!("{}.{name}", self.case))
@@ -47,7 +58,7 @@ impl Fixture<'_> {
         TensorData::new(values.collect(), view.shape().to_vec())
     }
 
-    fn tracked<B: Backend, const N: usize>(&self, name: &str) -> Tensor<A<B>, N> {
+    pub(crate) fn tracked<B: Backend, const N: usize>(&self, name: &str) -> Tensor<A<B>, N> {
         Tensor::from_data(self.data(name), &Default::default()).require_grad()
     }
 
@@ -62,7 +73,7 @@ impl Fixture<'_> {
         }
     }
 
-    fn padding<B: Backend>(&self) -> Tensor<A<B>, 2, Bool> {
+    pub(crate) fn padding<B: Backend>(&self) -> Tensor<A<B>, 2, Bool> {
         let view = self
             .tensors
             .tensor(&format!("{}.padding", self.case))
@@ -106,7 +117,7 @@ impl Fixture<'_> {
     }
 }
 
-fn compare(what: &str, found: TensorData, expected: TensorData) {
+pub(crate) fn compare(what: &str, found: TensorData, expected: TensorData) {
     assert_eq!(found.shape, expected.shape, "{what}");
     let pairs = || found.iter::<f64>().zip(expected.iter::<f64>());
     let difference: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
@@ -138,7 +149,7 @@ fn check_encoder<B: Backend>() {
         },
         ..AttentionContext::default()
     };
-    let output = attention.forward(x.clone(), context, None);
+    let output = attention.forward(x.clone(), context, None).unwrap();
     let layers = [("qkv", &attention.qkv), ("out", &attention.out)];
     fixture.check::<B>(output, &layers, &[("x", &x)]);
 }
@@ -166,7 +177,7 @@ fn check_causal<B: Backend>() {
         },
         ..AttentionContext::default()
     };
-    let output = attention.forward(x.clone(), context, None);
+    let output = attention.forward(x.clone(), context, None).unwrap();
     let layers = [("qkv", &attention.qkv), ("out", &attention.out)];
     fixture.check::<B>(output, &layers, &[("x", &x), ("mask.bias", &bias)]);
 }
@@ -259,7 +270,9 @@ fn an_encoder_stack_does_not_see_padding() {
     let device = Default::default();
     let stack = encoder().init::<Flex>(&device);
     let x = random([2, 5, 16]);
-    let alone = stack.forward(x.clone(), AttentionMask::default(), None);
+    let alone = stack
+        .forward(x.clone(), AttentionMask::default(), None)
+        .unwrap();
     let padding: Vec<bool> = (0..2 * 8).map(|at| at % 8 < 5).collect();
     let padding = Tensor::from_data(TensorData::new(padding, [2, 8]), &device);
     let mask = AttentionMask {
@@ -267,9 +280,9 @@ fn an_encoder_stack_does_not_see_padding() {
         ..AttentionMask::default()
     };
     let padded = Tensor::cat(vec![x, random([2, 3, 16])], 1);
-    let found = stack.forward(padded.clone(), mask.clone(), None);
+    let found = stack.forward(padded.clone(), mask.clone(), None).unwrap();
     assert_close(found.narrow(1, 0, 5), alone);
-    for weights in stack.attention_weights(padded, mask) {
+    for weights in stack.attention_weights(padded, mask).unwrap() {
         let hidden = weights.narrow(3, 5, 3);
         assert_eq!(hidden.abs().max().into_scalar(), 0.0);
     }
@@ -288,7 +301,9 @@ fn an_encoder_stack_sees_later_tokens() {
     }) {
         let stack = config.init::<Flex>(&device);
         let [one, other] = [&x, &last].map(|x| {
-            let y = stack.forward(x.clone(), AttentionMask::default(), None);
+            let y = stack
+                .forward(x.clone(), AttentionMask::default(), None)
+                .unwrap();
             y.narrow(1, 0, 1)
         });
         let difference = (one - other).abs().max().into_scalar();
@@ -309,10 +324,12 @@ fn a_block_isolates_documents() {
         mask: AttentionMask::of_documents(Some(documents)),
         ..AttentionContext::default()
     };
-    let found = block.forward(x.clone(), context);
+    let found = block.forward(x.clone(), context).unwrap();
     let alone = [(0, 2), (2, 4)].map(|(start, len)| {
         let document = x.clone().narrow(1, start, len);
-        block.forward(document, AttentionContext::default())
+        block
+            .forward(document, AttentionContext::default())
+            .unwrap()
     });
     assert_close(found, Tensor::cat(alone.to_vec(), 1));
 }

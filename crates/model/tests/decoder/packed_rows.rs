@@ -36,7 +36,7 @@ struct Found {
 /// Gradients within a tolerance of `‖a - b‖ / ‖b‖`.
 pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
-    let packed = Packed::new(config.seq_len, config.vocab_size as u64, seed);
+    let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
     let mut alone = Found {
         loss: 0.0,
         grads: BTreeMap::new(),

@@ -159,7 +159,7 @@ fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
 #[test]
 fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
     for (name, decoder) in decoders() {
-        let linear = matches!(decoder.config().attention, AttentionKind::Linear { .. });
+        let linear = matches!(decoder.config().attention(), AttentionKind::Linear { .. });
         let full = host(decoder.forward(ids(0..SEQ_LEN)));
         let mut longer = new_cache(&decoder);
         decoder.next_logits(ids(0..9), &mut longer);
@@ -198,7 +198,7 @@ fn no_more_is_copied_than_fits() {
     assert_eq!((small.len(), small.capacity()), (4, 4));
     // Keys and values of every block: 4 bytes for each element of each head.
     let config = decoder.config();
-    let elements = config.n_layers * 2 * config.kv_heads * config.head_dim;
+    let elements = config.n_layers() * 2 * config.kv_heads() * config.head_dim();
     assert_eq!(small.bytes(), 4 * elements * 4);
     assert_eq!(whole.bytes(), 4 * elements * SEQ_LEN);
 }

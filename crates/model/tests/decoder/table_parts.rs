@@ -26,7 +26,7 @@ const TOLERANCE: f64 = 1e-5;
 /// The most bytes of a buffer that three parts are needed for.
 fn largest(config: &DecoderConfig) -> Option<u64> {
     let rows = VOCAB_SIZE.div_ceil(3) as u64;
-    Some(rows * 4 * (config.d_model as u64 + 1))
+    Some(rows * 4 * (config.d_model() as u64 + 1))
 }
 
 fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
@@ -98,7 +98,7 @@ fn trains_as_the_whole<B: TrainingBackend>() {
     let (mut tied, mut biased, mut capped) = ([false; 2], [false; 2], [false; 2]);
     for (name, config) in spread() {
         let (parts, whole) = (in_parts::<B>(&config), whole::<B>(&config));
-        let head = &config.head;
+        let head = config.head();
         tied[usize::from(head.tied)] = true;
         biased[usize::from(head.bias)] = true;
         capped[usize::from(head.soft_cap.is_some())] = true;
@@ -185,10 +185,10 @@ fn files_know_one_table() {
         let loaded = load_own::<Flex, _>(blank(), &path).unwrap();
         let rows = Parts::of::<Flex, _>(&loaded);
         assert_eq!(rows.rows("tokens").map(<[usize]>::len), Some(3), "{name}");
-        assert_eq!(rows.rows("head").is_some(), !config.head.tied, "{name}");
+        assert_eq!(rows.rows("head").is_some(), !config.head().tied, "{name}");
         assert_eq!(named_tensors::<Flex, _>(&loaded), expected, "{name}");
 
-        let source = |path: &str| config.family.source(&config, path);
+        let source = |path: &str| config.family().source(&config, path);
         let of = |decoder: &Decoder<Flex>| {
             let tensors = published(decoder, Element::Bf16, source);
             let named = tensors.iter().map(|t| (t.name().to_owned(), t.values()));
@@ -228,7 +228,7 @@ fn a_table_of_another_size_is_refused_as_one() {
         let (_folder, path) = written(&tensors);
         load_own::<Flex, _>(blank(), &path).unwrap_err().to_string()
     };
-    let width = config.d_model;
+    let width = config.d_model();
     let found = error(|tensors| {
         let (_, table) = tensors
             .iter_mut()

@@ -53,15 +53,15 @@ fn every_folder_is_the_model_it_was_made_as() {
     for (name, family, sizes) in SIZES {
         let model = HuggingFaceModel::open(&fixture(name)).unwrap();
         let config = model.config();
-        assert_eq!(config.family, family, "{name}");
-        assert_eq!(config.seq_len, 64, "{name}");
+        assert_eq!(config.family(), family, "{name}");
+        assert_eq!(config.seq_len(), 64, "{name}");
         let found = [
-            config.vocab_size,
-            config.d_model,
-            config.n_layers,
-            config.heads,
-            config.kv_heads,
-            config.head_dim,
+            config.vocab_size(),
+            config.d_model(),
+            config.n_layers(),
+            config.heads(),
+            config.kv_heads(),
+            config.head_dim(),
             config.feed_forward_width(),
         ];
         assert_eq!(found, sizes, "{name}");
@@ -156,7 +156,7 @@ fn null_is_the_type_s_own_default() {
     let config = changed("gpt2-untied", json!({"n_inner": null})).unwrap();
     assert_eq!(config.feed_forward_width(), 4 * 24);
     let config = changed("llama-gqa", json!({"num_key_value_heads": null})).unwrap();
-    assert_eq!(config.kv_heads, 4);
+    assert_eq!(config.kv_heads(), 4);
     let config = changed("mistral-window", json!({"sliding_window": null})).unwrap();
     assert_eq!(config.window(), None);
 }
@@ -179,7 +179,7 @@ fn what_is_not_given_is_the_type_s_default() {
         let config = read_config(fields.as_object().unwrap()).unwrap();
         let found = count::parameters(&config).total;
         assert_eq!(found, parameters, "{model_type}");
-        let epsilon = match config.norm {
+        let epsilon = match config.norm() {
             Norm::Layer { bias: true, .. } => 1e-5,
             _ => 1e-6,
         };
@@ -197,7 +197,7 @@ fn what_is_not_given_is_the_type_s_default() {
             "gemma2" => Wiring::Sandwich,
             _ => Wiring::PreNorm,
         };
-        assert_eq!(config.wiring, wiring, "{model_type}");
+        assert_eq!(config.wiring(), wiring, "{model_type}");
         let window = match model_type {
             "mistral" => Some(Window::new(4096)),
             "gemma2" => Some(Window {
@@ -208,6 +208,6 @@ fn what_is_not_given_is_the_type_s_default() {
         };
         assert_eq!(config.window(), window.as_ref(), "{model_type}");
         let tied = matches!(model_type, "gpt2" | "gemma2");
-        assert_eq!(config.head.tied, tied, "{model_type}");
+        assert_eq!(config.head().tied, tied, "{model_type}");
     }
 }

@@ -53,13 +53,13 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
 pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
     let config = decoder.config();
     let scaled =
-        config.head.soft_cap.is_some() || config.logit_scale().is_some() || config.head.bias;
+        config.head().soft_cap.is_some() || config.logit_scale().is_some() || config.head().bias;
     if scaled {
         return;
     }
     let [sequences, seq] = batch.dims();
-    let (vocab, width) = (config.vocab_size, config.d_model);
-    let name = if config.head.tied { "tokens" } else { "head" };
+    let (vocab, width) = (config.vocab_size(), config.d_model());
+    let name = if config.head().tied { "tokens" } else { "head" };
     let weights = named_tensors(decoder);
     let (_, head) = weights
         .iter()
@@ -119,9 +119,9 @@ fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
 
 /// Where a fixture has a parameter: the family's names, but nanoGPT keeps GPT-2's maps as PyTorch's `Linear` does.
 fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
-    let source = config.family.source(config, path)?;
+    let source = config.family().source(config, path)?;
     let map = path.ends_with(".weight") && path.starts_with("blocks.");
-    match config.family {
+    match config.family() {
         Family::Gpt2 if map => Some(Source::transposed(source.names().next()?)),
         _ => Some(source),
     }

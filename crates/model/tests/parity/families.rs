@@ -39,7 +39,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
         return;
     }
     let config = model.config();
-    let source = |path: &str| config.family.source(config, path);
+    let source = |path: &str| config.family().source(config, path);
     check_gradients(&fixture, &decoder, &loss.backward(), source, GRADIENT);
     if fixture.has("adamw_losses") {
         Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);

@@ -15,7 +15,7 @@ pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
     let config = DecoderConfig::try_from(config).unwrap();
     let decoder = config.init::<B>(5, device);
     let ids = [3, 8].map(|factor| {
-        let id = |i: usize| ((i * i * factor + 3 * i + factor) % config.vocab_size) as u32;
+        let id = |i: usize| ((i * i * factor + 3 * i + factor) % config.vocab_size()) as u32;
         (0..SEQ).map(id).collect::<Vec<_>>()
     });
     // The second goes on from the first's beginning, in memory that other tokens are in.

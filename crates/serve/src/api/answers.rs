@@ -225,7 +225,8 @@ impl Answers {
         for ask in &asks {
             let tokens = max_tokens(app, model, ask)?;
             max_new_tokens.push(tokens);
-            bytes = bytes.saturating_add(kept.bytes(ask, tokens, model.worker.model().vocab_size));
+            bytes =
+                bytes.saturating_add(kept.bytes(ask, tokens, model.worker.model().vocab_size()));
         }
         let reservation = app.memory().reserve(bytes)?;
         let mut prompts = Vec::with_capacity(asks.len());

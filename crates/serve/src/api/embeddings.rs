@@ -89,7 +89,7 @@ pub(crate) async fn answer(
     let asked = read(&app, body)?;
     let model = app.model(&asked.model)?;
     trace.set_model(&model);
-    let width = model.worker.model().d_model;
+    let width = model.worker.model().d_model();
     if asked
         .dimensions
         .is_some_and(|dimensions| dimensions as usize != width)

@@ -99,10 +99,10 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
                 id: model.name.clone(),
                 chat: model.chat.is_some(),
                 context: model.worker.config().capacity,
-                vocab_size: config.vocab_size,
-                layers: config.n_layers,
-                d_model: config.d_model,
-                heads: config.heads,
+                vocab_size: config.vocab_size(),
+                layers: config.n_layers(),
+                d_model: config.d_model(),
+                heads: config.heads(),
                 card: (model.card)(),
             }
         };

@@ -43,22 +43,22 @@ impl Block {
     /// Of `tokens` tokens in sequences of `seq`.
     pub fn of(model: &DecoderConfig, tokens: f64, seq: f64) -> Self {
         let wide = |n: usize| n as f64;
-        let d = wide(model.d_model);
-        let queries = wide(model.heads * model.head_dim);
-        let keys = wide(model.kv_heads * model.head_dim);
+        let d = wide(model.d_model());
+        let queries = wide(model.heads() * model.head_dim());
+        let keys = wide(model.kv_heads() * model.head_dim());
         let width = wide(model.feed_forward_width());
         let dropped = |site| model.dropout_at(site) > 0.0;
 
-        let norms = match model.wiring {
+        let norms = match model.wiring() {
             Wiring::PreNorm | Wiring::PostNorm => 4.0,
             Wiring::Sandwich => 8.0,
             Wiring::Parallel { .. } => 3.0,
         } * d;
         let mechanism = model.attention_of(0).mechanism;
-        let separate = model.qk_norm || matches!(mechanism, Mechanism::Linear { .. });
+        let separate = model.qk_norm() || matches!(mechanism, Mechanism::Linear { .. });
         let copies = where_there(separate, queries + keys);
         let inside = inside_attention(model, seq);
-        let maps = match model.feed_forward.kind {
+        let maps = match model.feed_forward().kind {
             FeedForwardKind::Dense => 2.0,
             FeedForwardKind::Gated => 3.0,
         };
@@ -85,7 +85,7 @@ fn where_there(there: bool, count: f64) -> f64 {
 /// The elements that attention keeps per token besides its queries, keys, values and output.
 fn inside_attention(model: &DecoderConfig, seq: f64) -> f64 {
     let [heads, kv_heads, head_dim] =
-        [model.heads, model.kv_heads, model.head_dim].map(|n| n as f64);
+        [model.heads(), model.kv_heads(), model.head_dim()].map(|n| n as f64);
     match model.attention_of(0).mechanism {
         Mechanism::Softmax { .. } => heads,
         Mechanism::Linear { features, .. } => {

@@ -138,12 +138,12 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
             let (mut floats, mut packed) = (0.0, 0.0);
             for layer in layers {
                 let (elements, bytes) = rows(layer.d_input, layer.d_output);
-                floats += elements * model.n_layers as f64;
-                packed += bytes * model.n_layers as f64;
+                floats += elements * model.n_layers() as f64;
+                packed += bytes * model.n_layers() as f64;
             }
-            let (elements, bytes) = rows(model.d_model, model.vocab_size);
+            let (elements, bytes) = rows(model.d_model(), model.vocab_size());
             packed += bytes;
-            if !model.head.tied {
+            if !model.head().tied {
                 floats += elements;
             }
             4.0 * (all - floats) + packed
@@ -155,11 +155,11 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
 pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
     let tokens = work.pass_tokens as f64;
     let block = Block::of(model, tokens, work.sequence as f64);
-    let ends = 2.0 * tokens * model.d_model as f64;
+    let ends = 2.0 * tokens * model.d_model() as f64;
     let head = match work.head {
         // The logits, and a copy of them for the sampler.
-        HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size as f64,
-        HeadUse::Loss => most_held(work.pass_tokens, model.d_model, model.vocab_size) as f64,
+        HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size() as f64,
+        HeadUse::Loss => most_held(work.pass_tokens, model.d_model(), model.vocab_size()) as f64,
     };
     ends + block.forward.max(head)
 }

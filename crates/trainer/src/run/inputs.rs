@@ -65,7 +65,7 @@ impl RunInputs {
         }
         let model = resolve_model(config, data.first())?;
         let train = &config.train;
-        let seq_len = train.sequence_tokens(model.seq_len)?;
+        let seq_len = train.sequence_tokens(model.seq_len())?;
         if train.documents == Packing::Isolated {
             model.check_documents()?;
         }

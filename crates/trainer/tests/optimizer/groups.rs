@@ -61,12 +61,12 @@ fn they_partition_every_presets_parameters() {
         let decoder = config.init::<Flex>(1, &Default::default());
         decoder.parameters().iter().for_each(|p| found.add(p));
 
-        let gated = config.feed_forward.kind == FeedForwardKind::Gated;
-        let learned = config.position == Position::Learned;
+        let gated = config.feed_forward().kind == FeedForwardKind::Gated;
+        let learned = config.position() == Position::Learned;
         let mut maps = vec!["attention.qkv", "attention.out"];
         maps.extend(["feed_forward.up", "feed_forward.down"]);
         maps.extend(gated.then_some("feed_forward.gate"));
-        let matrices: BTreeSet<String> = (0..config.n_layers)
+        let matrices: BTreeSet<String> = (0..config.n_layers())
             .flat_map(|layer| {
                 maps.iter()
                     .map(move |map| format!("blocks.{layer}.{map}.weight"))
@@ -74,7 +74,7 @@ fn they_partition_every_presets_parameters() {
             .collect();
         let mut embeddings = BTreeSet::from(["tokens".to_owned()]);
         embeddings.extend(learned.then(|| "positions.weight".to_owned()));
-        let head: BTreeSet<String> = (!config.head.tied)
+        let head: BTreeSet<String> = (!config.head().tied)
             .then(|| "head".to_owned())
             .into_iter()
             .collect();
@@ -86,7 +86,7 @@ fn they_partition_every_presets_parameters() {
             path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
         };
         assert!(paths("vectors").iter().all(gain_or_bias), "{name}");
-        assert_eq!(paths("vectors").contains("head_bias"), config.head.bias);
+        assert_eq!(paths("vectors").contains("head_bias"), config.head().bias);
 
         // And by the model's own account of its size.
         let counted = count::parameters(&config);
@@ -100,12 +100,12 @@ fn they_partition_every_presets_parameters() {
             elements("embeddings"),
             counted.embedding + counted.positions
         );
-        let head_bias = if config.head.bias { 11 } else { 0 };
+        let head_bias = if config.head().bias { 11 } else { 0 };
         assert_eq!(elements("head") + head_bias, counted.head, "{name}");
-        let maps = config.d_model * (8 + 2 * 2 * config.kv_heads) + 8 * config.d_model;
-        let feed_forward = if gated { 3 } else { 2 } * config.d_model * 12;
+        let maps = config.d_model() * (8 + 2 * 2 * config.kv_heads()) + 8 * config.d_model();
+        let feed_forward = if gated { 3 } else { 2 } * config.d_model() * 12;
         assert_eq!(elements("matrices"), 2 * (maps + feed_forward), "{name}");
-        seen.insert((gated, learned, config.head.tied, config.head.bias));
+        seen.insert((gated, learned, config.head().tied, config.head().bias));
     }
     assert!(seen.len() >= 5, "the presets are of many kinds: {seen:?}");
 }

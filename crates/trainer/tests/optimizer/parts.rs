@@ -21,7 +21,7 @@ fn cut(decoder: &Model) -> Model {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     save_own(&named_tensors(decoder), HashMap::new(), &path).unwrap();
-    let row = 4 * (decoder.config().d_model as u64 + 1);
+    let row = 4 * (decoder.config().d_model() as u64 + 1);
     let blank = decoder_config().blank_within(&Default::default(), Some(5 * row));
     let decoder: Model = load_own(blank, &path).unwrap();
     assert!(matches!(&decoder.embeddings.tokens, TokenTable::Parts(parts) if parts.len() == 3));

@@ -46,7 +46,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
         ));
     }
     let longest = model.trained_seq_len().unwrap_or(LONGEST_BY_DEFAULT);
-    let seq_len = window(args.seq_len, model.config().seq_len, longest)?;
+    let seq_len = window(args.seq_len, model.config().seq_len(), longest)?;
     let packing = args.documents.unwrap_or_else(|| model.documents());
     if packing == Packing::Isolated {
         model.config().check_documents()?;

@@ -32,7 +32,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
             .hint("or measure its loss on a dataset of its ids: --data DATASET"));
     };
     let config = model.config();
-    let seq_len = window(args.seq_len, config.seq_len, usize::MAX)?;
+    let seq_len = window(args.seq_len, config.seq_len(), usize::MAX)?;
     let items = Items::read(task, path, args.limit);
     let items = items.map_err(|error| {
         let unread = matches!(error, TaskError::Read { .. });

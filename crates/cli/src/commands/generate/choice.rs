@@ -74,7 +74,7 @@ impl ChoiceArgs {
         path: &Path,
         end: &[u32],
     ) -> Result<ChooserConfig, CliError> {
-        let vocab_size = model.config().vocab_size;
+        let vocab_size = model.config().vocab_size();
         let compile = |grammar| -> Result<Constraint, CliError> {
             let tokenizer = with_text(tokenizer, path)?;
             let vocabulary = vocabulary(tokenizer, vocab_size, end).map_err(|error| {
