@@ -10,7 +10,7 @@ use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
-use emberlm_serve::model::{Tables, Talk};
+use emberlm_serve::model::{ChatFormat, Tables};
 use emberlm_serve::{Card, Limits, SamplingDefaults, ServedModel, Worker};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -82,10 +82,11 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         name: "m".to_owned(),
         aliases: Vec::new(),
         created: 0,
-        chat: Some(Talk {
+        chat: Some(ChatFormat {
             stops: encoder.stops(),
             encoder,
         }),
+        tool_chat: None,
         stop_tokens: vec![256],
         beginning: Some(256),
         sampling: SamplingDefaults::default(),

@@ -61,24 +61,39 @@ def structured(client, _binary):
         json.loads(told.output_text)
 
 
+def log_probabilities(client, _binary):
+    options = {"include": ["message.output_text.logprobs"], "top_logprobs": 3}
+    part = ask(client, **options).output[0].content[0]
+    expected = chatted(client, logprobs=True, top_logprobs=3).choices[0].logprobs.content
+    equal([token.token for token in part.logprobs], [token.token for token in expected], "the tokens")
+    close([token.logprob for token in part.logprobs], [token.logprob for token in expected], 1e-5, "log-probabilities")
+    equal({len(token.top_logprobs) for token in part.logprobs}, {3}, "alternatives")
+    events = ask(client, stream=True, **options)
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    tokens = [token.token for event in deltas for token in event.logprobs]
+    equal(tokens, [token.token for token in part.logprobs][: len(tokens)], "the tokens of the stream")
+
+
 def refused(client, _binary):
     wrong = {
         "previous_response_id": "resp_1",
         "conversation": "conv_1",
         "store": True,
         "background": True,
-        "tools": [{"type": "web_search"}],
+        "tools[0].type": ("tools", [{"type": "web_search"}]),
+        "top_logprobs": 2,
         "max_output_tokens": 10**9,
         "temperature": -1,
-        "input": [{"type": "item_reference", "id": "a"}],
+        "input[0]": ("input", [{"type": "item_reference", "id": "a"}]),
     }
     for param, value in wrong.items():
+        field, value = value if isinstance(value, tuple) else (param, value)
         try:
-            ask(client, **{param: value})
+            ask(client, **{field: value})
         except openai.BadRequestError as error:
             equal(error.param, param, f"param of {error.message!r}")
         else:
-            raise AssertionError(f"{param}={value!r} was taken")
+            raise AssertionError(f"{field}={value!r} was taken")
 
 
 def responses(check):
@@ -87,4 +102,5 @@ def responses(check):
     check("responses: output is input of the next request")(conversation)
     check("responses: a stream has numbered events and the whole text")(streamed)
     check("responses: text that follows a schema parses, streamed too")(structured)
+    check("responses: log-probabilities are those of the chat completion")(log_probabilities)
     check("responses: what is not supported is a BadRequestError that names the parameter")(refused)

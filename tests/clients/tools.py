@@ -3,6 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import openai
 
@@ -41,6 +42,20 @@ def checked(call):
 def ask(client, **options):
     options = {"model": client.name, "messages": MESSAGES, "tools": TOOLS, "max_completion_tokens": 300} | options
     return client.chat.completions.create(**options)
+
+
+FLAT = [{"type": "function"} | tool["function"] for tool in TOOLS]
+
+
+def respond(client, **options):
+    options = {"model": client.name, "input": MESSAGES, "tools": FLAT, "max_output_tokens": 300} | options
+    return client.responses.create(**options)
+
+
+def checked_item(item):
+    """The name of an output item that is a valid call."""
+    equal((item.type, item.status), ("function_call", "completed"), "type and status")
+    return checked(SimpleNamespace(function=item))
 
 
 def serving(connect):
@@ -102,6 +117,41 @@ def as_it_likes(client):
         assert choice.finish_reason in ("stop", "length", "tool_calls"), choice
 
 
+def responses_required(client):
+    for seed in range(6):
+        options = {"tool_choice": "required", "parallel_tool_calls": False, "temperature": 1.5, "extra_body": {"seed": seed}}
+        response = respond(client, **options)
+        equal(response.status, "completed", "status")
+        equal(len(response.output), 1, "items")
+        checked_item(response.output[0])
+    named = respond(client, tool_choice={"type": "function", "name": "find"})
+    equal([checked_item(item) for item in named.output], ["find"], "what is called")
+
+
+def responses_conversation(client):
+    first = respond(client, tool_choice={"type": "function", "name": "find"})
+    result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "At the end of the garden."}
+    # The output goes back as it came.
+    options = {"input": [*MESSAGES, *first.output, result], "tool_choice": "none", "max_output_tokens": 20}
+    answer = respond(client, **options)
+    equal([item.type for item in answer.output], ["message"], "the output")
+
+
+def responses_streamed(client):
+    options = {"tool_choice": "required", "parallel_tool_calls": False, "extra_body": {"seed": 3}}
+    whole = respond(client, **options).output[0]
+    events = list(respond(client, stream=True, **options))
+    equal([event.sequence_number for event in events], list(range(len(events))), "the events' numbers")
+    deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    equal("".join(deltas), whole.arguments, "the arguments, joined")
+    done = next(event for event in events if event.type == "response.function_call_arguments.done")
+    equal((done.name, done.arguments), (whole.name, whole.arguments), "the call")
+    equal(checked_item(events[-1].response.output[0]), whole.name, "the last event's call")
+    with client.responses.stream(model=client.name, input=MESSAGES, tools=FLAT[:1], max_output_tokens=300, **options) as stream:
+        final = stream.get_final_response()
+    equal([checked_item(item) for item in final.output], ["find"], "the call of the client's own stream")
+
+
 def refused(client, _binary):
     """The template of the other checks, ChatML, has no tools."""
     try:
@@ -119,4 +169,7 @@ def tools(check, connect):
     check("tools: a call and its result go back into the conversation")(serve(conversation))
     check("tools: streamed parts make the whole call")(serve(streamed))
     check("tools: the model chooses between text and calls")(serve(as_it_likes))
+    check("tools: responses have required calls as items")(serve(responses_required))
+    check("tools: a response's call and its result are input")(serve(responses_conversation))
+    check("tools: a streamed response has the events of a call")(serve(responses_streamed))
     check("tools: a template without tools is a BadRequestError")(refused)

@@ -308,9 +308,30 @@ impl Model {
             Some(asked) => Some(asked.parse()?),
             None => self.chat_template()?,
         };
-        let Some(template) = template else {
-            return Ok(None);
+        Ok(template.map(|template| self.encoder(template, tokenizer)))
+    }
+
+    /// The encoder of conversations with tools: [`Model::chat`], with the template named `tool_use` that lies beside the
+    /// template. `None` if there is no such template, so that all conversations are written by the same.
+    ///
+    /// # Errors
+    /// The template cannot be read, or is not Jinja.
+    pub fn tool_chat(
+        &self,
+        tokenizer: &Tokenizer,
+        asked: Option<&str>,
+    ) -> Result<Option<ChatEncoder>, ModelError> {
+        let template = match (asked, &self.source) {
+            (Some(asked), _) => ChatTemplate::for_tools(asked)?,
+            (None, Source::HuggingFace(model)) => {
+                ChatTemplate::for_tools_beside_model(model.path())?
+            }
+            (None, Source::Own(_)) => None,
         };
+        Ok(template.map(|template| self.encoder(template, tokenizer)))
+    }
+
+    fn encoder(&self, template: ChatTemplate, tokenizer: &Tokenizer) -> ChatEncoder {
         let encoder = ChatEncoder::new(template, tokenizer);
         let trained = self.chat_template_spec();
         let begins_itself = match trained {
@@ -323,7 +344,7 @@ impl Model {
             Source::Own(_) if !begins_itself => tokenizer.end_of_text().into_iter().collect(),
             Source::Own(_) | Source::HuggingFace(_) => Vec::new(),
         };
-        Ok(Some(encoder.with_beginning(beginning)))
+        encoder.with_beginning(beginning)
     }
 
     /// The specification of the chat template that the model was trained with by emberlm, if it was.

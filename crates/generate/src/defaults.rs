@@ -1,6 +1,6 @@
 //! Settings that a model recommends in its `generation_config.json`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::chooser::{Chooser, ChooserConfig};
@@ -10,7 +10,7 @@ use crate::sampler::SamplerConfig;
 
 /// Settings that a model recommends, for where neither a user nor a request has chosen one. `None` where it recommends
 /// nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingDefaults {
     /// As [`SamplerConfig::temperature`]; 0 for `"do_sample": false`.

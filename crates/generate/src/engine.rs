@@ -25,7 +25,7 @@
 //! runs, and the final hidden states are added up. They have at most half of the slots, and while prompts of generations
 //! are to be read as well, a quarter of each step's tokens.
 //!
-//! Map: `config` is how large an engine is, `request` what is asked of it, `event` what it tells; `slot` has the caches and
+//! Map: `config` is an engine's configuration, `request` its input, `event` its output; `slot` has the caches and
 //! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder
 //! and has tokens chosen.
 

@@ -1,4 +1,4 @@
-//! What a served model answers: OpenAI's API, the page, and how the server fares.
+//! The HTTP API: OpenAI's API, the page's requests, health and metrics.
 //!
 //! | path | file |
 //! |---|---|
@@ -11,20 +11,27 @@
 //! | `/openapi.json` | `description` |
 //! | `/health`, `/metrics` | here, and `crate::metrics`; the log is `crate::request_log` |
 //!
-//! A request's fields are read by `body`, `settings`, `delivery` and `prompt`; `answers` has its answers as they are
-//! generated, `memory` what they may keep, `deadline` the time that they may take; `error` is every other answer. No field names a file, a program or an address: what a client sends is text, numbers,
-//! and schemas and expressions whose size and work are bounded.
+//! `model_request` has a request with its body. Its fields are read by `body`, `settings`, `delivery`, `prompt` and `conversation`;
+//! `generation` makes the engine's request of them. `answers` has the answers as they are generated, `answer_stream` sends
+//! them as events, `memory` has what they may keep and `deadline` the time that they may take; `error` is every other answer. No
+//! field names a file, a program or an address: what a client sends is text, numbers, and schemas and expressions whose size and work
+//! are bounded.
 
+mod answer_stream;
 mod answers;
 mod body;
 mod chat;
 mod completions;
+mod conversation;
 mod deadline;
 mod delivery;
 mod description;
 mod embeddings;
 pub(crate) mod error;
+mod generation;
+mod logprobs;
 mod memory;
+mod model_request;
 mod models;
 mod play;
 mod prompt;
@@ -40,9 +47,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use blake3::Hash;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::held_body::holding;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
@@ -51,19 +57,20 @@ use crate::request_log::{RequestLog, Trace};
 use error::ApiError;
 use memory::Memory;
 
-/// What is served, and how.
+/// The models to serve, and the rules for requests.
 pub struct Service {
     /// At least one. No two have a name or an alias in common.
     pub models: Vec<ServedModel>,
-    /// What a client may ask for.
+    /// The limits of requests.
     pub limits: Limits,
-    /// What a client must show; none where anybody may ask.
+    /// The key that clients must send; `None` if no key is required.
     pub key: Option<String>,
-    /// Receives a record of each request, but for those to hosts that are not the server's own.
-    pub log: Option<RequestLog>,
+    /// Receives a record of each request that the server's [`Hosts`](crate::Hosts) let through; [`Server::with_log`](crate::Server::with_log)
+    /// is for the others.
+    pub log: Option<Arc<RequestLog>>,
 }
 
-/// What handlers share; cheap to clone.
+/// The state that handlers share; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -74,17 +81,7 @@ struct Inner {
     key: Option<Hash>,
     metrics: Metrics,
     memory: Memory,
-    schemas: Schemas,
     log: Option<Arc<RequestLog>>,
-}
-
-/// Which fields requests may have.
-pub(crate) struct Schemas {
-    pub completions: [Value; 3],
-    pub chat: [Value; 3],
-    pub embeddings: [Value; 1],
-    pub responses: [Value; 2],
-    pub play: [Value; 2],
 }
 
 impl App {
@@ -95,15 +92,8 @@ impl App {
             models,
             memory: Memory::new(service.limits.request_memory, service.limits.memory),
             limits: service.limits,
-            log: service.log.map(Arc::new),
+            log: service.log,
             key: service.key.map(|key| blake3::hash(key.as_bytes())),
-            schemas: Schemas {
-                completions: completions::schemas(),
-                chat: chat::schemas(),
-                embeddings: embeddings::schemas(),
-                responses: responses::schemas(),
-                play: play::schemas(),
-            },
         }))
     }
 
@@ -135,13 +125,9 @@ impl App {
     pub fn memory(&self) -> &Memory {
         &self.0.memory
     }
-
-    pub fn schemas(&self) -> &Schemas {
-        &self.0.schemas
-    }
 }
 
-/// All that is answered.
+/// The routes of the API and of the page.
 pub fn router(service: Service) -> Router {
     let app = App::new(service);
     let body_limit = DefaultBodyLimit::max(app.limits().body);
@@ -169,7 +155,7 @@ pub fn router(service: Service) -> Router {
         .with_state(app)
 }
 
-/// Lets a request through that shows the key.
+/// Refuses requests without the key.
 async fn with_key(State(app): State<App>, request: Request, next: Next) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION);
     let shown = shown.and_then(|shown| bearer(shown.to_str().ok()?));
@@ -195,8 +181,7 @@ async fn counted(State(app): State<App>, mut request: Request, next: Next) -> Re
     let path = path.map_or("other".to_owned(), |path| path.as_str().to_owned());
     let response = next.run(request).await;
     app.metrics().answered(&path, response.status().as_u16());
-    trace.set_status(response.status());
-    holding(response, trace)
+    trace.follow(response)
 }
 
 async fn described() -> Response {

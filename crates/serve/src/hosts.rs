@@ -10,7 +10,7 @@
 //! | any other address | those, and any IP address: rebinding needs a name |
 //!
 //! and names that were given. A request-target in absolute form names a host too, and both are checked. A request without
-//! `Host` is answered in HTTP/1.0 alone, which no browser speaks. Where there is an `Origin`, it must be the request's own
+//! `Host` is answered in HTTP/1.0 only, which no browser speaks. Where there is an `Origin`, it must be the request's own
 //! (the same host and port), or its host be a name that was given.
 
 use std::net::IpAddr;
@@ -24,6 +24,7 @@ use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 
 use crate::api::error::ApiError;
+use crate::request_log::{RequestLog, Trace};
 
 /// The hosts that a server answers for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,15 +50,19 @@ impl Hosts {
         }
     }
 
-    /// Refuses requests to other hosts, and from pages of other origins.
-    pub fn guard(self, router: Router) -> Router {
-        let hosts = Arc::new(self);
+    /// Refuses requests to other hosts, and from pages of other origins. `log` receives a record of each that is refused.
+    pub fn guard(self, router: Router, log: Option<Arc<RequestLog>>) -> Router {
+        let guard = Arc::new((self, log));
         router.layer(middleware::from_fn(move |request: Request, next: Next| {
-            let hosts = Arc::clone(&hosts);
+            let guard = Arc::clone(&guard);
             async move {
+                let (hosts, log) = &*guard;
                 match hosts.check(&request) {
                     Ok(()) => next.run(request).await,
-                    Err(error) => error.into_response(),
+                    Err(error) => {
+                        let trace = Arc::new(Trace::new(&request, log.clone()));
+                        trace.follow(error.into_response())
+                    }
                 }
             }
         }))

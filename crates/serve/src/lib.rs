@@ -5,7 +5,7 @@
 //! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts the engine of a model |
 //! | [`ServedModel`], [`Worker`] | a model with its engine's thread |
 //! | [`api::Service`], [`api::router`] | models as an HTTP service |
-//! | [`Limits`] | what a client may ask for |
+//! | [`Limits`] | the limits of a request |
 //! | [`RequestLog`], [`RequestRecord`] | a record of each request |
 //! | [`Server`], [`Hosts`] | listens on an address, for the hosts that are its own |
 //! | [`watch`] | the live page of runs |
@@ -52,25 +52,25 @@
 //!
 //! # Files
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `server` | [`Server`]: an address that is listened on, until the program is told to stop |
+//! | `server` | [`Server`]: an HTTP server on one address |
 //! | [`hosts`] | the hosts that a server answers for, and the pages that may ask it |
 //! | `connection` | how long a client may read nothing, and which connection gives way to a new one |
 //! | `held_body` | an answer's body that keeps something until it is sent |
-//! | [`api`] | what a served model answers: OpenAI's API and the page's questions |
+//! | [`api`] | the HTTP API: OpenAI's, and the page's requests |
 //! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
 //! | [`mod@load`] | a model directory as a model that is served |
 //! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
-//! | [`limits`] | what a client may ask for |
+//! | [`limits`] | the limits of a request |
 //! | `tools` | calls of functions: their formats, grammars and parsing |
-//! | `metrics` | what is counted |
+//! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | the records of requests for a log |
 //! | `playground` | the page at `/` |
 //! | `asset` | the pages' files, inside of the program, and what a browser may do with them |
 //! | [`watch`] | a live page of runs |
-//! | [`tail`] | what was added to a file of lines |
-//! | `machine` | how busy this machine is |
+//! | [`tail`] | lines added to a file since it was last read |
+//! | `machine` | the load of this machine |
 
 pub mod api;
 mod asset;

@@ -1,4 +1,4 @@
-//! What a client may ask for.
+//! The limits of requests.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Limits {
     pub tokens: usize,
     /// The time a request may take, from its head to the end of its answer.
     pub time: Duration,
-    /// How long a request's body may take to come.
+    /// The time limit for receiving a request's body.
     pub body_time: Duration,
     /// Texts in one request.
     pub texts: usize,
@@ -35,7 +35,7 @@ impl Default for Limits {
     }
 }
 
-/// Alternatives that are told of a token.
+/// The most alternatives to a token that are returned.
 pub(crate) const MOST_ALTERNATIVES: usize = 20;
 /// Strings that end a text.
 pub(crate) const MOST_STOPS: usize = 16;

@@ -12,8 +12,9 @@ use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, S
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, count};
 use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::ChatEncoder;
 
-use crate::model::{Card, ServedModel, Tables, Talk};
+use crate::model::{Card, ChatFormat, ServedModel, Tables};
 use crate::worker::{Replacer, Worker};
 
 /// The memory of all slots' caches, in bytes, where the number of slots is open.
@@ -21,7 +22,7 @@ const CACHE_BYTES: usize = 1 << 30;
 /// The maximum number of slots where the number is open.
 const MAX_SLOTS: usize = 64;
 
-/// How a model is served.
+/// The options that a model is served with.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {
     /// The name that clients ask for.
@@ -38,7 +39,7 @@ pub struct ServeOptions {
     pub chat_template: Option<String>,
     /// The sampling settings of requests that leave them out; where one is `None`, that of the model's `generation_config.json`.
     pub sampling: SamplingDefaults,
-    /// Whether each answer is computed in passes of its own, so that it does not depend on other requests.
+    /// True to compute each answer in passes of its own, so that it does not depend on other requests.
     pub deterministic: bool,
 }
 
@@ -72,7 +73,8 @@ pub struct LoadPlan<'a> {
     model: &'a Model,
     options: ServeOptions,
     tokenizer: Tokenizer,
-    chat: Option<Talk>,
+    chat: Option<ChatFormat>,
+    tool_chat: Option<ChatFormat>,
     /// The tokens of a prompt and its answer.
     context: usize,
     /// Warnings of [`sampling_defaults`].
@@ -86,11 +88,13 @@ impl<'a> LoadPlan<'a> {
     /// The model has no tokenizer, or does not fit the options.
     pub fn new(model: &'a Model, mut options: ServeOptions) -> Result<Self, LoadError> {
         let tokenizer = model.require_tokenizer()?;
-        let chat = model.chat(&tokenizer, options.chat_template.as_deref())?;
-        let chat = chat.map(|encoder| Talk {
+        let template = options.chat_template.as_deref();
+        let format = |encoder: ChatEncoder| ChatFormat {
             stops: model.chat_stops(&tokenizer, &encoder),
             encoder,
-        });
+        };
+        let chat = model.chat(&tokenizer, template)?.map(format);
+        let tool_chat = model.tool_chat(&tokenizer, template)?.map(format);
         options.sampling.check(model.config().vocab_size())?;
         let (recommended, ignored) = sampling_defaults(model);
         options.sampling = options.sampling.or(recommended);
@@ -100,6 +104,7 @@ impl<'a> LoadPlan<'a> {
             options,
             tokenizer,
             chat,
+            tool_chat,
             ignored,
         })
     }
@@ -148,6 +153,7 @@ impl<'a> LoadPlan<'a> {
             options,
             tokenizer,
             chat,
+            tool_chat,
             context: _,
             ignored: _,
         } = self;
@@ -161,6 +167,7 @@ impl<'a> LoadPlan<'a> {
             aliases: options.aliases,
             created: modified(model.path()),
             chat,
+            tool_chat,
             sampling: options.sampling,
             stop_tokens: model.stop_tokens(Some(&tokenizer)),
             beginning: model.beginning(&tokenizer),

@@ -1,4 +1,4 @@
-//! How busy this machine is.
+//! The load of this machine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Machine {
         }))
     }
 
-    /// What it uses now.
+    /// The current load.
     pub(crate) fn now(&self) -> Use {
         let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let long_ago = |at: Instant| at.elapsed() > MINIMUM_CPU_UPDATE_INTERVAL.max(PAUSE);

@@ -1,4 +1,4 @@
-//! What is counted, for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+//! Metrics for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::model::ServedModel;
 
-/// What is counted.
+/// The metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -43,7 +43,7 @@ struct Of {
 
 /// The times of one request.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct RequestTimer {
     begun: Instant,
     /// None once the request has left the queue.
     queue: Option<Histogram>,
@@ -92,12 +92,12 @@ impl Metrics {
     }
 
     /// Begins to measure a request.
-    pub fn watch(&self, model: &str) -> Watch {
+    pub fn timer(&self, model: &str) -> RequestTimer {
         let of = Of {
             model: model.to_owned(),
         };
         let histogram = |times: &Times| times.get_or_create(&of).clone();
-        Watch {
+        RequestTimer {
             begun: Instant::now(),
             queue: Some(histogram(&self.queue)),
             first_token: histogram(&self.first_token),
@@ -121,7 +121,7 @@ const SECONDS: [f64; 15] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
 ];
 
-impl Watch {
+impl RequestTimer {
     /// A sample was given a slot.
     pub fn started(&mut self) {
         if let Some(queue) = self.queue.take() {
@@ -143,16 +143,16 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for RequestTimer {
     fn drop(&mut self) {
         self.request.observe(self.begun.elapsed().as_secs_f64());
     }
 }
 
-/// A number's name, what it is, and where it stands.
-type Told<T> = (&'static str, &'static str, fn(&Counts) -> T);
+/// The name, description and source of a number.
+type CountMetric<T> = (&'static str, &'static str, fn(&Counts) -> T);
 
-/// What the engines say of themselves when they are asked.
+/// Metrics that are read from the engines when they are requested.
 struct Engines(Vec<Arc<ServedModel>>);
 
 impl fmt::Debug for Engines {
@@ -170,7 +170,7 @@ impl Collector for Engines {
             .iter()
             .map(|model| ([("model", model.name.clone())], model.worker.counts()))
             .collect();
-        let gauges: [Told<usize>; 4] = [
+        let gauges: [CountMetric<usize>; 4] = [
             ("running_sequences", "Answers that are being made", |c| {
                 c.running
             }),
@@ -191,7 +191,7 @@ impl Collector for Engines {
                 gauge.encode(family.encode_family(labels)?)?;
             }
         }
-        let counters: [Told<u64>; 4] = [
+        let counters: [CountMetric<u64>; 4] = [
             ("prompt_tokens", "Tokens of prompts that were read", |c| {
                 c.prefilled_tokens
             }),

@@ -1,4 +1,4 @@
-//! A model that is served: its thread, what its ids stand for, and what is told of it.
+//! A model that is served: its thread, its vocabulary and its description.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,53 +10,56 @@ use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use serde::Serialize;
 
 use crate::grammars::{GrammarError, Grammars, ToCompile};
+use crate::tools::ToolFormat;
 use crate::worker::Worker;
 
 /// A model that is served.
 pub struct ServedModel {
-    /// What it is asked for by.
+    /// The name that clients ask for.
     pub name: String,
-    /// Other names that it is asked for by.
+    /// Other names that clients may ask for.
     pub aliases: Vec<String>,
-    /// When it was made, in seconds since 1970.
+    /// The time of its creation, in seconds since 1970.
     pub created: u64,
-    /// What its ids stand for.
+    /// The text of its ids.
     pub tokenizer: Tokenizer,
-    /// How its conversations are written, where that is known.
-    pub chat: Option<Talk>,
+    /// Writes its conversations, if it has a chat template.
+    pub chat: Option<ChatFormat>,
+    /// Writes conversations with tools, if it has another chat template for them.
+    pub tool_chat: Option<ChatFormat>,
     /// The sampling settings of requests that leave them out.
     pub sampling: SamplingDefaults,
     /// The ids that end a text.
     pub stop_tokens: Vec<u32>,
     /// The id that begins a text without a prompt.
     pub beginning: Option<u32>,
-    /// What is told of it, looked up anew for each question: a run goes on.
+    /// Its description, read anew for each request: a run may still be training.
     pub card: Box<dyn Fn() -> Card + Send + Sync>,
     /// The thread that runs it.
     pub worker: Worker,
-    /// What is looked up once, when it is first wanted.
+    /// Tables that are made when they are first needed.
     pub tables: Tables,
 }
 
-/// How a model's conversations are written.
+/// The form of a model's conversations.
 #[derive(Debug)]
-pub struct Talk {
-    /// What writes them.
+pub struct ChatFormat {
+    /// Writes them by a chat template.
     pub encoder: ChatEncoder,
-    /// What ends an answer.
+    /// The ends of an answer.
     pub stops: Stops,
 }
 
-/// What is told of a model beside its sizes.
+/// The description of a model, besides its sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Card {
-    /// What kind of model it is.
+    /// The model's family.
     pub family: String,
-    /// How many numbers it has learnt.
+    /// The number of its parameters.
     pub parameters: u64,
-    /// What its tokenizer is called.
+    /// The name of its tokenizer.
     pub tokenizer: String,
-    /// Where it comes from.
+    /// Its origin.
     pub about: String,
     /// Step and training loss, of a run.
     pub loss: Vec<(usize, f64)>,
@@ -88,6 +91,18 @@ impl ServedModel {
     /// Returns true if requests for `name` are for this model.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
+    /// Writes conversations, with tools or without.
+    pub(crate) fn chat_format(&self, with_tools: bool) -> Option<&ChatFormat> {
+        let of_tools = self.tool_chat.as_ref().filter(|_| with_tools);
+        of_tools.or(self.chat.as_ref())
+    }
+
+    /// The format in which the model calls functions; `None` if it calls none.
+    pub(crate) fn tool_format(&self) -> Option<&'static ToolFormat> {
+        let template = self.chat_format(true)?.encoder.template();
+        ToolFormat::of_template(template.source())
     }
 
     /// A token's bytes by itself, within a text; a special token's name.
@@ -125,22 +140,30 @@ impl ServedModel {
     }
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
-        vocabulary(
-            &self.tokenizer,
-            self.worker.model().vocab_size(),
-            &self.end_tokens(),
-        )
+        let mut texts = token_texts(&self.tokenizer, self.worker.model().vocab_size())?;
+        // The markers of calls are part of an answer, special tokens or not.
+        if let Some(format) = self.tool_format() {
+            for (name, id) in self.tokenizer.special_tokens() {
+                if let Some(text) = texts.get_mut(id as usize)
+                    && format.is_marker(&name)
+                {
+                    *text = name.into_bytes();
+                }
+            }
+        }
+        Vocabulary::new(texts, &self.end_tokens())
     }
 
     /// The ids that end a text or an answer.
     pub(crate) fn end_tokens(&self) -> Vec<u32> {
-        let of_answers = self.chat.iter().flat_map(|chat| &chat.stops.tokens);
+        let formats = self.chat.iter().chain(&self.tool_chat);
+        let of_answers = formats.flat_map(|chat| &chat.stops.tokens);
         self.stop_tokens.iter().chain(of_answers).copied().collect()
     }
 }
 
-/// What a model's ids stand for, to hold its text to a grammar: those beyond its tokenizer's stand for nothing. `end` are
-/// the ids that end a text.
+/// The vocabulary of a model, to constrain its text to a grammar. Ids beyond its tokenizer's stand for nothing. `end` are the ids
+/// that end a text.
 ///
 /// # Errors
 /// The tokenizer's tokens do not say by themselves what text they are; too many of them.
@@ -149,10 +172,15 @@ pub fn vocabulary(
     vocab_size: usize,
     end: &[u32],
 ) -> Result<Vocabulary, SettingError> {
+    Vocabulary::new(token_texts(tokenizer, vocab_size)?, end)
+}
+
+/// The text of each id `[vocab_size]`.
+fn token_texts(tokenizer: &Tokenizer, vocab_size: usize) -> Result<Vec<Vec<u8>>, SettingError> {
     let mut texts = tokenizer.texts().ok_or_else(|| {
-        let rule = "its tokens must say by themselves what text they are, to hold a text to a schema or an expression";
+        let rule = "its tokens must say by themselves what text they are, to constrain a text to a schema or an expression";
         SettingError::new("tokenizer", tokenizer.kind(), rule)
     })?;
     texts.resize(vocab_size, Vec::new());
-    Vocabulary::new(texts, end)
+    Ok(texts)
 }

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::response::Response;
 
 use crate::connection::Activity;
+use crate::held_body::holding;
 use crate::model::ServedModel;
 
 /// The most characters of a path, and of a body, that a record keeps.
@@ -97,8 +98,11 @@ impl Trace {
         }
     }
 
-    pub fn set_status(&self, status: StatusCode) {
-        self.status.store(status.as_u16(), Ordering::Relaxed);
+    /// The response, whose record is made once it has been sent or broken off.
+    pub fn follow(self: Arc<Self>, response: Response) -> Response {
+        let status = response.status().as_u16();
+        self.status.store(status, Ordering::Relaxed);
+        holding(response, self)
     }
 
     pub fn set_model(&self, model: &ServedModel) {

@@ -1,4 +1,4 @@
-//! An address that is listened on, until the program is told to stop.
+//! An HTTP server on one address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -19,12 +19,13 @@ use tower::ServiceExt;
 
 use crate::connection::{Connections, TimedStream, answered};
 use crate::hosts::Hosts;
+use crate::request_log::RequestLog;
 
 /// Connections at the same time; for one more the one that has been idle for the longest is closed.
 const CONNECTIONS: usize = 1024;
 /// The default time a client may read nothing while there is something to write.
 const WRITE_TIME: Duration = Duration::from_secs(30);
-/// How long a request's head may take to come; a connection on which nothing is asked for as long is closed.
+/// The time limit for receiving a request's head; a connection without a request for this time is closed.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head at most.
 const HEAD: usize = 64 << 10;
@@ -38,9 +39,9 @@ pub enum ServerError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Address {
-        /// It.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// The system gives no thread or timer, or took the listener away.
@@ -54,6 +55,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     write_time: Duration,
+    log: Option<Arc<RequestLog>>,
 }
 
 impl Server {
@@ -71,6 +73,7 @@ impl Server {
             listener,
             address,
             write_time: WRITE_TIME,
+            log: None,
         })
     }
 
@@ -80,7 +83,13 @@ impl Server {
         self
     }
 
-    /// Where it listens.
+    /// Gives `log` a record of each request that is refused for its host or origin.
+    pub fn with_log(mut self, log: Arc<RequestLog>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -96,7 +105,7 @@ impl Server {
         stop: oneshot::Receiver<()>,
         drain: Duration,
     ) -> Result<(), ServerError> {
-        let router = hosts.guard(router);
+        let router = hosts.guard(router, self.log);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING)

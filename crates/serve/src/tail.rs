@@ -1,4 +1,4 @@
-//! What was added to a file of lines since it was last looked at.
+//! Lines that were added to a file since it was last read.
 
 use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use emberlm_system::read;
 use serde_json::Value;
 
-/// How much of a file is read at once.
+/// The bytes of a file that are read at once.
 pub const LIMIT: u64 = 1 << 20;
 
 /// Which file it was, and how far it was read.
@@ -20,14 +20,14 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What came after a place.
+/// The lines after a place.
 #[derive(Clone, Debug)]
 pub struct Tail {
-    /// To go on from.
+    /// The place to continue from.
     pub place: Place,
     /// The lines that are JSON. Where [`Place::file`] has changed they begin with the file's first.
     pub lines: Vec<Value>,
-    /// Whether there is more than was read.
+    /// True if there is more than was read.
     pub more: bool,
 }
 
@@ -66,7 +66,7 @@ pub fn read_after(path: &Path, from: &Place) -> io::Result<Tail> {
     })
 }
 
-/// What tells a file from the one that had its name before: a run that is resumed writes its events anew.
+/// The identity of a file, which differs from that of an earlier file of the same name: a run that is resumed writes its events anew.
 fn identity(metadata: &Metadata) -> String {
     let made = metadata.created().ok();
     let made = made.and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -178,7 +178,7 @@ struct Asked {
     offset: u64,
 }
 
-/// What `/api/events` answers.
+/// The answer of `/api/events`.
 #[derive(Serialize)]
 struct Events {
     file: String,

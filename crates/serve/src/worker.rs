@@ -30,7 +30,7 @@ pub enum Refusal {
     /// As many requests are under way as may be.
     #[error("too many requests are under way: {limit} at once")]
     Full {
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
     /// The engine does not take it.
@@ -55,7 +55,7 @@ pub struct Worker {
     config: EngineConfig,
 }
 
-/// What the thread last said of itself.
+/// The state that the thread last reported.
 #[derive(Clone, Debug)]
 struct Shared {
     counts: Counts,
@@ -214,7 +214,7 @@ impl Worker {
         self.limit
     }
 
-    /// What the engine did and does, as of its last step.
+    /// The counts of the engine, as of its last step.
     pub fn counts(&self) -> Counts {
         self.shared().counts
     }
@@ -224,7 +224,7 @@ impl Worker {
         self.shared().model
     }
 
-    /// How large the engine is.
+    /// The configuration of the engine.
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
@@ -272,7 +272,7 @@ impl Ticket {
         }
     }
 
-    /// Ends a sample: nothing more is wanted of it. What was told before may still come.
+    /// Cancels a sample. Events from before may still follow.
     pub fn cancel_sample(&self, sample: usize) {
         // A thread that has ended has ended the sample.
         let _ = self
@@ -301,7 +301,7 @@ struct Thread<B: Backend> {
     commands: Receiver<Command>,
     decoders: Receiver<Arc<Decoder<B>>>,
     shared: Arc<Mutex<Shared>>,
-    /// The decoder that was last told of.
+    /// The decoder that was last handed over.
     published: Arc<Decoder<B>>,
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.

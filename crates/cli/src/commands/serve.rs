@@ -9,6 +9,7 @@ mod models;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use burn::tensor::Device;
@@ -40,7 +41,7 @@ pub struct ServeArgs {
     /// A run whose newest checkpoint is served, and the next one as soon as it is there
     #[arg(long, value_name = "[NAME=]RUN")]
     pub follow: Vec<PathBuf>,
-    /// Another name that a model answers to, such as gpt-3.5-turbo; ALIAS alone where one model is served
+    /// Another name that a model answers to, such as gpt-3.5-turbo; where one model is served, ALIAS is enough
     #[arg(long, value_name = "ALIAS=NAME")]
     pub alias: Vec<String>,
     /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
@@ -108,7 +109,7 @@ pub struct ServeArgs {
     pub backend: BackendArg,
 }
 
-/// Answers until the program is told to stop.
+/// Serves until the program is stopped.
 pub fn run(args: ServeArgs) -> Result<(), CliError> {
     let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
@@ -155,6 +156,11 @@ impl Job for Serve {
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
         let (log, log_thread) = log::start(args.log, args.log_format)?.unzip();
+        let log = log.map(Arc::new);
+        let mut server = server.with_write_time(Duration::from_secs(args.write_timeout as u64));
+        if let Some(log) = &log {
+            server = server.with_log(Arc::clone(log));
+        }
         let service = Service {
             models,
             log,
@@ -171,9 +177,7 @@ impl Job for Serve {
         let stop = stopped()?;
         print(&format!("http://{}\n", server.address()))?;
         console::note("Ctrl-C ends it");
-        let ended = server
-            .with_write_time(Duration::from_secs(args.write_timeout as u64))
-            .run(api::router(service), hosts, stop, drain);
+        let ended = server.run(api::router(service), hosts, stop, drain);
         if let Some(thread) = log_thread {
             thread.finish();
         }
@@ -181,7 +185,7 @@ impl Job for Serve {
     }
 }
 
-/// Sent to when the program is told to stop; told twice, it ends at once.
+/// Receives a message when the program is to stop. The second signal ends it at once.
 fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
     let (sender, stop) = oneshot::channel::<()>();
     let mut sender = Some(sender);

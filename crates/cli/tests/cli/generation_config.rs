@@ -128,6 +128,23 @@ fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
     assert_eq!(ask(&server, json!({})), greedy);
     assert_eq!(ask(&server, json!({ "max_tokens": 3 })), greedy[..3]);
     assert_ne!(ask(&server, json!({ "temperature": 5, "seed": 1 })), greedy);
+    // The playground too.
+    let play = json!({ "model": "model", "prompt": "", "continued": [1, 2, 3] });
+    let events = server.post("/api/play", &play).events();
+    let played = events
+        .iter()
+        .filter_map(|event| event["token"]["id"].as_u64());
+    let played: Vec<u64> = played.collect();
+    assert_eq!(played.len(), 9);
+    let mut body = play;
+    (body["seed"], body["temperature"]) = (1.into(), 5.into());
+    let events = server.post("/api/play", &body).events();
+    let drawn = events
+        .iter()
+        .filter_map(|event| event["token"]["id"].as_u64());
+    assert_ne!(drawn.collect::<Vec<_>>(), played);
+    let shown = server.json("/api/models");
+    assert_eq!(shown["models"][0]["sampling"]["temperature"], 0.0);
     // The server's own limit goes before the model's wish.
     let server = sandbox.serve("serve model --max-tokens 5");
     assert_eq!(ask(&server, json!({})), greedy[..5]);

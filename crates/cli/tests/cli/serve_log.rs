@@ -62,6 +62,20 @@ fn a_request_is_one_line_without_its_prompt() {
 }
 
 #[test]
+fn a_request_that_is_refused_for_its_host_or_origin_is_logged() {
+    let sandbox = with_model(64, &[1]);
+    let server = logged(&sandbox, "serve run");
+    let foreign =
+        server.raw("GET /host HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n");
+    assert_eq!(foreign.status, 403);
+    let origin = server.ask("GET", "/origin", "origin: http://evil.example\r\n", "");
+    assert_eq!(origin.status, 403);
+    let (line, _) = line_with(&sandbox, "\"GET /host\" 403 total=");
+    assert!(line.contains(" 127.0.0.1:"), "{line}");
+    line_with(&sandbox, "\"GET /origin\" 403 total=");
+}
+
+#[test]
 fn a_request_is_a_json_object_on_demand() {
     let sandbox = with_model(64, &[1]);
     let server = logged(

@@ -179,13 +179,13 @@ fn what_is_not_supported_is_refused_by_name() {
         (json!({ "background": true }), "background", "must be false"),
         (
             json!({ "tools": [{ "type": "web_search" }] }),
-            "tools",
-            "must be empty",
+            "tools[0].type",
+            "unknown variant `web_search`",
         ),
         (
             json!({ "include": ["file_search_call.results"] }),
-            "include",
-            "must be empty",
+            "include[0]",
+            "unknown variant",
         ),
         (json!({ "reasoning": {} }), "reasoning", "not known"),
         (
@@ -200,8 +200,8 @@ fn what_is_not_supported_is_refused_by_name() {
         ),
         (
             json!({ "input": [{ "type": "item_reference", "id": "a" }] }),
-            "input",
-            "a text, or a list of messages",
+            "input[0]",
+            "must be message, function_call or function_call_output",
         ),
         (
             json!({ "max_output_tokens": 51 }),

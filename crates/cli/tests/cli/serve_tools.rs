@@ -41,6 +41,7 @@ fn a_required_call_is_valid_and_hostile_schemas_are_refused() {
     ] {
         let answer = ask(hostile);
         assert_eq!(answer.status, 400, "{}", answer.body);
-        assert_eq!(answer.json()["error"]["param"], "tools", "{}", answer.body);
+        let param = "tools[0].function.parameters";
+        assert_eq!(answer.json()["error"]["param"], param, "{}", answer.body);
     }
 }

@@ -14,12 +14,13 @@ use super::App;
 use super::delivery::Usage;
 use super::error::ApiError;
 use super::memory::{Kept, Reservation};
-use crate::metrics::Watch;
+use crate::metrics::RequestTimer;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
 use crate::worker::Ticket;
 
 /// A prompt that is to be continued.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub prompt: Vec<u32>,
     pub samples: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FinishReason {
-    /// It came to its end: by a token that ends texts, by a text that was to end it, or since nothing may follow.
+    /// The end: a token that ends texts, a stop string, or a constraint after which nothing may follow.
     Stop,
     /// As many tokens as were allowed.
     Length,
@@ -67,7 +68,7 @@ struct PromptAnswers {
     samples: Vec<SampleText>,
     /// Samples that have not ended.
     left: usize,
-    watch: Watch,
+    timer: RequestTimer,
     trace: Arc<Trace>,
     prompt_tokens: usize,
     /// Of all samples so far.
@@ -99,7 +100,7 @@ impl PromptAnswers {
             last: None,
         };
         let samples = (0..ask.samples).map(|_| text()).collect();
-        let watch = app.metrics().watch(&model.name);
+        let timer = app.metrics().timer(&model.name);
         let request = Request {
             prompt: ask.prompt,
             samples: ask.samples,
@@ -117,7 +118,7 @@ impl PromptAnswers {
             ticket,
             samples,
             left: ask.samples,
-            watch,
+            timer,
             trace: Arc::clone(trace),
             prompt_tokens,
             made_tokens: 0,
@@ -147,7 +148,7 @@ impl PromptAnswers {
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 EventKind::Started => {
-                    self.watch.started();
+                    self.timer.started();
                     self.trace.started();
                     None
                 }
@@ -166,7 +167,7 @@ impl PromptAnswers {
         let delta = text.stream.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
         self.trace.add_completion(1);
-        self.watch.token(&mut text.last);
+        self.timer.token(&mut text.last);
         if delta.stopped {
             self.ticket.cancel_sample(sample);
             text.stream = None;

@@ -1,6 +1,7 @@
 //! A request's body: JSON whose fields are all known.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -66,51 +67,106 @@ impl FromRequest<App> for Body {
     }
 }
 
-/// A body's fields, of which several types take theirs.
-pub(crate) struct Fields(Value);
+/// The fields that requests to an endpoint may have, divided among the types of `T`.
+pub(crate) struct KnownFields<T> {
+    names: HashSet<String>,
+    groups: PhantomData<fn() -> T>,
+}
 
-impl Fields {
+impl<T: FieldGroups> KnownFields<T> {
+    pub fn new() -> Self {
+        let schemas = T::schemas();
+        let names = schemas.iter().filter_map(|schema| {
+            let properties = schema["properties"].as_object()?;
+            Some(properties.keys().cloned())
+        });
+        Self {
+            names: names.flatten().collect(),
+            groups: PhantomData,
+        }
+    }
+
+    /// Reads the fields of a request.
+    ///
     /// # Errors
-    /// It is no JSON, or no object.
-    pub fn new(body: &[u8]) -> Result<Self, ApiError> {
+    /// The body is no JSON object, or one of its fields is missing, of another type or unknown: a misspelt option would have no
+    /// effect.
+    pub fn read(&self, body: &[u8]) -> Result<T, ApiError> {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
-        match value {
-            Value::Object(_) => Ok(Self(with_integers(value))),
-            _ => Err(ApiError::invalid("the body must be a JSON object")),
-        }
-    }
-
-    /// The fields of `T`; others are left alone.
-    ///
-    /// # Errors
-    /// One is missing or of another type.
-    pub fn take<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_path_to_error::deserialize(&self.0).map_err(|error| {
-            let path = error.path().to_string();
-            let reason = error.into_inner().to_string();
-            match path.as_str() {
-                "." => ApiError::invalid(reason),
-                _ => ApiError::field(path, reason),
-            }
-        })
-    }
-
-    /// Whether all fields are of one of these schemas.
-    ///
-    /// # Errors
-    /// One is not: a misspelt option would have no effect.
-    pub fn check_known(&self, schemas: &[Value]) -> Result<(), ApiError> {
-        let fields = self.0.as_object().into_iter().flatten();
-        for (name, _) in fields {
-            let known = |schema: &Value| schema["properties"].get(name).is_some();
-            if !schemas.iter().any(known) {
+        let value = match value {
+            Value::Object(_) => with_integers(value),
+            _ => return Err(ApiError::invalid("the body must be a JSON object")),
+        };
+        let read = T::take(&value)?;
+        let mut names = value.as_object().into_iter().flatten();
+        match names.find(|(name, _)| !self.names.contains(*name)) {
+            Some((name, _)) => {
                 let shown: String = name.chars().take(100).collect();
-                return Err(ApiError::field(shown, "this field is not known here"));
+                Err(ApiError::field(shown, "this field is not known here"))
             }
+            None => Ok(read),
         }
-        Ok(())
     }
+}
+
+/// Types that the fields of a request are divided among.
+pub(crate) trait FieldGroups: Sized {
+    /// Their JSON schemas.
+    fn schemas() -> Vec<Value>;
+
+    /// Reads each from a JSON object; fields of the others are ignored.
+    fn take(fields: &Value) -> Result<Self, ApiError>;
+}
+
+impl<A: DeserializeOwned + JsonSchema> FieldGroups for (A,) {
+    fn schemas() -> Vec<Value> {
+        vec![schema::<A>()]
+    }
+
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        Ok((take(fields)?,))
+    }
+}
+
+impl<A, B> FieldGroups for (A, B)
+where
+    A: DeserializeOwned + JsonSchema,
+    B: DeserializeOwned + JsonSchema,
+{
+    fn schemas() -> Vec<Value> {
+        vec![schema::<A>(), schema::<B>()]
+    }
+
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        Ok((take(fields)?, take(fields)?))
+    }
+}
+
+impl<A, B, C> FieldGroups for (A, B, C)
+where
+    A: DeserializeOwned + JsonSchema,
+    B: DeserializeOwned + JsonSchema,
+    C: DeserializeOwned + JsonSchema,
+{
+    fn schemas() -> Vec<Value> {
+        vec![schema::<A>(), schema::<B>(), schema::<C>()]
+    }
+
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        Ok((take(fields)?, take(fields)?, take(fields)?))
+    }
+}
+
+fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(fields).map_err(|error| {
+        let path = error.path().to_string();
+        let reason = error.into_inner().to_string();
+        match path.as_str() {
+            "." => ApiError::invalid(reason),
+            _ => ApiError::field(path, reason),
+        }
+    })
 }
 
 /// The value with 5 in place of 5.0, which is an integer to JSON's schemas.
@@ -179,6 +235,6 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
 }
 
 /// A type's JSON schema.
-pub(crate) fn schema<T: JsonSchema>() -> Value {
+fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }

@@ -1,46 +1,36 @@
-//! `POST /v1/chat/completions`: what a conversation is answered.
+//! `POST /v1/chat/completions`: the answer to a conversation.
 //!
-//! Map: `messages` and `tools` are fields of requests, `answer_text` makes text and calls of functions of what the model generates,
-//! `response` has the bodies of answers.
+//! Map: `answer_text` makes text and calls of functions of what the model generates, `response` has the bodies of answers.
 
 mod answer_text;
-mod messages;
 mod response;
-mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::response::sse::Event;
-use emberlm_generate::Grammar;
-use emberlm_tokenizer::chat::ChatError;
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::sync::mpsc::error::SendError;
-use tokio::task::spawn_blocking;
+use serde_json::Value;
 
-use super::App;
-use super::answers::{AnswerEvent, Answers, Ask, Token};
-use super::body::{Body, Fields, Object, schema};
-use super::deadline::Deadline;
-use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
+use super::answer_stream::{AnswerStream, done, json_event, streamed};
+use super::answers::{AnswerEvent, Answers};
+use super::body::{KnownFields, Object};
+use super::conversation::{Calling, Message, NamedTool, Tool, ToolChoice, open};
+use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
+use super::generation::{Generation, TextForm};
+use super::logprobs::LogProb;
 use super::memory::{self, Kept};
-use super::settings::{Settings, constrained, json_grammar};
+use super::model_request::ModelRequest;
+use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::ServedModel;
-use crate::request_log::Trace;
-use crate::tools::ToolFormat;
 use answer_text::{AnswerDelta, AnswerText};
-pub(crate) use messages::Message;
 pub(crate) use response::ChatCompletion;
-use response::{Choice, Chunk, ChunkChoice, Delta, Likely, LogProb, LogProbs};
-use tools::{Calling, Tool, ToolChoice, tool_format};
+use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -48,30 +38,30 @@ pub(crate) struct Chat {
     /// The conversation so far.
     #[schemars(length(min = 1))]
     messages: Vec<Object<Message>>,
-    /// As `max_tokens`, before which it goes.
+    /// The most tokens of an answer; it goes before `max_tokens`.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_completion_tokens: Option<u32>,
-    /// Whether the tokens' log-probabilities are told.
+    /// True to return the tokens' log-probabilities.
     logprobs: Option<bool>,
-    /// Of how many of the likeliest tokens beside; needs `logprobs`.
+    /// The number of alternatives to each token that are returned too; needs `logprobs`.
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
     top_logprobs: Option<usize>,
-    /// What the answer must be.
+    /// The form of the answer.
     #[serde(default, deserialize_with = "tagged")]
     response_format: Option<ResponseFormat>,
     /// The functions that an answer may call.
     #[serde(default)]
     #[schemars(length(max = MOST_TOOLS))]
     tools: Option<Vec<Object<Tool>>>,
-    /// Which of them it calls; by default as the model chooses.
+    /// The function that it calls; by default as the model chooses.
     #[serde(default)]
-    tool_choice: Option<ToolChoice>,
-    /// Whether it may call several; it may where this is not said.
+    tool_choice: Option<ToolChoice<NamedTool>>,
+    /// False for one call at most.
     #[serde(default)]
     parallel_tool_calls: Option<bool>,
 }
 
-/// What an answer must be.
+/// The form of an answer.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum ResponseFormat {
@@ -86,8 +76,7 @@ enum ResponseFormat {
     },
 }
 
-/// A value that its `type` tells from others. A `type` that is a number would be taken for the place of one in the list:
-/// serde knows both.
+/// A value of one of several types, by its `type`. Serde would take a number as the index of a type.
 pub(crate) fn tagged<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -120,93 +109,12 @@ struct NamedSchema {
     strict: Option<bool>,
 }
 
-/// Which fields these requests may have.
-pub(crate) fn schemas() -> [Value; 3] {
-    [schema::<Delivery>(), schema::<Chat>(), schema::<Settings>()]
-}
-
-/// The tokens of a conversation that is to be answered, and what ends the answer.
-pub(crate) struct Opened {
-    pub prompt: Vec<u32>,
-    pub stop_tokens: Vec<u32>,
-    pub stop_strings: Vec<String>,
-}
-
-/// What a template is given.
-#[derive(Serialize)]
-struct Record<'a> {
-    messages: &'a [Object<Message>],
-    /// A template asks whether there are tools.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    tools: &'a [Object<Tool>],
-}
-
-/// Writes a conversation by the model's template, with the functions that the answer may call.
-///
-/// # Errors
-/// The model has none, or it refuses the conversation.
-pub(crate) async fn open(
-    model: &Arc<ServedModel>,
-    messages: &[Object<Message>],
-    tools: &[Object<Tool>],
-) -> Result<Opened, ApiError> {
-    for (index, message) in messages.iter().enumerate() {
-        message.0.check(index)?;
-    }
-    has_template(model)?;
-    if messages.iter().any(|message| message.0.calls_functions()) {
-        tool_format(model, "messages")?;
-    }
-    let record = serde_json::to_string(&Record { messages, tools });
-    let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
-    render(model, record).await
-}
-
-/// Refuses a model without a chat template.
-fn has_template(model: &ServedModel) -> Result<(), ApiError> {
-    if model.chat.is_some() {
-        return Ok(());
-    }
-    let rule = format!(
-        "{} has no chat template: use /v1/completions, or serve it with --chat-template",
-        model.name
-    );
-    Err(ApiError::field("model", rule))
-}
-
-/// Writes a conversation, a JSON object with `messages`, by the model's template.
-///
-/// # Errors
-/// The model has none, or it refuses the conversation.
-pub(crate) async fn render(model: &Arc<ServedModel>, record: String) -> Result<Opened, ApiError> {
-    has_template(model)?;
-    let model = Arc::clone(model);
-    let written = spawn_blocking(move || {
-        let chat = model.chat.as_ref()?;
-        Some(chat.encoder.prompt(&record).map(|prompt| Opened {
-            prompt,
-            stop_tokens: chat.stops.tokens.clone(),
-            stop_strings: chat.stops.strings.clone(),
-        }))
-    });
-    let written = written.await.ok().flatten();
-    let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
-    written.map_err(|error| match error {
-        ChatError::Unavailable { .. } => ApiError::internal("the template could not be run"),
-        error => ApiError::field("messages", error.to_string()),
-    })
-}
+static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> = LazyLock::new(KnownFields::new);
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Extension(deadline): Extension<Deadline>,
-    Extension(trace): Extension<Arc<Trace>>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let (delivery, asked, settings) = read(&app, body)?;
-    let model = app.model(&delivery.model)?;
-    trace.set_model(&model);
+pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
+    let (delivery, asked, settings) = request.read(&FIELDS)?;
+    let model = request.model(&delivery.model)?;
     let samples = delivery.samples(&model)?;
     let logprobs = asked.logprobs == Some(true);
     let alternatives = asked.top_logprobs.unwrap_or(0);
@@ -218,70 +126,45 @@ pub(crate) async fn answer(
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
     let calling = asked.calling(&model)?;
-    let tools = calling.map_or(&[][..], |calling| calling.tools());
+    let tools = calling.as_ref().map_or(&[][..], Calling::tools);
     let opened = open(&model, &asked.messages, tools).await?;
-    let mut chooser = settings.chooser(model.sampling, seed())?;
-    chooser.top_logprobs = logprobs.then_some(alternatives);
-    let grammar = match (asked.grammar()?, settings.grammar()?) {
-        (Some(_), Some(_)) => {
-            let rule = "cannot be had together with structured_outputs";
-            return Err(ApiError::field("response_format", rule));
-        }
-        (one, other) => one.or(other),
+    let generation = Generation {
+        max_tokens: asked.max_completion_tokens.map(|tokens| tokens as usize),
+        top_logprobs: logprobs.then_some(alternatives),
+        form: asked.form()?,
+        calling: calling.as_ref(),
+        ..Generation::new(&settings)
     };
-    if grammar.is_some() && calling.is_some() {
-        let rule = "cannot be had together with response_format or structured_outputs";
-        return Err(ApiError::field("tools", rule));
-    }
-    constrained(&model, &mut chooser, grammar).await?;
-    if let Some(calling) = calling {
-        chooser.constraint = Some(calling.constraint(&model).await?);
-    }
+    let ask = generation.ask(&model, opened, samples).await?;
     let format = calling.map(|calling| calling.format);
-    let ask = Ask {
-        prompt: opened.prompt,
-        samples,
-        max_tokens: match asked.max_completion_tokens {
-            Some(tokens) => Some(tokens as usize),
-            None => settings.max_tokens(),
-        },
-        stops: settings.stops(&opened.stop_strings)?,
-        stop_tokens: opened.stop_tokens,
-        chooser,
-    };
     let kept = Kept {
         streams: delivery.streams(),
         ..Kept::default()
     };
-    let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
     drop((asked, settings));
-    let writer = Writer {
+    let ModelRequest {
+        app,
+        deadline,
+        trace,
+        ..
+    } = request;
+    let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
+    let mut writer = Writer {
         id: name("chatcmpl"),
         created: now(),
         model,
         logprobs,
-        format,
+        texts: (0..samples).map(|_| AnswerText::new(format)).collect(),
+        reports_usage: delivery.reports_usage(),
     };
     if delivery.streams() {
-        let reports_usage = delivery.tells_usage();
-        let late = piece(&deadline.error().answer());
-        return Ok(streamed(
-            deadline,
-            move || late,
-            move |pieces| async move {
-                // It ends when the client has left.
-                let _ = writer
-                    .stream(answers, samples, &pieces, reports_usage)
-                    .await;
-            },
-        ));
+        return Ok(streamed(deadline, answers, writer));
     }
     let mut choices: Vec<Choice> = (0..samples).map(|index| writer.empty(index)).collect();
-    let mut texts: Vec<AnswerText> = (0..samples).map(|_| AnswerText::new(format)).collect();
     while let Some(event) = answers.next().await {
         let (_, event) = event?;
         let logprob = writer.logprob(&event);
-        let delta = texts[event.sample].push(&event);
+        let delta = writer.texts[event.sample].push(&event);
         let choice = &mut choices[event.sample];
         choice.message.add(delta.message);
         choice.finish_reason = delta.finish_reason.or(choice.finish_reason);
@@ -303,14 +186,6 @@ pub(crate) async fn answer(
     Ok(memory::json(&completion, answers.into_reservation()))
 }
 
-/// The fields of a request, which keep nothing of its body.
-fn read(app: &App, body: Bytes) -> Result<(Delivery, Chat, Settings), ApiError> {
-    let fields = Fields::new(&body)?;
-    let read = (fields.take()?, fields.take()?, fields.take()?);
-    fields.check_known(&app.schemas().chat)?;
-    Ok(read)
-}
-
 impl Chat {
     /// The functions that the answers may call, if any.
     fn calling(&self, model: &ServedModel) -> Result<Option<Calling<'_>>, ApiError> {
@@ -319,15 +194,16 @@ impl Chat {
         Calling::new(model, tools, self.tool_choice.as_ref(), parallel)
     }
 
-    fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
-        let any = BTreeMap::from([("type".to_owned(), json!("object"))]);
-        Ok(match &self.response_format {
-            None | Some(ResponseFormat::Text {}) => None,
-            Some(ResponseFormat::JsonObject {}) => Some(json_grammar(&any)?),
-            Some(ResponseFormat::JsonSchema { json_schema }) => {
-                Some(json_grammar(json_schema.0.schema.as_ref().unwrap_or(&any))?)
-            }
-        })
+    fn form(&self) -> Result<Option<TextForm>, ApiError> {
+        let schema = match &self.response_format {
+            None | Some(ResponseFormat::Text {}) => return Ok(None),
+            Some(ResponseFormat::JsonObject {}) => None,
+            Some(ResponseFormat::JsonSchema { json_schema }) => json_schema.0.schema.as_ref(),
+        };
+        Ok(Some(TextForm {
+            field: "response_format",
+            grammar: json_grammar(schema)?,
+        }))
     }
 }
 
@@ -337,8 +213,10 @@ struct Writer {
     created: u64,
     model: Arc<ServedModel>,
     logprobs: bool,
-    /// How the answers call functions, if they may.
-    format: Option<&'static ToolFormat>,
+    /// The text of each sample.
+    texts: Vec<AnswerText>,
+    /// True if a stream ends with the numbers of tokens.
+    reports_usage: bool,
 }
 
 impl Writer {
@@ -350,28 +228,13 @@ impl Writer {
         }
     }
 
-    fn likely(&self, id: u32, logprob: f32) -> Likely {
-        let bytes = self.model.bytes(id);
-        Likely {
-            token: String::from_utf8_lossy(&bytes).into_owned(),
-            logprob,
-            bytes: Some(bytes),
-        }
-    }
-
     fn logprob(&self, event: &AnswerEvent) -> Option<LogProb> {
-        let Token { chosen, .. } = event.token.as_ref().filter(|_| self.logprobs)?;
-        let likeliest = chosen.alternatives.iter();
-        Some(LogProb {
-            token: self.likely(chosen.id, chosen.logprob?),
-            top_logprobs: likeliest
-                .map(|&(id, logprob)| self.likely(id, logprob))
-                .collect(),
-        })
+        let token = event.token.as_ref().filter(|_| self.logprobs)?;
+        LogProb::new(&self.model, token)
     }
 
     fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> Event {
-        piece(&Chunk {
+        json_event(&Chunk {
             id: self.id.clone(),
             object: "chat.completion.chunk",
             created: self.created,
@@ -380,62 +243,53 @@ impl Writer {
             usage,
         })
     }
+}
 
-    /// Sends the answers as they are made.
-    ///
-    /// # Errors
-    /// Nobody hears them.
-    async fn stream(
-        &self,
-        mut answers: Answers,
-        samples: usize,
-        pieces: &Pieces,
-        reports_usage: bool,
-    ) -> Result<(), SendError<Event>> {
-        for index in 0..samples {
-            let begun = ChunkChoice {
-                index,
-                delta: Delta {
-                    role: Some("assistant"),
-                    content: Some(String::new()),
-                    ..Delta::default()
-                },
-                logprobs: None,
-                finish_reason: None,
-            };
-            pieces.send(self.chunk(vec![begun], None)).await?;
+impl AnswerStream for Writer {
+    fn begin(&mut self, _: Usage) -> Vec<Event> {
+        let begun = |index| ChunkChoice {
+            index,
+            delta: Delta {
+                role: Some("assistant"),
+                content: Some(String::new()),
+                ..Delta::default()
+            },
+            logprobs: None,
+            finish_reason: None,
+        };
+        (0..self.texts.len())
+            .map(|index| self.chunk(vec![begun(index)], None))
+            .collect()
+    }
+
+    fn next(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        let content = self.logprob(&event).map(|logprob| vec![logprob]);
+        let AnswerDelta {
+            message,
+            finish_reason,
+        } = self.texts[event.sample].push(&event);
+        if message.is_empty() && content.is_none() && finish_reason.is_none() {
+            return Vec::new();
         }
-        let mut texts: Vec<AnswerText> =
-            (0..samples).map(|_| AnswerText::new(self.format)).collect();
-        while let Some(event) = answers.next().await {
-            let event = match event {
-                Ok((_, event)) => event,
-                Err(error) => return pieces.send(piece(&error.answer())).await,
-            };
-            let content = self.logprob(&event).map(|logprob| vec![logprob]);
-            let AnswerDelta {
-                message,
-                finish_reason,
-            } = texts[event.sample].push(&event);
-            if message.is_empty() && content.is_none() && finish_reason.is_none() {
-                continue;
-            }
-            let choice = ChunkChoice {
-                index: event.sample,
-                delta: message,
-                logprobs: content.map(|content| LogProbs {
-                    content,
-                    refusal: None,
-                }),
-                finish_reason,
-            };
-            pieces.send(self.chunk(vec![choice], None)).await?;
-        }
-        if reports_usage {
-            pieces
-                .send(self.chunk(Vec::new(), Some(answers.usage())))
-                .await?;
-        }
-        pieces.send(Event::default().data("[DONE]")).await
+        let choice = ChunkChoice {
+            index: event.sample,
+            delta: message,
+            logprobs: content.map(|content| LogProbs {
+                content,
+                refusal: None,
+            }),
+            finish_reason,
+        };
+        vec![self.chunk(vec![choice], None)]
+    }
+
+    fn end(&mut self, usage: Usage) -> Vec<Event> {
+        let usage = self.reports_usage.then_some(usage);
+        let usage = usage.map(|usage| self.chunk(Vec::new(), Some(usage)));
+        usage.into_iter().chain([done()]).collect()
+    }
+
+    fn failure(self, error: ApiError) -> Event {
+        json_event(&error.answer())
     }
 }

@@ -1,49 +1,46 @@
-//! `POST /v1/completions`: texts that go on from others.
+//! `POST /v1/completions`: continuations of texts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use tokio::sync::mpsc::error::SendError;
 
-use super::App;
+use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers, Ask, FinishReason, Token};
-use super::body::{Body, Fields, schema};
-use super::deadline::Deadline;
-use super::delivery::{Delivery, Pieces, Usage, name, now, piece, seed, streamed};
+use super::body::KnownFields;
+use super::conversation::Opened;
+use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
+use super::generation::Generation;
 use super::memory::{Kept, json};
+use super::model_request::ModelRequest;
 use super::prompt::Prompt;
-use super::settings::{Settings, constrained};
+use super::settings::Settings;
 use crate::model::ServedModel;
-use crate::request_log::Trace;
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Completions {
-    /// What is continued.
+    /// The texts, or tokens, to continue.
     prompt: Option<Prompt>,
-    /// How many of the likeliest tokens are told, with their log-probabilities, for each token.
+    /// The number of alternatives to each token that are returned, with their log-probabilities.
     #[schemars(range(min = 0, max = MOST_LOGPROBS))]
     logprobs: Option<usize>,
-    /// Whether the answer begins with the prompt's text.
+    /// True if the answer begins with the prompt's text.
     echo: Option<bool>,
-    /// Whether the tokens' ids are told.
+    /// True to return the tokens' ids.
     return_token_ids: Option<bool>,
 }
 
 /// The most that `logprobs` may be.
 const MOST_LOGPROBS: usize = 5;
-/// Tokens where a request does not say how many.
+/// The most tokens of an answer where neither the request nor the model says it.
 const DEFAULT_TOKENS: usize = 16;
 
-/// An answer, or a piece of one.
+/// An answer, or a chunk of one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Completion {
     id: String,
@@ -74,46 +71,32 @@ struct LogProbs {
     text_offset: Vec<usize>,
 }
 
-/// Which fields these requests may have.
-pub(crate) fn schemas() -> [Value; 3] {
-    [
-        schema::<Delivery>(),
-        schema::<Completions>(),
-        schema::<Settings>(),
-    ]
-}
+static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
+    LazyLock::new(KnownFields::new);
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Extension(deadline): Extension<Deadline>,
-    Extension(trace): Extension<Arc<Trace>>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let (delivery, mut asked, settings) = read(&app, body)?;
-    let model = app.model(&delivery.model)?;
-    trace.set_model(&model);
+pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
+    let (delivery, mut asked, settings) = request.read(&FIELDS)?;
+    let model = request.model(&delivery.model)?;
+    let ModelRequest {
+        app,
+        deadline,
+        trace,
+        ..
+    } = request;
     let samples = delivery.samples(&model)?;
     if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
-        return Err(ApiError::field(
-            "logprobs",
-            format!("must be at most {MOST_LOGPROBS}"),
-        ));
+        let rule = format!("must be at most {MOST_LOGPROBS}");
+        return Err(ApiError::field("logprobs", rule));
     }
     let echo = asked.echo == Some(true);
     if echo && asked.logprobs.is_some() {
-        let rule = "cannot be had together with logprobs: those of a prompt are not computed";
+        let rule = "cannot be combined with logprobs: those of a prompt are not computed";
         return Err(ApiError::field("echo", rule));
     }
-    let prompt = asked
-        .prompt
-        .take()
-        .unwrap_or_else(|| Prompt::Text(String::new()));
-    let prompts = prompt.tokens("prompt", &model, app.limits()).await?;
-    let mut chooser = settings.chooser(model.sampling, seed())?;
-    chooser.top_logprobs = asked.logprobs;
-    constrained(&model, &mut chooser, settings.grammar()?).await?;
-    let stops = settings.stops(&[])?;
+    let prompt = asked.prompt.take();
+    let prompt = prompt.unwrap_or_else(|| Prompt::Text(String::new()));
+    let mut prompts = prompt.tokens("prompt", &model, app.limits()).await?;
     let count = prompts.len() * samples;
     let echoed = prompts.iter().take(if echo { prompts.len() } else { 0 });
     let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
@@ -124,21 +107,28 @@ pub(crate) async fn answer(
         Some(_) => None,
         None => Some(DEFAULT_TOKENS),
     };
-    let asks = prompts.into_iter().map(|prompt| Ask {
-        prompt,
-        samples,
+    let generation = Generation {
         max_tokens: settings.max_tokens().or(default_tokens),
-        stops: stops.clone(),
-        stop_tokens: Vec::new(),
-        chooser: chooser.clone(),
-    });
+        top_logprobs: asked.logprobs,
+        ..Generation::new(&settings)
+    };
+    let first = Opened::text(prompts.remove(0));
+    let first = generation.ask(&model, first, samples).await?;
+    let others: Vec<Ask> = prompts
+        .into_iter()
+        .map(|prompt| Ask {
+            prompt,
+            ..first.clone()
+        })
+        .collect();
+    let asks = std::iter::once(first).chain(others).collect();
     let kept = Kept {
         streams: delivery.streams(),
         echoes: echo,
         ..Kept::default()
     };
-    let mut answers = Answers::begin(&app, &model, &trace, asks.collect(), kept).await?;
-    drop((settings, chooser, stops));
+    drop(settings);
+    let mut answers = Answers::begin(&app, &model, &trace, asks, kept).await?;
     // There is memory for as many from here on.
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {
@@ -152,36 +142,21 @@ pub(crate) async fn answer(
         logprobs: asked.logprobs.is_some(),
         ids: asked.return_token_ids == Some(true),
         offsets: vec![0; count],
+        choices,
+        reports_usage: delivery.reports_usage(),
     };
     if delivery.streams() {
-        let reports_usage = delivery.tells_usage();
-        let late = piece(&deadline.error().answer());
-        return Ok(streamed(
-            deadline,
-            move || late,
-            move |pieces| async move {
-                // It ends when the client has left.
-                let _ = writer
-                    .stream(answers, choices, &pieces, reports_usage)
-                    .await;
-            },
-        ));
+        return Ok(streamed(deadline, answers, writer));
     }
+    let mut choices = std::mem::take(&mut writer.choices);
     while let Some(event) = answers.next().await {
-        let new = writer.choice(event?);
+        let (prompt, event) = event?;
+        let new = writer.choice(prompt, event);
         choices[new.index].join(new);
     }
     let usage = answers.usage();
     let completion = writer.completion(choices, Some(usage));
     Ok(json(&completion, answers.into_reservation()))
-}
-
-/// The fields of a request, which keep nothing of its body.
-fn read(app: &App, body: Bytes) -> Result<(Delivery, Completions, Settings), ApiError> {
-    let fields = Fields::new(&body)?;
-    let read = (fields.take()?, fields.take()?, fields.take()?);
-    fields.check_known(&app.schemas().completions)?;
-    Ok(read)
 }
 
 impl Choice {
@@ -217,8 +192,12 @@ struct Writer {
     samples: usize,
     logprobs: bool,
     ids: bool,
-    /// How many characters each answer has.
+    /// The number of characters of each answer.
     offsets: Vec<usize>,
+    /// The beginnings of the answers: their prompts, if they are echoed.
+    choices: Vec<Choice>,
+    /// True if a stream ends with the numbers of tokens.
+    reports_usage: bool,
 }
 
 impl Writer {
@@ -234,7 +213,7 @@ impl Writer {
     }
 
     /// An event as a part of its answer.
-    fn choice(&mut self, (prompt, event): (usize, AnswerEvent)) -> Choice {
+    fn choice(&mut self, prompt: usize, event: AnswerEvent) -> Choice {
         let index = prompt * self.samples + event.sample;
         let token = event.token.as_ref();
         let choice = Choice {
@@ -242,7 +221,7 @@ impl Writer {
             text: event.text,
             logprobs: token
                 .filter(|_| self.logprobs)
-                .map(|token| self.told(token, self.offsets[index])),
+                .map(|token| self.logprobs_of(token, self.offsets[index])),
             finish_reason: event.finish,
             token_ids: self
                 .ids
@@ -252,9 +231,9 @@ impl Writer {
         choice
     }
 
-    fn told(&self, token: &Token, offset: usize) -> LogProbs {
+    fn logprobs_of(&self, token: &Token, offset: usize) -> LogProbs {
         let text = |id| String::from_utf8_lossy(&self.model.bytes(id)).into_owned();
-        // Of tokens with the same text the likelier one is told.
+        // Of tokens with the same text the likelier one is returned.
         let likeliest = token.chosen.alternatives.iter().rev();
         let likeliest = likeliest.map(|&(id, logprob)| (text(id), logprob));
         LogProbs {
@@ -264,40 +243,29 @@ impl Writer {
             text_offset: vec![offset],
         }
     }
+}
 
-    /// Sends the answers as they are made.
-    ///
-    /// # Errors
-    /// Nobody hears them.
-    async fn stream(
-        &mut self,
-        mut answers: Answers,
-        echoed: Vec<Choice>,
-        pieces: &Pieces,
-        reports_usage: bool,
-    ) -> Result<(), SendError<Event>> {
-        for choice in echoed.into_iter().filter(|choice| !choice.text.is_empty()) {
-            pieces
-                .send(piece(&self.completion(vec![choice], None)))
-                .await?;
-        }
-        while let Some(event) = answers.next().await {
-            match event {
-                Ok(event) => {
-                    let choice = self.choice(event);
-                    pieces
-                        .send(piece(&self.completion(vec![choice], None)))
-                        .await?;
-                }
-                Err(error) => return pieces.send(piece(&error.answer())).await,
-            }
-        }
-        if reports_usage {
-            let usage = Some(answers.usage());
-            pieces
-                .send(piece(&self.completion(Vec::new(), usage)))
-                .await?;
-        }
-        pieces.send(Event::default().data("[DONE]")).await
+impl AnswerStream for Writer {
+    fn begin(&mut self, _: Usage) -> Vec<Event> {
+        let echoed = std::mem::take(&mut self.choices).into_iter();
+        let echoed = echoed.filter(|choice| !choice.text.is_empty());
+        echoed
+            .map(|choice| json_event(&self.completion(vec![choice], None)))
+            .collect()
+    }
+
+    fn next(&mut self, prompt: usize, event: AnswerEvent) -> Vec<Event> {
+        let choice = self.choice(prompt, event);
+        vec![json_event(&self.completion(vec![choice], None))]
+    }
+
+    fn end(&mut self, usage: Usage) -> Vec<Event> {
+        let usage = self.reports_usage.then_some(usage);
+        let usage = usage.map(|usage| json_event(&self.completion(Vec::new(), Some(usage))));
+        usage.into_iter().chain([done()]).collect()
+    }
+
+    fn failure(self, error: ApiError) -> Event {
+        json_event(&error.answer())
     }
 }

@@ -1,20 +1,14 @@
-//! How answers are brought: how many, and whether as they are made.
+//! The number of answers, and the form in which they are sent.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
 use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use super::body::Object;
-use super::deadline::Deadline;
 use super::error::ApiError;
 use crate::model::ServedModel;
 
@@ -26,9 +20,9 @@ pub(crate) struct Delivery {
     /// Answers to each prompt.
     #[schemars(range(min = 1, max = u32::MAX))]
     n: Option<u32>,
-    /// Whether the answer comes as it is made, as server-sent events.
+    /// True to send the answer while it is generated, as server-sent events.
     stream: Option<bool>,
-    /// What a stream tells beside the text; without a stream it has no effect.
+    /// Additions to a stream; without a stream they have no effect.
     stream_options: Option<Object<StreamOptions>>,
     /// Has no effect.
     #[allow(dead_code)]
@@ -41,13 +35,13 @@ pub(crate) struct Delivery {
     store: Option<bool>,
 }
 
-/// What a stream tells beside the text.
+/// Additions to a stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StreamOptions {
-    /// How many tokens there were, in a piece of its own at the end.
+    /// True to send the numbers of tokens, in a chunk of its own at the end.
     include_usage: Option<bool>,
-    /// Has no effect: no piece is padded.
+    /// Has no effect: no chunk is padded.
     #[allow(dead_code)]
     include_obfuscation: Option<bool>,
 }
@@ -57,13 +51,13 @@ impl Delivery {
         self.stream == Some(true)
     }
 
-    /// Whether a stream ends with the numbers of tokens.
-    pub fn tells_usage(&self) -> bool {
+    /// Returns true if a stream ends with the numbers of tokens.
+    pub fn reports_usage(&self) -> bool {
         self.stream_options
             .is_some_and(|options| options.0.include_usage == Some(true))
     }
 
-    /// How many answers there are to each prompt.
+    /// The number of answers to each prompt.
     ///
     /// # Errors
     /// None, or more than may run and wait at the same time.
@@ -79,7 +73,7 @@ impl Delivery {
     }
 }
 
-/// How many tokens there were.
+/// Numbers of tokens.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Usage {
     pub prompt_tokens: usize,
@@ -90,7 +84,7 @@ pub(crate) struct Usage {
 
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct PromptTokens {
-    /// Those that a cache held, which were not read again.
+    /// Tokens that a cache held, which were not computed again.
     pub cached_tokens: usize,
 }
 
@@ -102,49 +96,6 @@ impl Usage {
         self.total_tokens += prompt + completion;
         self.prompt_tokens_details.cached_tokens += cached;
     }
-}
-
-/// A piece of a stream, as JSON.
-pub(crate) fn piece<T: Serialize>(piece: &T) -> Event {
-    match serde_json::to_string(piece) {
-        Ok(json) => Event::default().data(json),
-        // No answer of ours is beyond JSON.
-        Err(_) => Event::default(),
-    }
-}
-
-/// Where a stream's pieces go.
-pub(crate) type Pieces = mpsc::Sender<Event>;
-
-/// A stream's answer: what `write` sends. It is dropped, and so is what it asked for, once the client has left, and at the
-/// deadline whether the client reads or not: `late` makes the last piece then.
-pub(crate) fn streamed<W>(
-    deadline: Deadline,
-    late: impl FnOnce() -> Event + Send + 'static,
-    write: impl FnOnce(Pieces) -> W,
-) -> Response
-where
-    W: Future<Output = ()> + Send + 'static,
-{
-    // A client that reads slowly holds its answer back, not the engine.
-    let (pieces, sent) = mpsc::channel(16);
-    let writing = write(pieces.clone());
-    tokio::spawn(async move {
-        tokio::select! {
-            () = writing => return,
-            () = pieces.closed() => return,
-            () = deadline.passed() => {}
-        }
-        // What was written is dropped by now: this holds nothing but the connection, whose writes have a limit of their own.
-        let _ = pieces.send(late()).await;
-    });
-    let events = stream::unfold(sent, async |mut sent| {
-        let event = sent.recv().await?;
-        Some((Ok::<_, Infallible>(event), sent))
-    });
-    Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response()
 }
 
 /// A name for an answer, such as `cmpl-…`.

@@ -1,23 +1,19 @@
 //! `POST /v1/embeddings`: texts as vectors.
 
-use std::sync::Arc;
+use std::sync::LazyLock;
 
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use emberlm_generate::EventKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::App;
-use super::body::{Body, Fields, schema};
+use super::body::KnownFields;
 use super::error::ApiError;
 use super::memory::{PROMPT_TOKEN, json};
+use super::model_request::ModelRequest;
 use super::prompt::Prompt;
-use crate::request_log::Trace;
 
 /// Bytes kept for each number of a vector: its sum, the number and its text.
 const NUMBER: usize = 64;
@@ -27,11 +23,11 @@ const NUMBER: usize = 64;
 pub(crate) struct Embeddings {
     /// The model's name.
     model: String,
-    /// What becomes vectors.
+    /// The texts, or tokens, that become vectors.
     input: Prompt,
-    /// How a vector is written: as numbers, or as their bytes (f32, little end first) in base64.
+    /// The encoding of a vector: numbers, or their bytes (f32, little-endian) in base64.
     encoding_format: Option<Encoding>,
-    /// How long a vector is: the model's width, no other.
+    /// The length of a vector, which must be the model's width.
     #[schemars(range(min = 1, max = u32::MAX))]
     dimensions: Option<u32>,
     /// Has no effect.
@@ -75,20 +71,13 @@ struct Usage {
     total_tokens: usize,
 }
 
-/// Which fields these requests may have.
-pub(crate) fn schemas() -> [Value; 1] {
-    [schema::<Embeddings>()]
-}
+static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields::new);
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Extension(trace): Extension<Arc<Trace>>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let asked = read(&app, body)?;
-    let model = app.model(&asked.model)?;
-    trace.set_model(&model);
+pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
+    let (asked,) = request.read(&FIELDS)?;
+    let model = request.model(&asked.model)?;
+    let ModelRequest { app, trace, .. } = request;
     let width = model.worker.model().d_model();
     if asked
         .dimensions
@@ -137,14 +126,6 @@ pub(crate) async fn answer(
         },
     };
     Ok(json(&embedded, reservation))
-}
-
-/// The fields of a request, which keep nothing of its body.
-fn read(app: &App, body: Bytes) -> Result<Embeddings, ApiError> {
-    let fields = Fields::new(&body)?;
-    let asked = fields.take()?;
-    fields.check_known(&app.schemas().embeddings)?;
-    Ok(asked)
 }
 
 impl Vector {

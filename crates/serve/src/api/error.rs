@@ -11,24 +11,24 @@ use serde::Serialize;
 use crate::grammars::GrammarError;
 use crate::worker::Refusal;
 
-/// An answer that says why there is no other.
+/// An error, as the answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
     body: ErrorBody,
 }
 
-/// What went wrong.
+/// A description of the error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorBody {
-    /// In words.
+    /// A message for people.
     message: String,
-    /// What kind of error it is.
+    /// The kind of error.
     #[serde(rename = "type")]
     kind: &'static str,
     /// The field at fault.
     param: Option<String>,
-    /// A name for programs.
+    /// A code for programs.
     code: Option<&'static str>,
 }
 
@@ -69,14 +69,16 @@ impl ApiError {
         self
     }
 
-    /// The error of the field `to`, where it is of `from`: for APIs that have another name for a field.
-    pub fn renamed(mut self, from: &str, to: &str) -> Self {
-        if self.body.param.as_deref() == Some(from) {
-            self.body.param = Some(to.to_owned());
-            if let Some(rest) = self.body.message.strip_prefix(from) {
-                self.body.message = format!("{to}{rest}");
-            }
+    /// The error with another name of its field, where `rename` has one: for APIs that call a field otherwise.
+    pub fn renamed(mut self, rename: impl FnOnce(&str) -> Option<String>) -> Self {
+        let Some(from) = self.body.param.take() else {
+            return self;
+        };
+        let to = rename(&from).unwrap_or_else(|| from.clone());
+        if let Some(rest) = self.body.message.strip_prefix(&from) {
+            self.body.message = format!("{to}{rest}");
         }
+        self.body.param = Some(to);
         self
     }
 
@@ -178,7 +180,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// What went wrong.
+    /// The description of the error.
     pub fn body(self) -> ErrorBody {
         self.body
     }

@@ -1,4 +1,4 @@
-//! Memory that requests may keep: each alone, and all together.
+//! Memory that requests may keep: each by itself, and all together.
 //!
 //! It is reserved before a request is given to the model, by an estimate from above of what is kept until its answer is
 //! written, and given back with the last byte of the answer. Caches are not part of it: they are allocated once.
@@ -55,7 +55,7 @@ pub(crate) struct Kept {
     pub streams: bool,
     /// True if each answer begins with the prompt's text.
     pub echoes: bool,
-    /// How often a stream repeats the whole text at its end.
+    /// The number of times that a stream repeats the whole text, and its log-probabilities, at its end.
     pub repeats: usize,
     /// Bytes of the request that are returned with the answer.
     pub returned: usize,
@@ -73,7 +73,8 @@ impl Kept {
             + self.repeats * REPEATED
             + chooser
                 .top_logprobs
-                .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE));
+                .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE))
+                .saturating_mul(self.repeats.max(1));
         // Changed logits are a vocabulary of floats.
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use emberlm_generate::SamplingDefaults;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
@@ -69,7 +70,7 @@ pub(crate) async fn one(
     Ok(Json(Listed::new(&model, &name)))
 }
 
-/// What the page shows of a model.
+/// The description of a model for the page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Shown {
     id: String,
@@ -79,17 +80,19 @@ pub(crate) struct Shown {
     layers: usize,
     d_model: usize,
     heads: usize,
+    /// The model's own sampling settings.
+    sampling: SamplingDefaults,
     #[serde(flatten)]
     card: Card,
 }
 
-/// What the page shows of them.
+/// The descriptions of all models for the page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AllShown {
     models: Vec<Shown>,
 }
 
-/// What the page shows of them.
+/// Describes all models for the page.
 pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiError> {
     let models = app.models().to_vec();
     let show = move || {
@@ -103,6 +106,7 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
                 layers: config.n_layers(),
                 d_model: config.d_model(),
                 heads: config.heads(),
+                sampling: model.sampling,
                 card: (model.card)(),
             }
         };

@@ -1,31 +1,27 @@
-//! `POST /api/play`: text as the page wants it, token by token with what else might have come.
+//! `POST /api/play`: text for the page, token by token with the alternatives to each.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::response::sse::Event;
-use emberlm_generate::SamplingDefaults;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use tokio::sync::mpsc::error::SendError;
 
 use super::App;
-use super::answers::{Answers, Ask, FinishReason, Token};
-use super::body::{Body, Fields, Object, schema};
-use super::chat::{Message, Opened, open};
-use super::deadline::Deadline;
-use super::delivery::{Pieces, piece, seed, streamed};
+use super::answer_stream::{AnswerStream, json_event, streamed};
+use super::answers::{AnswerEvent, Answers, FinishReason, Token};
+use super::body::{KnownFields, Object};
+use super::conversation::{Message, Opened, open};
+use super::delivery::Usage;
 use super::error::{ApiError, ErrorBody};
+use super::generation::Generation;
 use super::memory::Kept;
+use super::model_request::ModelRequest;
 use super::prompt::Prompt;
-use super::settings::{Settings, constrained};
+use super::settings::Settings;
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::ServedModel;
-use crate::request_log::Trace;
 
 /// The fields beside [`Settings`]: a prompt or messages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -39,7 +35,7 @@ pub(crate) struct Play {
     top_logprobs: Option<usize>,
 }
 
-/// What is sent.
+/// The content of an event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Sent {
@@ -52,7 +48,7 @@ enum Sent {
         logprob: Option<f32>,
         top: Vec<Other>,
     },
-    /// Text that was held back since a text that was to end it might have begun.
+    /// Text that was held back because a stop string might have begun.
     Rest {
         text: String,
     },
@@ -64,7 +60,7 @@ enum Sent {
     Error(ErrorBody),
 }
 
-/// A token that might have come.
+/// An alternative to a token.
 #[derive(Clone, Debug, Serialize)]
 struct Other {
     id: u32,
@@ -72,79 +68,53 @@ struct Other {
     logprob: f32,
 }
 
-/// Which fields these requests may have.
-pub(crate) fn schemas() -> [Value; 2] {
-    [schema::<Play>(), schema::<Settings>()]
-}
+static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(KnownFields::new);
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Extension(deadline): Extension<Deadline>,
-    Extension(trace): Extension<Arc<Trace>>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let (asked, settings) = read(&app, body)?;
-    let model = app.model(&asked.model)?;
-    trace.set_model(&model);
+pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
+    let (asked, settings) = request.read(&FIELDS)?;
+    let model = request.model(&asked.model)?;
+    let ModelRequest {
+        app,
+        deadline,
+        trace,
+        ..
+    } = request;
     let alternatives = asked.top_logprobs.unwrap_or(5);
     if alternatives > MOST_ALTERNATIVES {
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
         return Err(ApiError::field("top_logprobs", rule));
     }
-    let opened = match (&asked.prompt, &asked.messages) {
-        (Some(text), None) => Opened {
-            prompt: tokens(text, &model, &app).await?,
-            stop_tokens: Vec::new(),
-            stop_strings: Vec::new(),
-        },
+    let mut opened = match (&asked.prompt, &asked.messages) {
+        (Some(text), None) => Opened::text(tokens(text, &model, &app).await?),
         (None, Some(messages)) => open(&model, messages, &[]).await?,
         _ => {
-            return Err(ApiError::field(
-                "prompt",
-                "either it or messages must be there",
-            ));
+            let rule = "either it or messages must be there";
+            return Err(ApiError::field("prompt", rule));
         }
     };
-    // The page shows every setting, and leaves those out that do nothing.
-    let mut chooser = settings.chooser(SamplingDefaults::default(), seed())?;
-    chooser.top_logprobs = Some(alternatives);
-    constrained(&model, &mut chooser, settings.grammar()?).await?;
-    let prompt = [opened.prompt, asked.continued].concat();
-    // The page's number of tokens is a wish: what there is room for is made.
-    let room = model.worker.config().capacity.saturating_sub(prompt.len());
-    let ask = Ask {
-        prompt,
-        samples: 1,
-        max_tokens: settings
-            .max_tokens()
-            .map(|most| most.min(room.max(1)).min(app.limits().tokens)),
-        stops: settings.stops(&opened.stop_strings)?,
-        stop_tokens: opened.stop_tokens,
-        chooser,
+    opened.prompt.extend(asked.continued);
+    // The page's number of tokens is a wish: at most as many as there is room for are generated.
+    let room = model.worker.config().capacity;
+    let room = room.saturating_sub(opened.prompt.len());
+    let most = room.max(1).min(app.limits().tokens);
+    let generation = Generation {
+        max_tokens: settings.max_tokens().map(|wanted| wanted.min(most)),
+        top_logprobs: Some(alternatives),
+        ..Generation::new(&settings)
     };
+    let ask = generation.ask(&model, opened, 1).await?;
     let kept = Kept {
         streams: true,
         ..Kept::default()
     };
     let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
-    let late = piece(&Sent::Error(deadline.error().body()));
-    Ok(streamed(
-        deadline,
-        move || late,
-        move |pieces| async move {
-            // It ends when the client has left.
-            let _ = write(answers, &model, &pieces).await;
-        },
-    ))
-}
-
-/// The fields of a request, which keep nothing of its body.
-fn read(app: &App, body: Bytes) -> Result<(Play, Settings), ApiError> {
-    let fields = Fields::new(&body)?;
-    let read = (fields.take()?, fields.take()?);
-    fields.check_known(&app.schemas().play)?;
-    Ok(read)
+    let writer = Writer {
+        model,
+        start: Instant::now(),
+        finish: FinishReason::Stop,
+    };
+    Ok(streamed(deadline, answers, writer))
 }
 
 /// A text's tokens.
@@ -154,34 +124,39 @@ async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u
     Ok(texts.concat())
 }
 
-async fn write(
-    mut answers: Answers,
-    model: &Arc<ServedModel>,
-    pieces: &Pieces,
-) -> Result<(), SendError<Event>> {
-    let start = Instant::now();
-    let prompt_tokens = answers.usage().prompt_tokens;
-    pieces.send(piece(&Sent::Begin { prompt_tokens })).await?;
-    while let Some(event) = answers.next().await {
-        let event = match event {
-            Ok((_, event)) => event,
-            Err(error) => return pieces.send(piece(&Sent::Error(error.body()))).await,
-        };
-        if let Some(token) = event.token {
-            pieces.send(piece(&sent(token, event.text, model))).await?;
-        } else if !event.text.is_empty() {
-            pieces.send(piece(&Sent::Rest { text: event.text })).await?;
-        }
-        if let Some(finish) = event.finish {
-            let end = Sent::End {
-                finish,
-                completion_tokens: answers.usage().completion_tokens,
-                seconds: start.elapsed().as_secs_f64(),
-            };
-            pieces.send(piece(&end)).await?;
+/// Writes the answer.
+struct Writer {
+    model: Arc<ServedModel>,
+    start: Instant,
+    finish: FinishReason,
+}
+
+impl AnswerStream for Writer {
+    fn begin(&mut self, usage: Usage) -> Vec<Event> {
+        let prompt_tokens = usage.prompt_tokens;
+        vec![json_event(&Sent::Begin { prompt_tokens })]
+    }
+
+    fn next(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        self.finish = event.finish.unwrap_or(self.finish);
+        match event.token {
+            Some(token) => vec![json_event(&sent(token, event.text, &self.model))],
+            None if event.text.is_empty() => Vec::new(),
+            None => vec![json_event(&Sent::Rest { text: event.text })],
         }
     }
-    Ok(())
+
+    fn end(&mut self, usage: Usage) -> Vec<Event> {
+        vec![json_event(&Sent::End {
+            finish: self.finish,
+            completion_tokens: usage.completion_tokens,
+            seconds: self.start.elapsed().as_secs_f64(),
+        })]
+    }
+
+    fn failure(self, error: ApiError) -> Event {
+        json_event(&Sent::Error(error.body()))
+    }
 }
 
 fn sent(token: Token, text: String, model: &ServedModel) -> Sent {

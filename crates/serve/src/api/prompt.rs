@@ -1,4 +1,4 @@
-//! What a request gives to be continued, or to be looked at: texts, or tokens.
+//! The prompts of a request: texts, or tokens.
 
 use std::sync::Arc;
 

@@ -1,36 +1,45 @@
 //! `POST /v1/responses`: OpenAI's Responses API, for what it has in common with chat completions.
 //!
 //! Nothing is stored: what would need an earlier response, a stored prompt or a conversation is refused by name.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `input`, `tools` | fields of requests, as chat templates receive them |
+//! | `output` | the output items while they are generated |
+//! | `response`, `events` | the body of a response; its events |
 
 mod events;
 mod input;
+mod output;
 mod response;
+mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::LazyLock;
 
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use emberlm_generate::Grammar;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::App;
-use super::answers::{Answers, Ask};
-use super::body::{Body, Fields, Object, schema};
-use super::chat::{render, tagged};
-use super::deadline::Deadline;
-use super::delivery::{now, seed, streamed};
+use super::answer_stream::streamed;
+use super::answers::Answers;
+use super::body::{KnownFields, Object};
+use super::chat::tagged;
+use super::conversation::{Calling, Message, ToolChoice, open};
+use super::delivery::now;
 use super::error::ApiError;
+use super::generation::{Generation, TextForm};
 use super::memory::{self, Kept};
-use super::settings::{Settings, constrained, json_grammar};
-use crate::request_log::Trace;
+use super::model_request::ModelRequest;
+use super::settings::{Settings, json_grammar};
+use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use events::Writer;
-use input::{Input, Written};
+use input::Input;
+use output::OutputItems;
 pub(crate) use response::ResponseBody;
 use response::id;
+use tools::{FunctionTool, NamedFunction};
 
 /// The fields beside [`Settings`].
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -41,12 +50,12 @@ pub(crate) struct Responses {
     input: Input,
     /// A system message before the input.
     instructions: Option<String>,
-    /// Tokens that are generated at most; it goes before `max_tokens`.
+    /// The most tokens of the answer; it goes before `max_tokens`.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_output_tokens: Option<u32>,
     /// The form of the answer's text.
     text: Option<Object<TextConfig>>,
-    /// Whether the answer comes as it is generated, as server-sent events.
+    /// True to send the answer while it is generated, as server-sent events.
     stream: Option<bool>,
     /// Has no effect.
     #[allow(dead_code)]
@@ -56,9 +65,18 @@ pub(crate) struct Responses {
     /// Has no effect.
     #[allow(dead_code)]
     user: Option<String>,
-    /// Has no effect: no tool is called.
-    #[allow(dead_code)]
+    /// The functions that the answer may call.
+    #[schemars(length(max = MOST_TOOLS))]
+    tools: Option<Vec<Object<FunctionTool>>>,
+    /// The function that it calls; by default as the model chooses.
+    tool_choice: Option<ToolChoice<NamedFunction>>,
+    /// False for one call at most.
     parallel_tool_calls: Option<bool>,
+    /// Additions to the answer.
+    include: Option<Vec<Included>>,
+    /// The number of alternatives to each token of the text; needs `include`.
+    #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
+    top_logprobs: Option<usize>,
     /// Has no effect: an input that is too long for the context is refused.
     #[allow(dead_code)]
     truncation: Option<Truncation>,
@@ -68,12 +86,6 @@ pub(crate) struct Responses {
     /// Must be false: a response is generated while the client waits.
     #[schemars(extend("enum" = [false, null]))]
     background: Option<bool>,
-    /// Must be empty: functions are called by `/v1/chat/completions` only.
-    #[schemars(length(max = 0))]
-    tools: Option<Vec<Value>>,
-    /// Must be empty.
-    #[schemars(length(max = 0))]
-    include: Option<Vec<Value>>,
     /// Not supported.
     #[serde(default)]
     #[schemars(with = "()")]
@@ -92,6 +104,14 @@ pub(crate) struct Responses {
 #[serde(rename_all = "snake_case")]
 enum Truncation {
     Disabled,
+}
+
+/// An addition to the answer.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+enum Included {
+    /// The log-probabilities of the text's tokens.
+    #[serde(rename = "message.output_text.logprobs")]
+    Logprobs,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
@@ -132,112 +152,108 @@ enum TextFormat {
     },
 }
 
-/// The schemas of the fields that these requests may have.
-pub(crate) fn schemas() -> [Value; 2] {
-    [schema::<Responses>(), schema::<Settings>()]
-}
+static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> = LazyLock::new(KnownFields::new);
 
 /// Answers.
-pub(crate) async fn answer(
-    State(app): State<App>,
-    Extension(deadline): Extension<Deadline>,
-    Extension(trace): Extension<Arc<Trace>>,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let body_bytes = body.len();
-    let (mut asked, settings) = read(&app, body)?;
+pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
+    let body_len = request.body_len();
+    let (mut asked, settings) = request.read(&FIELDS)?;
     asked.check()?;
-    let model = app.model(&asked.model)?;
-    trace.set_model(&model);
+    let model = request.model(&asked.model)?;
     let streams = asked.stream == Some(true);
-    let record = json!({ "messages": asked.messages() }).to_string();
-    let opened = render(&model, record).await.map_err(renamed)?;
-    let mut chooser = settings.chooser(model.sampling, seed())?;
-    let grammar = match (asked.grammar()?, settings.grammar()?) {
-        (Some(_), Some(_)) => {
-            let rule = "cannot be combined with structured_outputs";
-            return Err(ApiError::field("text.format", rule));
-        }
-        (one, other) => one.or(other),
+    let messages = asked.messages()?;
+    let functions = asked.tools.iter().flatten();
+    let tools: Vec<_> = functions.map(|tool| Object(tool.0.to_tool())).collect();
+    let parallel = asked.parallel_tool_calls != Some(false);
+    let calling = Calling::new(&model, &tools, asked.tool_choice.as_ref(), parallel);
+    let calling = calling.map_err(renamed)?;
+    let tools = calling.as_ref().map_or(&[][..], Calling::tools);
+    let opened = open(&model, &messages, tools).await.map_err(renamed)?;
+    drop(messages);
+    let generation = Generation {
+        max_tokens: asked.max_output_tokens.map(|tokens| tokens as usize),
+        top_logprobs: asked.logprobs()?,
+        form: asked.form()?,
+        calling: calling.as_ref(),
+        ..Generation::new(&settings)
     };
-    let constraint = constrained(&model, &mut chooser, grammar).await;
-    constraint.map_err(renamed)?;
-    let sampler = chooser.sampler;
-    let ask = Ask {
-        prompt: opened.prompt,
-        samples: 1,
-        max_tokens: match asked.max_output_tokens {
-            Some(tokens) => Some(tokens as usize),
-            None => settings.max_tokens(),
-        },
-        stops: settings.stops(&opened.stop_strings)?,
-        stop_tokens: opened.stop_tokens,
-        chooser,
-    };
+    let ask = generation.ask(&model, opened, 1).await.map_err(renamed)?;
+    let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams,
         // A stream's last events have the whole text each, and its first and last ones what is returned of the request.
         repeats: if streams { 4 } else { 0 },
-        returned: body_bytes * if streams { 5 } else { 2 },
+        returned: body_len * if streams { 5 } else { 2 },
         ..Kept::default()
     };
-    let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept)
-        .await
-        .map_err(renamed)?;
-    let mut response = ResponseBody {
+    let ModelRequest {
+        app,
+        deadline,
+        trace,
+        ..
+    } = request;
+    let (sampler, top_logprobs) = (ask.chooser.sampler, ask.chooser.top_logprobs);
+    let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await;
+    let mut answers = answers.map_err(renamed)?;
+    let response = ResponseBody {
         id: id("resp"),
         created_at: now(),
         instructions: asked.instructions.take(),
         max_output_tokens: asked.max_output_tokens,
         metadata: asked.metadata.take().unwrap_or_default(),
         model: model.name.clone(),
+        parallel_tool_calls: parallel,
         temperature: sampler.temperature,
         top_p: sampler.top_p,
         text: asked.text.take().map(|text| text.0).unwrap_or_default(),
+        tool_choice: asked.tool_choice.take().unwrap_or_default(),
+        tools: asked.tools.take().unwrap_or_default(),
+        top_logprobs: top_logprobs.unwrap_or(0),
         ..ResponseBody::default()
     };
     drop((asked, settings));
+    let mut writer = Writer {
+        response,
+        output: OutputItems::new(format),
+        model,
+        logprobs: top_logprobs.is_some(),
+        sequence: 0,
+    };
     if streams {
-        let writer = Writer::new(response);
-        let late = writer.failure(deadline.error());
-        return Ok(streamed(deadline, late, move |pieces| async move {
-            // It ends when the client has left.
-            let _ = writer.stream(answers, &pieces).await;
-        }));
+        return Ok(streamed(deadline, answers, writer));
     }
-    let (mut text, mut finish) = (String::new(), None);
+    writer.output.begin();
     while let Some(event) = answers.next().await {
         let (_, event) = event.map_err(renamed)?;
-        text += &event.text;
-        finish = event.finish.or(finish);
+        writer.push(event);
     }
-    response.finish(id("msg"), text, finish, answers.usage());
+    let Writer {
+        mut response,
+        output,
+        ..
+    } = writer;
+    response.finish(output, answers.usage());
     Ok(memory::json(&response, answers.into_reservation()))
-}
-
-/// The fields of a request, which keep nothing of its body.
-fn read(app: &App, body: Bytes) -> Result<(Responses, Settings), ApiError> {
-    let fields = Fields::new(&body)?;
-    let read = (fields.take()?, fields.take()?);
-    fields.check_known(&app.schemas().responses)?;
-    Ok(read)
 }
 
 /// An error of what is shared with chat completions, with this API's names of fields.
 fn renamed(error: ApiError) -> ApiError {
-    error
-        .renamed("messages", "input")
-        .renamed("max_tokens", "max_output_tokens")
-        .renamed("response_format", "text.format")
+    error.renamed(|field| match field {
+        "messages" => Some("input".to_owned()),
+        "max_tokens" => Some("max_output_tokens".to_owned()),
+        "response_format" => Some("text.format".to_owned()),
+        // Such as `tools[0].function.name`.
+        field if field.starts_with("tools[") => Some(field.replacen(".function.", ".", 1)),
+        _ => None,
+    })
 }
 
 impl Responses {
-    /// Refuses an empty input, and what would need a server that stores responses or calls tools.
+    /// Refuses an empty input, and what would need a server that stores responses.
     fn check(&self) -> Result<(), ApiError> {
         const NOT_STORED: &str =
             "is not supported: no response is stored; send the conversation so far as input";
         let is_some = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
-        let is_full = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|all| !all.is_empty());
         let refused = [
             (
                 "previous_response_id",
@@ -260,12 +276,6 @@ impl Responses {
                 self.background == Some(true),
                 "must be false: a response is generated while the client waits",
             ),
-            (
-                "tools",
-                is_full(&self.tools),
-                "must be empty: functions are called by /v1/chat/completions",
-            ),
-            ("include", is_full(&self.include), "must be empty"),
             ("input", self.input.is_empty(), "must not be empty"),
         ];
         match refused.into_iter().find(|(_, asked, _)| *asked) {
@@ -274,24 +284,41 @@ impl Responses {
         }
     }
 
-    /// The conversation: the instructions and the input.
-    fn messages(&self) -> Vec<Written<'_>> {
-        let instructions = self.instructions.as_deref().map(Written::system);
-        instructions
-            .into_iter()
-            .chain(self.input.messages())
-            .collect()
+    /// Takes the conversation: the instructions and the input.
+    fn messages(&mut self) -> Result<Vec<Object<Message>>, ApiError> {
+        let system = self.instructions.clone();
+        let system = system.map(|text| Object(Message::of_text("system", text)));
+        let input = std::mem::take(&mut self.input).into_messages()?;
+        Ok(system.into_iter().chain(input).collect())
     }
 
-    fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
-        let format = self.text.as_ref().and_then(|text| text.0.format.as_ref());
-        Ok(match format {
-            None | Some(TextFormat::Text {}) => None,
-            Some(TextFormat::JsonObject {}) => {
-                let any = BTreeMap::from([("type".to_owned(), json!("object"))]);
-                Some(json_grammar(&any)?)
+    /// The number of alternatives to each token, where log-probabilities are asked for.
+    fn logprobs(&self) -> Result<Option<usize>, ApiError> {
+        let included = self.include.iter().flatten();
+        let asked = included.count() > 0;
+        match self.top_logprobs {
+            Some(count) if count > MOST_ALTERNATIVES => {
+                let rule = format!("must be at most {MOST_ALTERNATIVES}");
+                Err(ApiError::field("top_logprobs", rule))
             }
-            Some(TextFormat::JsonSchema { schema, .. }) => Some(json_grammar(schema)?),
-        })
+            Some(_) if !asked => {
+                let rule = "needs \"include\": [\"message.output_text.logprobs\"]";
+                Err(ApiError::field("top_logprobs", rule))
+            }
+            count => Ok(asked.then_some(count.unwrap_or(0))),
+        }
+    }
+
+    fn form(&self) -> Result<Option<TextForm>, ApiError> {
+        let format = self.text.as_ref().and_then(|text| text.0.format.as_ref());
+        let schema = match format {
+            None | Some(TextFormat::Text {}) => return Ok(None),
+            Some(TextFormat::JsonObject {}) => None,
+            Some(TextFormat::JsonSchema { schema, .. }) => Some(schema),
+        };
+        Ok(Some(TextForm {
+            field: "text.format",
+            grammar: json_grammar(schema)?,
+        }))
     }
 }

@@ -1,7 +1,6 @@
-//! How an answer is made: the fields that every request for one may have.
+//! Sampling settings: the fields that every request for an answer may have.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use emberlm_generate::ranges::{
     FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
@@ -14,14 +13,13 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
-use crate::model::ServedModel;
 
 /// The fields. Null is as if a field were not there: then the model's own settings decide, and where it has none, the defaults of
 /// OpenAI's API.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Settings {
-    /// Tokens that are made at most.
+    /// The most tokens of an answer.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_tokens: Option<u32>,
     /// Divides the logits; 0 always takes the likeliest token.
@@ -52,7 +50,7 @@ pub(crate) struct Settings {
     seed: Option<i64>,
     /// Texts that an answer ends before.
     stop: Option<Stop>,
-    /// What the text must be.
+    /// The form of the text.
     structured_outputs: Option<StructuredOutputs>,
 }
 
@@ -64,7 +62,7 @@ enum Stop {
     Many(#[schemars(length(max = MOST_STOPS))] Vec<String>),
 }
 
-/// What a text must be, by one of these.
+/// The form of a text, by one of these.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum StructuredOutputs {
@@ -77,12 +75,12 @@ enum StructuredOutputs {
 }
 
 impl Settings {
-    /// Tokens that are made at most, where that is said.
+    /// The most tokens of an answer, if the request says it.
     pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens.map(|tokens| tokens as usize)
     }
 
-    /// How tokens are chosen: by the request's settings, else by the model's `defaults`, with `seed` where the request has
+    /// The configuration of the sampler: the request's settings, else the model's `defaults`, with `seed` where the request has
     /// none.
     ///
     /// # Errors
@@ -126,7 +124,7 @@ impl Settings {
         Ok(found)
     }
 
-    /// What ends a text, beside `more`.
+    /// The stop strings of the request, and `more`.
     ///
     /// # Errors
     /// Too many, an empty one, a long one.
@@ -144,14 +142,14 @@ impl Settings {
         Ok(StopStrings::new(&all)?)
     }
 
-    /// What the text must be.
+    /// The grammar of the text.
     ///
     /// # Errors
-    /// There is nothing that it may be.
+    /// An empty list of choices.
     pub fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
         Ok(match &self.structured_outputs {
             None => None,
-            Some(StructuredOutputs::Json(schema)) => Some(json_grammar(schema)?),
+            Some(StructuredOutputs::Json(schema)) => Some(json_grammar(Some(schema))?),
             Some(StructuredOutputs::Regex(pattern)) => Some(Grammar::Regex(pattern.clone())),
             Some(StructuredOutputs::Choice(texts)) if texts.is_empty() => {
                 let rule = "must be at least one text";
@@ -162,27 +160,15 @@ impl Settings {
     }
 }
 
-/// JSON that this schema describes.
+/// The grammar of JSON that this schema describes; without one, of any object.
 ///
 /// # Errors
-/// It cannot be written down again.
-pub(crate) fn json_grammar(schema: &BTreeMap<String, Value>) -> Result<Grammar, ApiError> {
-    let text = serde_json::to_string(schema);
+/// The schema cannot be written as JSON again.
+pub(crate) fn json_grammar(schema: Option<&BTreeMap<String, Value>>) -> Result<Grammar, ApiError> {
+    let text = match schema {
+        Some(schema) => serde_json::to_string(schema),
+        None => Ok(r#"{"type":"object"}"#.to_owned()),
+    };
     let text = text.map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(Grammar::JsonSchema(text))
-}
-
-/// Compiles the grammar of a request, in a sandbox first.
-///
-/// # Errors
-/// The grammar exceeds a limit, or too many others wait.
-pub(crate) async fn constrained(
-    model: &Arc<ServedModel>,
-    chooser: &mut ChooserConfig,
-    grammar: Option<Grammar>,
-) -> Result<(), ApiError> {
-    if let Some(grammar) = grammar {
-        chooser.constraint = Some(model.constraint(grammar).await?);
-    }
-    Ok(())
 }

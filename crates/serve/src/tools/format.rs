@@ -1,44 +1,107 @@
 //! The formats in which models write calls of functions.
 
-/// How a model writes a call: `open`, `{"name": "…", "<arguments>": {…}}`, `close`.
+/// The way in which a model writes calls: `open first CALL`, and after it any number of `next CALL`, then `end`. A CALL is a
+/// function's name, `before_arguments`, the arguments and `after_arguments`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ToolFormat {
     /// Texts that a chat template of this format contains.
     contains: &'static [&'static str],
     /// Texts that it does not contain.
     lacks: &'static [&'static str],
-    /// What stands before a call; empty where a call is the whole answer.
+    /// The marker that ends the text before calls; empty where a call is the whole answer.
     pub open: &'static str,
-    /// The name of the field with the arguments.
-    pub arguments: &'static str,
-    /// What stands after a call.
-    pub close: &'static str,
-    /// The terminals of an answer without a call (`TEXT`) and, where text may come before a call, of that text with the
-    /// opening marker (`HEAD`), in Lark's syntax.
-    pub terminals: &'static str,
+    /// The text between the marker and the first function's name.
+    pub first: &'static str,
+    /// The text between two calls; `None` if there is one call at most.
+    pub next: Option<&'static str>,
+    /// The text after the last call.
+    pub end: &'static str,
+    /// The marker before an identifier of nine letters and digits that follows the name, if there is one.
+    pub id_marker: Option<&'static str>,
+    /// The text between a function's name, or the identifier, and the arguments.
+    pub before_arguments: &'static str,
+    /// The text after the arguments.
+    pub after_arguments: &'static str,
+    /// True if templates take identifiers of nine letters and digits only.
+    pub short_ids: bool,
 }
 
+/// A format of which most is left out.
+const EMPTY: ToolFormat = ToolFormat {
+    contains: &[],
+    lacks: &[],
+    open: "",
+    first: "",
+    next: None,
+    end: "",
+    id_marker: None,
+    before_arguments: "",
+    after_arguments: "",
+    short_ids: false,
+};
+
+/// A list of calls as one JSON value, as Mistral's models up to tokenizer version 7 write it.
+const MISTRAL_LIST: ToolFormat = ToolFormat {
+    contains: &["tools", "[TOOL_CALLS]"],
+    lacks: &["[ARGS]"],
+    open: "[TOOL_CALLS]",
+    first: "[{\"name\": \"",
+    next: Some(", {\"name\": \""),
+    end: "]",
+    before_arguments: "\", \"arguments\": ",
+    after_arguments: "}",
+    short_ids: true,
+    ..EMPTY
+};
+
+/// A marker before each call, as Mistral's models from tokenizer version 11 on write it.
+const MISTRAL_MARKED: ToolFormat = ToolFormat {
+    contains: &["tools", "[TOOL_CALLS]", "[ARGS]"],
+    open: "[TOOL_CALLS]",
+    next: Some("[TOOL_CALLS]"),
+    before_arguments: "[ARGS]",
+    short_ids: true,
+    ..EMPTY
+};
+
 /// All formats. A template is of the first one that fits.
-const FORMATS: [ToolFormat; 2] = [
+const FORMATS: [ToolFormat; 6] = [
     // Hermes 2 Pro and 3, Qwen 2.5 and 3, SmolLM3. Qwen3-Coder has the same marker around XML.
     ToolFormat {
         contains: &["tools", "<tool_call>"],
         lacks: &["<function="],
         open: "<tool_call>",
-        arguments: "arguments",
-        close: "\n</tool_call>",
-        terminals: "HEAD: /(?s:.*)<tool_call>/ & ~/(?s:.*)<tool_call>(?s:.+)/\n\
-                    TEXT: /(?s:.+)/ & ~/(?s:.*)<tool_call>(?s:.*)/\n",
+        first: "\n{\"name\": \"",
+        next: Some("\n<tool_call>\n{\"name\": \""),
+        before_arguments: "\", \"arguments\": ",
+        after_arguments: "}\n</tool_call>",
+        ..EMPTY
     },
     // Llama 3.1, 3.2 and 3.3: an answer that begins with a brace is a call.
     ToolFormat {
         contains: &["tools", "tool_calls", "\"parameters\": "],
-        lacks: &["<tool_call>"],
-        open: "",
-        arguments: "parameters",
-        close: "",
-        terminals: "TEXT: /[^{](?s:.*)/\n",
+        lacks: &["<tool_call>", "[TOOL_CALLS]"],
+        first: "{\"name\": \"",
+        before_arguments: "\", \"parameters\": ",
+        after_arguments: "}",
+        ..EMPTY
     },
+    // Version 11: each call has an identifier.
+    ToolFormat {
+        contains: &["tools", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"],
+        id_marker: Some("[CALL_ID]"),
+        ..MISTRAL_MARKED
+    },
+    // Version 13.
+    MISTRAL_MARKED,
+    // Version 3, with a SentencePiece tokenizer.
+    ToolFormat {
+        contains: &["tools", "[TOOL_CALLS] ["],
+        first: " [{\"name\": \"",
+        ..MISTRAL_LIST
+    },
+    // Versions 3 and 7, with a byte-level tokenizer.
+    MISTRAL_LIST,
 ];
 
 impl ToolFormat {
@@ -50,22 +113,11 @@ impl ToolFormat {
         })
     }
 
-    /// The text between the opening marker and a function's name.
-    pub fn before_name(&self) -> &'static str {
-        match self.open {
-            "" => "{\"name\": \"",
-            _ => "\n{\"name\": \"",
-        }
-    }
-
-    /// The text between a function's name and its arguments.
-    pub fn before_arguments(&self) -> String {
-        format!("\", \"{}\": ", self.arguments)
-    }
-
-    /// The text after the arguments.
-    pub fn after_arguments(&self) -> String {
-        format!("}}{}", self.close)
+    /// Returns true if `token` is a marker of calls, which is part of an answer's text even if it is a special token.
+    pub fn is_marker(&self, token: &str) -> bool {
+        let markup = [self.open, self.before_arguments, self.after_arguments];
+        let markup = markup.into_iter().chain(self.id_marker);
+        !token.is_empty() && markup.map(str::trim).any(|text| text.contains(token))
     }
 }
 
@@ -78,12 +130,47 @@ mod tests {
         let hermes = "{% if tools %}…<tool_call>\n{\"name\": …}{% endif %}";
         let llama = "{% if tools %}{\"name\": n, \"parameters\": p}{{ message.tool_calls }}";
         let coder = format!("{hermes}<function=name>");
-        let arguments =
-            |source: &str| ToolFormat::of_template(source).map(|format| format.arguments);
-        assert_eq!(arguments(hermes), Some("arguments"));
-        assert_eq!(arguments(llama), Some("parameters"));
-        assert_eq!(arguments(&coder), None);
-        assert_eq!(arguments("{{ messages }}"), None);
-        assert_eq!(arguments("<tool_call> without the variable"), None);
+        let first = |source: &str| {
+            let format = ToolFormat::of_template(source);
+            format.map(|format| (format.open, format.first, format.id_marker))
+        };
+        let name = "{\"name\": \"";
+        let opened = |open, before: &str| Some((open, format!("{before}{name}"), None));
+        let found = |source| first(source).map(|(open, first, id)| (open, first.to_owned(), id));
+        assert_eq!(found(hermes), opened("<tool_call>", "\n"));
+        assert_eq!(found(llama), opened("", ""));
+        assert_eq!(first(&coder), None);
+        assert_eq!(first("{{ messages }}"), None);
+        assert_eq!(first("<tool_call> without the variable"), None);
+        // Mistral's, of tokenizer versions 3 (both kinds), 11 and 13.
+        let mistral = |written: &str| format!("{{% if tools %}}[AVAILABLE_TOOLS]{written}");
+        let list = "[TOOL_CALLS]";
+        assert_eq!(found(&mistral("[TOOL_CALLS] [")), opened(list, " ["));
+        assert_eq!(found(&mistral("[TOOL_CALLS][")), opened(list, "["));
+        assert_eq!(
+            first(&mistral("[TOOL_CALLS]{{ name }}[CALL_ID]{{ id }}[ARGS]")),
+            Some((list, "", Some("[CALL_ID]")))
+        );
+        assert_eq!(
+            first(&mistral("[TOOL_CALLS]{{ name }}[ARGS]")),
+            Some((list, "", None))
+        );
+    }
+
+    #[test]
+    fn markers_are_the_tokens_of_the_markup() {
+        let format = ToolFormat::of_template("tools <tool_call>").unwrap();
+        for (token, is_marker) in [
+            ("<tool_call>", true),
+            ("</tool_call>", true),
+            ("<s>", false),
+        ] {
+            assert_eq!(format.is_marker(token), is_marker, "{token}");
+        }
+        let format = ToolFormat::of_template("tools [TOOL_CALLS] [CALL_ID] [ARGS]").unwrap();
+        for token in ["[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"] {
+            assert!(format.is_marker(token), "{token}");
+        }
+        assert!(!format.is_marker("[INST]"));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum ToolDelta {
 pub(crate) struct ToolCallParser {
     format: &'static ToolFormat,
     state: State,
-    /// What was not parsed yet.
+    /// Text that was not parsed yet.
     pending: String,
     calls: usize,
     /// True once something of the answer was parsed.
@@ -32,14 +32,18 @@ pub(crate) struct ToolCallParser {
 enum State {
     /// Text, up to the opening marker.
     Text,
+    /// The markup between the marker and the first call.
+    First,
     /// The beginning of a call, up to its arguments.
     Name,
     Arguments(Nesting),
     /// The end of a call.
     Close,
+    /// The markup after a call.
+    Next,
 }
 
-/// How deep in objects, lists and texts a place in a JSON value is.
+/// The nesting of a place in a JSON value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -75,9 +79,7 @@ impl ToolCallParser {
     /// Ends the answer: what was held back is text. A call whose name is not complete is left out.
     pub fn finish(&mut self) -> Vec<ToolDelta> {
         let rest = std::mem::take(&mut self.pending);
-        let is_text = matches!(self.state, State::Text);
-        // Between calls stand line breaks.
-        match is_text && !rest.is_empty() && !(self.calls > 0 && rest.trim().is_empty()) {
+        match matches!(self.state, State::Text) && !rest.is_empty() {
             true => vec![ToolDelta::Text(rest)],
             false => Vec::new(),
         }
@@ -87,6 +89,7 @@ impl ToolCallParser {
     fn step(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
         match &mut self.state {
             State::Text => self.text(deltas),
+            State::First => self.markup(self.format.first, State::Name),
             State::Name => self.name(deltas),
             State::Arguments(nesting) => {
                 let end = nesting.end(&self.pending);
@@ -100,16 +103,23 @@ impl ToolCallParser {
                 }
                 end.is_some()
             }
-            State::Close => {
-                let close = self.format.after_arguments();
-                let closed = self.pending.starts_with(&close);
-                if closed {
-                    self.pending.drain(..close.len());
-                    self.state = State::Text;
-                }
-                closed
-            }
+            State::Close => self.markup(self.format.after_arguments, State::Next),
+            // The end after the last call is followed by nothing.
+            State::Next => match self.format.next {
+                Some(next) => self.markup(next, State::Name),
+                None => false,
+            },
         }
+    }
+
+    /// Takes `markup` from the beginning of what is pending; returns false if it is not complete.
+    fn markup(&mut self, markup: &str, next: State) -> bool {
+        let found = self.pending.starts_with(markup);
+        if found {
+            self.pending.drain(..markup.len());
+            self.state = next;
+        }
+        found
     }
 
     fn text(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
@@ -138,19 +148,19 @@ impl ToolCallParser {
             let marker = self.pending.find(open).unwrap_or(0) + open.len();
             self.pending.drain(..marker);
             self.begun = true;
-            self.state = State::Name;
+            self.state = State::First;
         }
         found
     }
 
     fn name(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
-        let before = self.format.before_name();
-        let after = self.format.before_arguments();
-        let name = self.pending.strip_prefix(before);
-        let Some((name, rest)) = name.and_then(|rest| rest.split_once(&*after)) else {
+        let Some((begin, rest)) = self.pending.split_once(self.format.before_arguments) else {
             return false;
         };
-        let (name, rest) = (name.to_owned(), rest.to_owned());
+        // Between the name and the arguments there may be an identifier.
+        let marker = self.format.id_marker.and_then(|marker| begin.find(marker));
+        let name = begin[..marker.unwrap_or(begin.len())].to_owned();
+        let rest = rest.to_owned();
         deltas.push(ToolDelta::Call { name });
         self.pending = rest;
         self.calls += 1;
@@ -203,10 +213,10 @@ mod tests {
 
     fn format(open: &str) -> &'static ToolFormat {
         let template = match open {
-            "" => "tools tool_calls \"parameters\": ",
-            _ => "tools <tool_call>",
+            "" => "tools tool_calls \"parameters\": ".to_owned(),
+            open => format!("tools {open}"),
         };
-        ToolFormat::of_template(template).unwrap()
+        ToolFormat::of_template(&template).unwrap()
     }
 
     /// The text and the calls of an answer that comes in parts of `size` characters.
@@ -280,9 +290,32 @@ mod tests {
     }
 
     #[test]
+    fn mistrals_calls_are_a_list_or_marked() {
+        let list = "[TOOL_CALLS] [";
+        let one = r#"[TOOL_CALLS] [{"name": "add", "arguments": {"a": "]"}}]"#;
+        check(list, one, "", &[("add", "{\"a\": \"]\"}")]);
+        let two = r#"I add. [TOOL_CALLS] [{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"b": [1]}}]"#;
+        check(list, two, "I add.", &[("f", "{}"), ("g", "{\"b\": [1]}")]);
+        check(list, "[TOOL_CALLS", "[TOOL_CALLS", &[]);
+        let marked = "[TOOL_CALLS][ARGS]";
+        let two = r#"é[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g-2[ARGS]{"a": "[ARGS]"}"#;
+        check(
+            marked,
+            two,
+            "é",
+            &[("f", "{}"), ("g-2", "{\"a\": \"[ARGS]\"}")],
+        );
+        let with_id = "[TOOL_CALLS][CALL_ID][ARGS]";
+        let call = r#"[TOOL_CALLS]f[CALL_ID]abc123XYZ[ARGS]{"a": 1}"#;
+        check(with_id, call, "", &[("f", "{\"a\": 1}")]);
+    }
+
+    #[test]
     fn a_call_that_was_cut_keeps_what_it_has() {
         let begun = "x <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"b";
         check(MARKED, begun, "x", &[("add", "{\"a\": \"b")]);
         check(MARKED, "x <tool_call>\n{\"name\": \"ad", "x", &[]);
+        let call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+        check(MARKED, &format!("{call}\n<tool_ca"), "", &[("f", "{}")]);
     }
 }

@@ -12,6 +12,7 @@ use emberlm_serve::api::{Service, router};
 use emberlm_serve::{Limits, ServeOptions, load};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
@@ -27,6 +28,19 @@ pub const LLAMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }
     {\"name\": \"{{ call.function.name }}\", \"parameters\": {{ call.function.arguments | tojson }}}{% endfor %}\n\
     {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
+/// Writes them as Mistral's models of tokenizer version 3 do.
+pub const MISTRAL: &str = "{% if tools %}[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}\
+    {% for m in messages %}{% if m.tool_calls is defined and m.tool_calls %}[TOOL_CALLS] [{% for call in m.tool_calls %}\
+    {% if call.id | length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}\
+    {{ (call.function | tojson)[:-1] }}, \"id\": \"{{ call.id }}\"}{% if not loop.last %}, {% endif %}{% endfor %}]\
+    {% elif m.role == 'tool' %}[TOOL_RESULTS] {\"content\": {{ m.content }}, \"call_id\": \"{{ m.tool_call_id }}\"}[/TOOL_RESULTS]\
+    {% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}";
+
+/// Writes them as Mistral's models of tokenizer version 13 do.
+pub const MISTRAL_13: &str = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
+    [TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}";
+
 /// Knows nothing of tools.
 pub const PLAIN: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";
@@ -41,7 +55,30 @@ impl Server {
     /// A server of the model `m` with this template.
     pub fn new(template: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("chat.jinja"), template).unwrap();
+        Self::with_templates(&folder, "chat.jinja")
+    }
+
+    /// A server with this template, whose tokenizer has the special token `name` with the id 257.
+    pub fn with_special_token(template: &str, name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("chat.jinja"), template).unwrap();
+        let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        let mut file: Value = serde_json::from_slice(&bytes.to_tokenizer_json()).unwrap();
+        let token = json!({ "id": 257, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true });
+        file["added_tokens"].as_array_mut().unwrap().push(token);
+        let tokenizer = Tokenizer::from_json(file.to_string()).unwrap();
+        Self::of(&tokenizer, &folder, "chat.jinja")
+    }
+
+    /// A server of the model `m` with the templates of a file in `folder`.
+    pub fn with_templates(folder: &TempDir, file: &str) -> Self {
         let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        Self::of(&tokenizer, folder, file)
+    }
+
+    fn of(tokenizer: &Tokenizer, folder: &TempDir, file: &str) -> Self {
         let config = ModelConfig {
             vocab_size: Some(tokenizer.vocab_size()),
             seq_len: 4096,
@@ -58,16 +95,17 @@ impl Server {
             ..Description::of_model(&config)
         };
         let decoder = config.init::<Flex>(1, &device);
-        let file = folder.path().join("chat.jinja");
-        write_untrained(folder.path(), &decoder, &description, None).unwrap();
-        fs::write(&file, template).unwrap();
+        let file = folder.path().join(file);
+        let folder = folder.path().join("model");
+        fs::create_dir(&folder).unwrap();
+        write_untrained(&folder, &decoder, &description, Some(tokenizer)).unwrap();
         let options = ServeOptions {
             name: "m".to_owned(),
             chat_template: Some(file.to_str().unwrap().to_owned()),
             queue: 8,
             ..ServeOptions::default()
         };
-        let model = Model::open(folder.path()).unwrap();
+        let model = Model::open(&folder).unwrap();
         let loaded = load(&model, decoder, &options, None).unwrap();
         let service = Service {
             models: vec![loaded.served],
@@ -83,10 +121,15 @@ impl Server {
 
     /// The status and the text of the answer to a conversation's request with these fields.
     pub fn ask(&self, fields: Value) -> (u16, String) {
-        let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "?" }] });
+        let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "?" }] });
+        self.post("/v1/chat/completions", body, fields)
+    }
+
+    /// The status and the text of the answer to a request with these fields, and those of `body` that they lack.
+    pub fn post(&self, path: &str, mut body: Value, fields: Value) -> (u16, String) {
         let fields = fields.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(fields);
-        let request = Request::post("/v1/chat/completions")
+        let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body.to_string()))
             .unwrap();

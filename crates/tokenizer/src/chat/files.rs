@@ -12,6 +12,12 @@ use crate::TOKENIZER_CONFIG_FILE;
 /// The name of a template's own file beside a model.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
 
+/// The template that `transformers` takes for conversations with tools.
+const TOOL_USE: &str = "tool_use";
+
+/// The folder of the templates other than the default one.
+const ADDITIONAL_FOLDER: &str = "additional_chat_templates";
+
 /// The number of templates' names an error shows, and their bytes.
 const SHOWN_NAMES: usize = 12;
 const SHOWN_BYTES: usize = 1000;
@@ -53,20 +59,22 @@ impl ChatTemplate {
             false => path.to_owned(),
         };
         let config_path = file.with_file_name(TOKENIZER_CONFIG_FILE);
+        Self::from_file(&file, &config_path, which)
+    }
+
+    /// The template of a file, with the special tokens of the `tokenizer_config.json` at `config_path`.
+    fn from_file(file: &Path, config_path: &Path, which: Option<&str>) -> Result<Self, ChatError> {
         let config = match config_path.is_file() {
-            true => read_json(&config_path)?,
+            true => read_json(config_path)?,
             false => Value::Null,
         };
-        let is_json = file
-            .extension()
-            .is_some_and(|e| e.eq_ignore_ascii_case("json"));
-        let source = match is_json {
-            true if file == config_path => select(&config, which, &file)?,
-            true => select(&read_json(&file)?, which, &file)?,
+        let source = match is_json(file) {
+            true if file == config_path => select(&config, which, file)?,
+            true => select(&read_json(file)?, which, file)?,
             false if which.is_some() => {
-                return Err(refuse(&file, "it holds one template, which has no name"));
+                return Err(refuse(file, "it holds one template, which has no name"));
             }
-            false => read_text(&file, DESCRIPTION_LIMIT).map_err(|error| refuse(&file, error))?,
+            false => read_text(file, DESCRIPTION_LIMIT).map_err(|error| refuse(file, error))?,
         };
         let mut template = Self::parse(&file.display().to_string(), &source)?;
         template.add_specials(added_specials(&config));
@@ -79,18 +87,81 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::from_path`], where there is one.
     pub fn beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
-        let file = folder.join(TEMPLATE_FILE);
-        if file.is_file() {
-            return Self::from_path(&file, None).map(Some);
+        match beside_model(folder)? {
+            Some(file) => Self::from_path(&file, None).map(Some),
+            None => Ok(None),
         }
-        for name in [TOKENIZER_CONFIG_FILE, TEMPLATE_JSON_FILE] {
-            let file = folder.join(name);
-            if file.is_file() && !read_json(&file)?["chat_template"].is_null() {
-                return Self::from_path(&file, None).map(Some);
-            }
-        }
-        Ok(None)
     }
+
+    /// The template for conversations with tools that belongs to the template `text`, as [`ChatTemplate::from_str`] reads it: the
+    /// one named `tool_use` of the same file, or `additional_chat_templates/tool_use.jinja` in the same folder. `transformers` too
+    /// takes it where there are tools. `None` if there is no such template.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::from_path`], where there is one.
+    pub fn for_tools(text: &str) -> Result<Option<Self>, ChatError> {
+        let is_builtin = builtin::ALL.into_iter().any(|(name, _)| name == text);
+        let path = Path::new(text);
+        if is_builtin || !path.exists() {
+            return Ok(None);
+        }
+        match path.is_dir() {
+            true => Self::for_tools_of(&in_folder(path)?),
+            false => Self::for_tools_of(path),
+        }
+    }
+
+    /// [`ChatTemplate::for_tools`] of the template that lies beside a model in `folder`.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::from_path`], where there is one.
+    pub fn for_tools_beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
+        match beside_model(folder)? {
+            Some(file) => Self::for_tools_of(&file),
+            None => Ok(None),
+        }
+    }
+
+    fn for_tools_of(file: &Path) -> Result<Option<Self>, ChatError> {
+        if is_json(file) {
+            let config = read_json(file)?;
+            let mut templates = config["chat_template"].as_array().into_iter().flatten();
+            let is_there = templates.any(|template| template["name"] == TOOL_USE);
+            return match is_there {
+                true => Self::from_path(file, Some(TOOL_USE)).map(Some),
+                false => Ok(None),
+            };
+        }
+        let added = format!("{ADDITIONAL_FOLDER}/{TOOL_USE}.jinja");
+        let added = file.with_file_name(added);
+        match added.is_file() {
+            true => {
+                let config_path = file.with_file_name(TOKENIZER_CONFIG_FILE);
+                Self::from_file(&added, &config_path, None).map(Some)
+            }
+            false => Ok(None),
+        }
+    }
+}
+
+/// The file that holds the template of a model in `folder`.
+fn beside_model(folder: &Path) -> Result<Option<PathBuf>, ChatError> {
+    let file = folder.join(TEMPLATE_FILE);
+    if file.is_file() {
+        return Ok(Some(file));
+    }
+    for name in [TOKENIZER_CONFIG_FILE, TEMPLATE_JSON_FILE] {
+        let file = folder.join(name);
+        if file.is_file() && !read_json(&file)?["chat_template"].is_null() {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+fn is_json(file: &Path) -> bool {
+    let extension = file.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
 /// The file of a folder that holds a template.

@@ -1,19 +1,19 @@
-//! What begins with `/`.
+//! Commands, which begin with `/`.
 
 use super::settings;
 
-/// What the user wants.
+/// A line of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// A message for the model.
     Message(String),
     /// Nothing.
     Nothing,
-    /// Something of the program.
+    /// A command for the program.
     Command(Command),
 }
 
-/// What the program is told.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Help,
@@ -111,7 +111,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|(name, ..)| name)
 }
 
-/// What there is.
+/// The list of commands.
 pub fn help() -> String {
     let usages = ALL.map(|(name, argument, what)| (format!("{name} {argument}"), what));
     let width = usages.iter().map(|(usage, _)| usage.len()).max();
@@ -123,7 +123,7 @@ pub fn help() -> String {
             text += &format!("  {:<width$}  {names}\n", "", width = width.unwrap_or(0));
         }
     }
-    text + "\n  A line that ends with \\ goes on in the next one; what is pasted comes as one message.\n  \
+    text + "\n  A line that ends with \\ continues in the next one; what is pasted comes as one message.\n  \
         Ctrl-C ends an answer, and clears a line; Ctrl-D ends the conversation.\n"
 }
 

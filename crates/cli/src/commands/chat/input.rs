@@ -1,4 +1,4 @@
-//! What is said: typed in a terminal, with editing and a history, or lines of any other input.
+//! The user's messages: typed in a terminal, with editing and a history, or lines of any other input.
 
 use std::cell::Cell;
 use std::fs;
@@ -21,19 +21,19 @@ use crate::error::{CliError, warn};
 const PROMPT: &str = "> ";
 /// The most bytes of a message. A context of 8192 tokens takes some 40,000.
 pub const MOST_MESSAGE: usize = 1 << 20;
-/// How many entries of the history are kept.
+/// The most entries of the history.
 const MOST_ENTRIES: usize = 1000;
 
-/// Where what is said comes from.
+/// The source of messages.
 pub enum Input {
     Terminal(Box<Typed>),
     Lines {
-        /// How many were read.
+        /// The number of lines that were read.
         count: usize,
     },
 }
 
-/// What came.
+/// The next input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     Text(String),
@@ -71,7 +71,7 @@ impl Input {
         Ok(Self::Terminal(Box::new(Typed { editor, history })))
     }
 
-    /// Whether someone types.
+    /// Returns true if a user types in a terminal.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
@@ -224,10 +224,10 @@ fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u
     }
 }
 
-/// How lines are edited.
+/// The rules of editing lines.
 #[derive(Default)]
 struct Rules {
-    /// Whether a line ended with `\` where Enter was pressed.
+    /// True if a line ended with `\` where Enter was pressed.
     went_on: Cell<bool>,
 }
 

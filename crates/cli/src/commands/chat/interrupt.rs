@@ -12,15 +12,15 @@ use crate::signals;
 /// The exit code of a program that Ctrl-C has ended, as shells have it.
 const EXIT_CODE: i32 = 130;
 
-/// Whether Ctrl-C has come, and what it is to do.
+/// The state of Ctrl-C, and its effect.
 ///
 /// While a line is edited the terminal hands it over as a key, and none of this is asked.
 #[derive(Debug)]
 pub struct Interrupt {
     came: Arc<AtomicBool>,
-    /// Whether it ends the program now.
+    /// True if it ends the program now.
     ends: Arc<AtomicBool>,
-    /// Whether it does where nothing is being said.
+    /// True if it ends the program where no answer is being generated.
     ends_at_rest: bool,
 }
 

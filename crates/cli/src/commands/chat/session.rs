@@ -34,9 +34,9 @@ pub struct Session<'a, B: Backend> {
     saved: Vec<PathBuf>,
 }
 
-/// Why a question has no answer.
+/// The reason for which a question has no answer.
 enum Failure {
-    /// It could not be answered: others can.
+    /// This question could not be answered; others can.
     Question(CliError),
     /// Nobody can read what is answered.
     Output(CliError),
@@ -94,7 +94,7 @@ impl<'a, B: Backend> Session<'a, B> {
         }
     }
 
-    /// Does what a command says. What it shows goes to stdout; that it was done is told in a terminal alone.
+    /// Runs a command. Its output goes to stdout; that it succeeded is printed in a terminal only.
     fn obey(&mut self, command: Command) -> Result<(), CliError> {
         match command {
             Command::Help => print(&help())?,
@@ -130,7 +130,7 @@ impl<'a, B: Backend> Session<'a, B> {
             },
             Command::Save(name) => match self.save(PathBuf::from(name)) {
                 Ok(()) => self.note("saved"),
-                Err(error) => tell(&error),
+                Err(error) => report(&error),
             },
             // What ends it has been looked at before.
             Command::Quit => {}
@@ -146,7 +146,7 @@ impl<'a, B: Backend> Session<'a, B> {
             Err(Failure::Output(error)) => Err(error),
             Err(Failure::Question(error)) => {
                 self.talk.undo();
-                tell(&error);
+                report(&error);
                 Ok(())
             }
         }
@@ -260,8 +260,8 @@ impl<'a, B: Backend> Session<'a, B> {
     }
 }
 
-/// Tells of what failed, and goes on.
-fn tell(error: &CliError) {
+/// Reports an error and continues.
+fn report(error: &CliError) {
     // The exit code is that of the whole program.
     let _ = error.report();
 }

@@ -1,4 +1,4 @@
-//! What can be set between answers.
+//! The settings that can change between answers.
 
 use std::str::FromStr;
 
@@ -13,13 +13,13 @@ use crate::values;
 
 pub use crate::commands::generate::sampling::NAMES;
 
-/// How answers are made.
+/// The settings of the next answers.
 #[derive(Debug)]
 pub struct Settings {
     /// Bias and constraint, which `/set` does not change.
     chooser: ChooserConfig,
     sampling: Sampling,
-    /// How many answers were made since the seed was set.
+    /// The number of answers since the seed was set.
     answers: u64,
 }
 
@@ -38,7 +38,7 @@ impl Settings {
         self.sampling.max_new_tokens
     }
 
-    /// How the next answer is chosen: each has a seed of its own, so that one that is asked for again is another.
+    /// The configuration of the next answer's sampler. Each answer has a seed of its own, so that `/retry` gives another one.
     pub fn next(&mut self) -> ChooserConfig {
         let mut chooser = self.sampling.apply(self.chooser.clone());
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);

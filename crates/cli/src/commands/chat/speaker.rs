@@ -19,12 +19,12 @@ pub struct Speaker<'a, B: Backend> {
     pub strings: StopStrings,
 }
 
-/// Why an answer is over.
+/// The reason for the end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The model said so.
+    /// The model ended it.
     Said,
-    /// It was as long as it may be.
+    /// The maximum number of tokens.
     Length,
     /// Someone interrupted it.
     Interrupted,
@@ -51,8 +51,8 @@ impl<B: Backend> Speaker<'_, B> {
         self.engine.config().capacity
     }
 
-    /// The answer to a prompt that leaves room for a token at least. `show` is given its text in pieces, and says whether to
-    /// go on.
+    /// The answer to a prompt that leaves room for a token at least. `show` is given its text in pieces, and returns false to
+    /// stop.
     pub fn answer(
         &mut self,
         prompt: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What was said, and how much of it the model can have in sight.
+//! The conversation, and the part of it that fits the context.
 
 use emberlm_tokenizer::chat::ChatEncoder;
 use serde::Serialize;
@@ -12,7 +12,7 @@ struct Message {
     content: String,
 }
 
-/// What a file of a conversation holds, and a template is given.
+/// A conversation as files and templates have it.
 #[derive(Serialize)]
 struct Record<'a> {
     messages: Vec<&'a Message>,
@@ -24,17 +24,17 @@ pub struct Talk {
     system: Option<Message>,
     /// Without the system's.
     messages: Vec<Message>,
-    /// How many of the first messages the context has no room for.
+    /// The number of first messages that do not fit the context.
     left_out: usize,
-    /// Whether someone was told that.
-    told: bool,
+    /// True once this was reported.
+    reported: bool,
 }
 
 /// A conversation's prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub ids: Vec<u32>,
-    /// Whether messages are left out for the first time.
+    /// True if messages are left out for the first time.
     pub begins_to_leave_out: bool,
 }
 
@@ -59,17 +59,17 @@ impl Talk {
         };
     }
 
-    /// What the system said.
+    /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.system.as_ref().map(|message| &message.content[..])
     }
 
-    /// How many messages there are, the system's not among them.
+    /// The number of messages, without the system's.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether nothing was said yet.
+    /// Returns true if there is no message yet.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.system.is_none()
     }
@@ -114,7 +114,7 @@ impl Talk {
 
     /// The prompt of the next answer, for which `room` tokens of the `context` are to be free: without the oldest turns
     /// where it is too long otherwise. Once it is, a quarter more of the context is made free, so that the next turns find in
-    /// the cache what they go on from.
+    /// the cache what they continue.
     pub fn prompt(
         &mut self,
         encoder: &ChatEncoder,
@@ -152,15 +152,15 @@ impl Talk {
             ))
             .hint("say it shorter"));
         }
-        let begins_to_leave_out = self.left_out > 0 && !self.told;
-        self.told |= begins_to_leave_out;
+        let begins_to_leave_out = self.left_out > 0 && !self.reported;
+        self.reported |= begins_to_leave_out;
         Ok(Prompt {
             ids,
             begins_to_leave_out,
         })
     }
 
-    /// How many tokens the prompt of a next answer has as it is.
+    /// The number of tokens of the next answer's prompt as it is.
     pub fn tokens(&self, encoder: &ChatEncoder) -> Result<usize, CliError> {
         match self.is_empty() {
             true => Ok(0),

@@ -16,7 +16,7 @@ use crate::error::{CliError, warn};
 use crate::model;
 use crate::run_folders::is_run;
 
-/// How often a run is looked at.
+/// The interval at which a run is looked at.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits for a run's first checkpoint.

@@ -1,14 +1,14 @@
-//! What a model generates, as the text and the calls of functions of an answer.
+//! Generated text as the text and the calls of functions of an answer.
 
 use super::response::{CalledFunction, ChatFinishReason, Delta, ToolCallDelta};
 use crate::api::answers::{AnswerEvent, FinishReason};
-use crate::api::delivery::name;
+use crate::api::conversation::Calling;
 use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
 
 /// The text of one answer as it is generated.
 pub(super) struct AnswerText {
-    /// `None` where no function may be called.
-    parser: Option<ToolCallParser>,
+    /// The format and the parser of calls; `None` if no function may be called.
+    tools: Option<(&'static ToolFormat, ToolCallParser)>,
 }
 
 /// The next part of an answer.
@@ -21,13 +21,13 @@ impl AnswerText {
     /// An answer that calls functions in this format, if it may.
     pub fn new(format: Option<&'static ToolFormat>) -> Self {
         Self {
-            parser: format.map(ToolCallParser::new),
+            tools: format.map(|format| (format, ToolCallParser::new(format))),
         }
     }
 
     /// Takes what was generated next.
     pub fn push(&mut self, event: &AnswerEvent) -> AnswerDelta {
-        let Some(parser) = &mut self.parser else {
+        let Some((format, parser)) = &mut self.tools else {
             // An empty text stands for a token that completes no character.
             let content =
                 Some(&event.text).filter(|text| !text.is_empty() || event.finish.is_none());
@@ -49,7 +49,7 @@ impl AnswerText {
             match delta {
                 ToolDelta::Text(text) => *message.content.get_or_insert_default() += &text,
                 ToolDelta::Call { name: function } => {
-                    message.begin_call(call, function);
+                    message.begin_call(call, Calling::call_id(format), function);
                     call += 1;
                 }
                 ToolDelta::Arguments(text) => message.add_arguments(call.saturating_sub(1), &text),
@@ -72,10 +72,10 @@ impl Delta {
         self.role.is_none() && self.content.is_none() && self.tool_calls.is_empty()
     }
 
-    fn begin_call(&mut self, index: usize, function: String) {
+    fn begin_call(&mut self, index: usize, id: String, function: String) {
         self.tool_calls.push(ToolCallDelta {
             index,
-            id: Some(name("call")),
+            id: Some(id),
             kind: Some("function"),
             function: CalledFunction {
                 name: Some(function),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::api::answers::FinishReason;
 use crate::api::delivery::Usage;
+use crate::api::logprobs::LogProb;
 
 /// An answer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -59,11 +60,11 @@ pub(crate) struct CalledFunction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatFinishReason {
-    /// It came to its end.
+    /// The end of the answer.
     Stop,
-    /// As many tokens as were allowed.
+    /// The maximum number of tokens.
     Length,
-    /// It came to its end, and calls functions.
+    /// The end of an answer that calls functions.
     ToolCalls,
 }
 
@@ -114,7 +115,7 @@ impl Default for Answer {
     }
 }
 
-/// A piece of an answer.
+/// A chunk of a streamed answer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Chunk {
     pub id: String,
@@ -161,19 +162,4 @@ pub(crate) struct ToolCallDelta {
 pub(crate) struct LogProbs {
     pub content: Vec<LogProb>,
     pub refusal: Option<Vec<LogProb>>,
-}
-
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct LogProb {
-    #[serde(flatten)]
-    pub token: Likely,
-    pub top_logprobs: Vec<Likely>,
-}
-
-/// A token by itself.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Likely {
-    pub token: String,
-    pub logprob: f32,
-    pub bytes: Option<Vec<u8>>,
 }

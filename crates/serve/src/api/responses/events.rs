@@ -1,24 +1,28 @@
 //! A response as server-sent events.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::response::sse::Event;
 use serde::Serialize;
-use serde_json::Value;
-use tokio::sync::mpsc::error::SendError;
 
+use super::output::{OutputChange, OutputItems};
 use super::renamed;
-use super::response::{OutputMessage, OutputText, ResponseBody, Status, id};
-use crate::api::answers::{Answers, FinishReason};
-use crate::api::delivery::{Pieces, piece};
+use super::response::{OutputItem, OutputText, ResponseBody, Status};
+use crate::api::answer_stream::{AnswerStream, json_event};
+use crate::api::answers::AnswerEvent;
+use crate::api::delivery::Usage;
 use crate::api::error::ApiError;
+use crate::api::logprobs::LogProb;
+use crate::model::ServedModel;
 
 /// Writes the events of a response, which are numbered from 0.
 pub(super) struct Writer {
-    response: ResponseBody,
-    message_id: String,
-    sequence: Arc<AtomicU64>,
+    pub response: ResponseBody,
+    pub output: OutputItems,
+    pub model: Arc<ServedModel>,
+    /// True if the text's log-probabilities are asked for.
+    pub logprobs: bool,
+    pub sequence: u64,
 }
 
 #[derive(Serialize)]
@@ -30,7 +34,7 @@ struct Numbered<'a> {
     content: Content<'a>,
 }
 
-/// The content of an event. A response has one message with one part, so that all indices are 0.
+/// The content of an event. A message has one part, so `content_index` is 0.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
@@ -39,7 +43,7 @@ enum Content<'a> {
     },
     Item {
         output_index: usize,
-        item: &'a OutputMessage,
+        item: &'a OutputItem,
     },
     Part {
         item_id: &'a str,
@@ -47,145 +51,195 @@ enum Content<'a> {
         content_index: usize,
         part: &'a OutputText,
     },
-    Delta {
+    TextDelta {
         item_id: &'a str,
         output_index: usize,
         content_index: usize,
         delta: &'a str,
-        logprobs: Vec<Value>,
+        logprobs: &'a [LogProb],
     },
     Text {
         item_id: &'a str,
         output_index: usize,
         content_index: usize,
         text: &'a str,
-        logprobs: Vec<Value>,
+        logprobs: &'a [LogProb],
+    },
+    ArgumentsDelta {
+        item_id: &'a str,
+        output_index: usize,
+        delta: &'a str,
+    },
+    Arguments {
+        item_id: &'a str,
+        output_index: usize,
+        name: &'a str,
+        arguments: &'a str,
     },
 }
 
-fn event(sequence: &AtomicU64, kind: &'static str, content: Content<'_>) -> Event {
-    let sequence_number = sequence.fetch_add(1, Ordering::Relaxed);
-    let numbered = Numbered {
-        kind,
-        sequence_number,
-        content,
-    };
-    piece(&numbered).event(kind)
+impl Writer {
+    /// Takes the next part of the answer.
+    pub fn push(&mut self, event: AnswerEvent) -> Vec<OutputChange> {
+        let token = event.token.as_ref().filter(|_| self.logprobs);
+        let logprob = token.and_then(|token| LogProb::new(&self.model, token));
+        self.output.push(event, logprob)
+    }
+
+    fn events(&mut self, changes: Vec<OutputChange>) -> Vec<Event> {
+        let Self {
+            output, sequence, ..
+        } = self;
+        let mut events = Events {
+            sequence,
+            events: Vec::new(),
+        };
+        for change in changes {
+            events.change(output.items(), change);
+        }
+        events.events
+    }
+
+    fn of_response(&mut self, kind: &'static str) -> Event {
+        let content = Content::Response {
+            response: &self.response,
+        };
+        event(&mut self.sequence, kind, content)
+    }
 }
 
-impl Writer {
-    pub fn new(response: ResponseBody) -> Self {
-        Self {
-            response,
-            message_id: id("msg"),
-            sequence: Arc::default(),
-        }
+impl AnswerStream for Writer {
+    fn begin(&mut self, _: Usage) -> Vec<Event> {
+        let mut events: Vec<Event> = ["response.created", "response.in_progress"]
+            .map(|kind| self.of_response(kind))
+            .into();
+        let changes = self.output.begin();
+        events.extend(self.events(changes));
+        events
     }
 
-    /// The event with which the stream ends if it fails by this error.
-    pub fn failure(&self, error: ApiError) -> impl FnOnce() -> Event + Send + use<> {
-        let (mut response, sequence) = (self.response.clone(), Arc::clone(&self.sequence));
-        move || {
-            response.fail(error.body());
-            let response = &response;
-            event(&sequence, "response.failed", Content::Response { response })
-        }
+    fn next(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        let changes = self.push(event);
+        self.events(changes)
     }
 
-    /// Sends the response as it is generated.
-    ///
-    /// # Errors
-    /// The client has left.
-    pub async fn stream(
-        mut self,
-        mut answers: Answers,
-        pieces: &Pieces,
-    ) -> Result<(), SendError<Event>> {
-        for kind in ["response.created", "response.in_progress"] {
-            pieces.send(self.of_response(kind)).await?;
-        }
-        let begun = OutputMessage::new(self.message_id.clone(), Status::InProgress, Vec::new());
-        pieces
-            .send(self.of_item("response.output_item.added", &begun))
-            .await?;
-        let part = OutputText::new(String::new());
-        pieces
-            .send(self.of_part("response.content_part.added", &part))
-            .await?;
-        let (mut text, mut finish): (String, Option<FinishReason>) = (String::new(), None);
-        while let Some(event) = answers.next().await {
-            let event = match event {
-                Ok((_, event)) => event,
-                Err(error) => return pieces.send(self.failure(renamed(error))()).await,
-            };
-            finish = event.finish.or(finish);
-            if !event.text.is_empty() {
-                pieces.send(self.delta(&event.text)).await?;
-                text += &event.text;
-            }
-        }
-        pieces.send(self.text(&text)).await?;
-        self.response
-            .finish(self.message_id.clone(), text, finish, answers.usage());
-        for item in &self.response.output {
-            for part in &item.content {
-                pieces
-                    .send(self.of_part("response.content_part.done", part))
-                    .await?;
-            }
-            pieces
-                .send(self.of_item("response.output_item.done", item))
-                .await?;
-        }
+    fn end(&mut self, usage: Usage) -> Vec<Event> {
+        let output = std::mem::replace(&mut self.output, OutputItems::new(None));
+        self.response.finish(output, usage);
         let kind = match self.response.status {
             Status::Incomplete => "response.incomplete",
             _ => "response.completed",
         };
-        pieces.send(self.of_response(kind)).await
+        vec![self.of_response(kind)]
     }
 
-    fn of_response(&self, kind: &'static str) -> Event {
-        let response = &self.response;
-        event(&self.sequence, kind, Content::Response { response })
+    fn failure(mut self, error: ApiError) -> Event {
+        self.response.fail(renamed(error).body());
+        self.of_response("response.failed")
     }
+}
 
-    fn of_item(&self, kind: &'static str, item: &OutputMessage) -> Event {
-        let content = Content::Item {
-            output_index: 0,
-            item,
+/// The events of changes of the output.
+struct Events<'a> {
+    sequence: &'a mut u64,
+    events: Vec<Event>,
+}
+
+impl Events<'_> {
+    fn change(&mut self, items: &[OutputItem], change: OutputChange) {
+        let (OutputChange::Added { index }
+        | OutputChange::Text { index, .. }
+        | OutputChange::Arguments { index, .. }
+        | OutputChange::Done { index }) = change;
+        let Some(item) = items.get(index) else {
+            return;
         };
-        event(&self.sequence, kind, content)
+        match change {
+            OutputChange::Added { .. } => {
+                // What the item has by now comes in events of its own.
+                self.item("response.output_item.added", index, &item.begun());
+                if let OutputItem::Message(message) = item {
+                    let part = OutputText::new();
+                    self.part("response.content_part.added", index, &message.id, &part);
+                }
+            }
+            OutputChange::Text {
+                delta, logprobs, ..
+            } => self.send(
+                "response.output_text.delta",
+                Content::TextDelta {
+                    item_id: item.id(),
+                    output_index: index,
+                    content_index: 0,
+                    delta: &delta,
+                    logprobs: &logprobs,
+                },
+            ),
+            OutputChange::Arguments { delta, .. } => self.send(
+                "response.function_call_arguments.delta",
+                Content::ArgumentsDelta {
+                    item_id: item.id(),
+                    output_index: index,
+                    delta: &delta,
+                },
+            ),
+            OutputChange::Done { .. } => self.done(index, item),
+        }
     }
 
-    fn of_part(&self, kind: &'static str, part: &OutputText) -> Event {
+    fn done(&mut self, index: usize, item: &OutputItem) {
+        match item {
+            OutputItem::Message(message) => {
+                for part in &message.content {
+                    let text = Content::Text {
+                        item_id: &message.id,
+                        output_index: index,
+                        content_index: 0,
+                        text: &part.text,
+                        logprobs: &part.logprobs,
+                    };
+                    self.send("response.output_text.done", text);
+                    self.part("response.content_part.done", index, &message.id, part);
+                }
+            }
+            OutputItem::FunctionCall(call) => self.send(
+                "response.function_call_arguments.done",
+                Content::Arguments {
+                    item_id: &call.id,
+                    output_index: index,
+                    name: &call.name,
+                    arguments: &call.arguments,
+                },
+            ),
+        }
+        self.item("response.output_item.done", index, item);
+    }
+
+    fn item(&mut self, kind: &'static str, output_index: usize, item: &OutputItem) {
+        self.send(kind, Content::Item { output_index, item });
+    }
+
+    fn part(&mut self, kind: &'static str, output_index: usize, id: &str, part: &OutputText) {
         let content = Content::Part {
-            item_id: &self.message_id,
-            output_index: 0,
+            item_id: id,
+            output_index,
             content_index: 0,
             part,
         };
-        event(&self.sequence, kind, content)
+        self.send(kind, content);
     }
 
-    fn delta(&self, delta: &str) -> Event {
-        let content = Content::Delta {
-            item_id: &self.message_id,
-            output_index: 0,
-            content_index: 0,
-            delta,
-            logprobs: Vec::new(),
-        };
-        event(&self.sequence, "response.output_text.delta", content)
+    fn send(&mut self, kind: &'static str, content: Content<'_>) {
+        self.events.push(event(self.sequence, kind, content));
     }
+}
 
-    fn text(&self, text: &str) -> Event {
-        let content = Content::Text {
-            item_id: &self.message_id,
-            output_index: 0,
-            content_index: 0,
-            text,
-            logprobs: Vec::new(),
-        };
-        event(&self.sequence, "response.output_text.done", content)
-    }
+fn event(sequence: &mut u64, kind: &'static str, content: Content<'_>) -> Event {
+    let numbered = Numbered {
+        kind,
+        sequence_number: *sequence,
+        content,
+    };
+    *sequence += 1;
+    json_event(&numbered).event(kind)
 }

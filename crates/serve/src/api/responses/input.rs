@@ -1,28 +1,40 @@
-//! The input of a response: a text, or the messages of a conversation.
+//! The input of a response: a text, or the items of a conversation.
 
-use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::api::body::Object;
+use crate::api::conversation::{self, read_arguments};
+use crate::api::error::ApiError;
 
 /// The user's message, or a conversation.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a text, or a list of messages")]
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
 pub(super) enum Input {
     /// The user's message.
     Text(String),
     /// A conversation. The output of earlier responses may be among it.
-    Messages(#[schemars(length(min = 1))] Vec<Object<Message>>),
+    Items(#[schemars(length(min = 1))] Vec<InputItem>),
+}
+
+/// A part of a conversation, by its `type`. A message needs none.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum InputItem {
+    Message(Message),
+    FunctionCall(FunctionCall),
+    FunctionCallOutput(FunctionCallOutput),
 }
 
 /// A message, or an output item of an earlier response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Message {
-    /// Items of another type are not supported.
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: Option<MessageKind>,
@@ -50,6 +62,58 @@ enum Role {
     System,
     /// Written as a system message: models' templates have no other name for it.
     Developer,
+}
+
+/// A call of a function: an output item of an earlier response.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionCall {
+    #[allow(dead_code)]
+    #[serde(rename = "type")]
+    kind: FunctionCallKind,
+    /// The identifier by which a result names the call.
+    call_id: String,
+    /// The function's name.
+    name: String,
+    /// The arguments: a JSON object, written as a text.
+    arguments: String,
+    /// Has no effect.
+    #[allow(dead_code)]
+    id: Option<String>,
+    /// Has no effect.
+    #[allow(dead_code)]
+    status: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FunctionCallKind {
+    FunctionCall,
+}
+
+/// The result of a call.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionCallOutput {
+    #[allow(dead_code)]
+    #[serde(rename = "type")]
+    kind: FunctionCallOutputKind,
+    /// The identifier of the call.
+    call_id: String,
+    /// The result, a text.
+    output: Content,
+    /// Has no effect.
+    #[allow(dead_code)]
+    id: Option<String>,
+    /// Has no effect.
+    #[allow(dead_code)]
+    status: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FunctionCallOutputKind {
+    FunctionCallOutput,
 }
 
 /// A text, or parts that are texts.
@@ -85,57 +149,130 @@ enum PartKind {
     OutputText,
 }
 
-/// A message as a chat template receives it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Written<'a> {
-    role: &'static str,
-    content: Cow<'a, str>,
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InputVisitor;
+
+        impl<'de> Visitor<'de> for InputVisitor {
+            type Value = Input;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text, or a list of messages, calls of functions and results")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Input, E> {
+                Ok(Input::Text(text.to_owned()))
+            }
+
+            // Item by item, so that an error names its place.
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Input, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(Input::Items(all))
+            }
+        }
+
+        deserializer.deserialize_any(InputVisitor)
+    }
 }
 
-impl<'a> Written<'a> {
-    /// A system message.
-    pub fn system(text: &'a str) -> Self {
-        Self {
-            role: "system",
-            content: text.into(),
-        }
+impl<'de> Deserialize<'de> for InputItem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Object(value) = Object::<Value>::deserialize(deserializer)?;
+        let kind = value.get("type").filter(|kind| !kind.is_null());
+        let item = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
+            None | Some("message") => serde_json::from_value(value).map(Self::Message),
+            Some("function_call") => serde_json::from_value(value).map(Self::FunctionCall),
+            Some("function_call_output") => {
+                serde_json::from_value(value).map(Self::FunctionCallOutput)
+            }
+            Some(_) => {
+                let rule = "`type` must be message, function_call or function_call_output";
+                return Err(D::Error::custom(rule));
+            }
+        };
+        item.map_err(D::Error::custom)
+    }
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::Items(Vec::new())
     }
 }
 
 impl Input {
-    /// Returns true if there is no message.
+    /// Returns true if there is no item.
     pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Messages(messages) if messages.is_empty())
+        matches!(self, Self::Items(items) if items.is_empty())
     }
 
-    /// The messages of the conversation.
-    pub fn messages(&self) -> Vec<Written<'_>> {
-        match self {
-            Self::Text(text) => vec![Written {
-                role: "user",
-                content: text.into(),
-            }],
-            Self::Messages(messages) => {
-                messages.iter().map(|message| message.0.written()).collect()
+    /// The messages of the conversation, as chat templates receive them. Calls belong to the assistant's message before them.
+    ///
+    /// # Errors
+    /// Arguments are not a JSON object, or a result is of no call before it.
+    pub fn into_messages(self) -> Result<Vec<Object<conversation::Message>>, ApiError> {
+        let items = match self {
+            Self::Text(text) => {
+                let message = conversation::Message::of_text("user", text);
+                return Ok(vec![Object(message)]);
+            }
+            Self::Items(items) => items,
+        };
+        let mut messages: Vec<Object<conversation::Message>> = Vec::new();
+        let mut called = HashSet::new();
+        for (index, item) in items.into_iter().enumerate() {
+            let refuse = |field: &str, rule: String| {
+                Err(ApiError::field(format!("input[{index}].{field}"), rule))
+            };
+            match item {
+                InputItem::Message(message) => messages.push(Object(message.into())),
+                InputItem::FunctionCall(call) => {
+                    if let Err(error) = read_arguments(&call.arguments) {
+                        let rule = format!("must be a JSON object, written as a text: {error}");
+                        return refuse("arguments", rule);
+                    }
+                    called.insert(call.call_id.clone());
+                    if !messages.last().is_some_and(|last| last.0.is_of_assistant()) {
+                        messages.push(Object(conversation::Message::of_calls()));
+                    }
+                    if let Some(Object(message)) = messages.last_mut() {
+                        message.add_call(call.call_id, call.name, call.arguments);
+                    }
+                }
+                InputItem::FunctionCallOutput(result) => {
+                    if !called.contains(&result.call_id) {
+                        let rule = "must be that of a function_call before it in input";
+                        return refuse("call_id", rule.to_owned());
+                    }
+                    let text = result.output.into_text();
+                    let message = conversation::Message::of_result(result.call_id, text);
+                    messages.push(Object(message));
+                }
             }
         }
+        Ok(messages)
     }
 }
 
-impl Message {
-    fn written(&self) -> Written<'_> {
-        let role = match self.role {
+impl From<Message> for conversation::Message {
+    fn from(message: Message) -> Self {
+        let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
             Role::System | Role::Developer => "system",
         };
-        let content = match &self.content {
-            Content::Text(text) => text.into(),
-            Content::Parts(parts) => {
-                let texts = parts.iter().map(|part| part.0.text.as_str());
-                texts.collect::<String>().into()
-            }
-        };
-        Written { role, content }
+        Self::of_text(role, message.content.into_text())
+    }
+}
+
+impl Content {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => parts.into_iter().map(|part| part.0.text).collect(),
+        }
     }
 }

@@ -7,9 +7,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::TextConfig;
+use super::output::OutputItems;
+use super::tools::{FunctionTool, NamedFunction};
 use crate::api::answers::FinishReason;
+use crate::api::body::Object;
+use crate::api::conversation::ToolChoice;
 use crate::api::delivery::{Usage, name};
 use crate::api::error::ErrorBody;
+use crate::api::logprobs::LogProb;
 
 /// A response, while it is generated and when it has ended.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -25,14 +30,14 @@ pub(crate) struct ResponseBody {
     pub max_output_tokens: Option<u32>,
     pub metadata: BTreeMap<String, Value>,
     pub model: String,
-    pub output: Vec<OutputMessage>,
+    pub output: Vec<OutputItem>,
     pub parallel_tool_calls: bool,
     pub temperature: f64,
     pub top_p: f64,
     pub text: TextConfig,
-    pub tool_choice: ToolChoice,
-    /// Always empty.
-    pub tools: Vec<Value>,
+    pub tool_choice: ToolChoice<NamedFunction>,
+    pub tools: Vec<Object<FunctionTool>>,
+    pub top_logprobs: usize,
     pub usage: Option<ResponseUsage>,
     pub store: bool,
     pub background: bool,
@@ -45,21 +50,14 @@ pub(crate) enum Kind {
     Response,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ToolChoice {
-    #[default]
-    None,
-}
-
-/// The state of a response and of its message.
+/// The state of a response and of its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     #[default]
     InProgress,
     Completed,
-    /// It has as many tokens as it may have.
+    /// Ended by the maximum number of tokens.
     Incomplete,
     Failed,
 }
@@ -75,6 +73,14 @@ pub(crate) enum IncompleteReason {
     MaxOutputTokens,
 }
 
+/// A part of the output.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum OutputItem {
+    Message(OutputMessage),
+    FunctionCall(FunctionCall),
+}
+
 /// The model's message.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OutputMessage {
@@ -83,7 +89,28 @@ pub(crate) struct OutputMessage {
     pub id: String,
     pub status: Status,
     pub role: Role,
+    /// One part, once the message has begun.
     pub content: Vec<OutputText>,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FunctionCall {
+    #[serde(rename = "type")]
+    pub kind: FunctionCallKind,
+    pub id: String,
+    /// The identifier by which the result names the call.
+    pub call_id: String,
+    pub name: String,
+    /// A JSON object, written as a text.
+    pub arguments: String,
+    pub status: Status,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FunctionCallKind {
+    FunctionCall,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -98,7 +125,7 @@ pub(crate) enum Role {
     Assistant,
 }
 
-/// The message's text.
+/// The message's text, which is its only part.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct OutputText {
     #[serde(rename = "type")]
@@ -106,8 +133,8 @@ pub(crate) struct OutputText {
     pub text: String,
     /// Always empty.
     pub annotations: Vec<Value>,
-    /// Always empty.
-    pub logprobs: Vec<Value>,
+    /// Empty unless they are asked for.
+    pub logprobs: Vec<LogProb>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -155,10 +182,11 @@ impl From<Usage> for ResponseUsage {
 }
 
 impl OutputText {
-    pub fn new(text: String) -> Self {
+    /// An empty text.
+    pub fn new() -> Self {
         Self {
             kind: PartKind::OutputText,
-            text,
+            text: String::new(),
             annotations: Vec::new(),
             logprobs: Vec::new(),
         }
@@ -166,36 +194,104 @@ impl OutputText {
 }
 
 impl OutputMessage {
-    pub fn new(id: String, status: Status, content: Vec<OutputText>) -> Self {
+    /// A message without parts.
+    pub fn new(id: String) -> Self {
         Self {
             kind: MessageKind::Message,
             id,
-            status,
+            status: Status::InProgress,
             role: Role::Assistant,
-            content,
+            content: Vec::new(),
+        }
+    }
+
+    /// Adds to the text, which begins with the first addition.
+    pub fn add(&mut self, text: &str, logprobs: Vec<LogProb>) {
+        if self.content.is_empty() {
+            self.content.push(OutputText::new());
+        }
+        if let Some(part) = self.content.first_mut() {
+            part.text += text;
+            part.logprobs.extend(logprobs);
+        }
+    }
+}
+
+impl FunctionCall {
+    /// A call whose arguments are still to come.
+    pub fn new(call_id: String, name: String) -> Self {
+        Self {
+            kind: FunctionCallKind::FunctionCall,
+            id: id("fc"),
+            call_id,
+            name,
+            arguments: String::new(),
+            status: Status::InProgress,
+        }
+    }
+}
+
+impl From<OutputMessage> for OutputItem {
+    fn from(message: OutputMessage) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<FunctionCall> for OutputItem {
+    fn from(call: FunctionCall) -> Self {
+        Self::FunctionCall(call)
+    }
+}
+
+impl OutputItem {
+    /// The item as it was when it began.
+    pub fn begun(&self) -> Self {
+        match self {
+            Self::Message(message) => OutputMessage::new(message.id.clone()).into(),
+            Self::FunctionCall(call) => Self::FunctionCall(FunctionCall {
+                arguments: String::new(),
+                status: Status::InProgress,
+                ..call.clone()
+            }),
+        }
+    }
+
+    /// The item's identifier.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Message(message) => &message.id,
+            Self::FunctionCall(call) => &call.id,
+        }
+    }
+
+    pub fn set_status(&mut self, status: Status) {
+        match self {
+            Self::Message(message) => message.status = status,
+            Self::FunctionCall(call) => call.status = status,
+        }
+    }
+}
+
+impl Status {
+    /// The state of a response, and of its last item, that ended for this reason.
+    pub fn of_end(finish: FinishReason) -> Self {
+        match finish {
+            FinishReason::Length => Self::Incomplete,
+            FinishReason::Stop => Self::Completed,
         }
     }
 }
 
 impl ResponseBody {
-    /// Ends the response with its message.
-    pub fn finish(
-        &mut self,
-        message_id: String,
-        text: String,
-        finish: Option<FinishReason>,
-        usage: Usage,
-    ) {
-        self.status = match finish {
-            Some(FinishReason::Length) => Status::Incomplete,
-            _ => Status::Completed,
-        };
+    /// Ends the response with its output.
+    pub fn finish(&mut self, output: OutputItems, usage: Usage) {
+        let (items, finish) = output.into_parts();
+        self.status = finish.map_or(Status::Completed, Status::of_end);
         self.incomplete_details =
             (self.status == Status::Incomplete).then_some(IncompleteDetails {
                 reason: IncompleteReason::MaxOutputTokens,
             });
-        let content = vec![OutputText::new(text)];
-        self.output = vec![OutputMessage::new(message_id, self.status, content)];
+        self.output = items;
         self.usage = Some(usage.into());
     }
 

@@ -6,7 +6,7 @@ import { Chat } from "./chat.js";
 import * as choices from "./choices.js";
 import { recall, remember } from "./memory.js";
 import { models } from "./server.js";
-import { restore } from "./settings.js";
+import { begin, restore } from "./settings.js";
 import { Write } from "./write.js";
 
 const by = (id) => document.getElementById(id);
@@ -32,6 +32,7 @@ function choose(id) {
   remember("localStorage", "model", page.model.id);
   by("state").textContent = known.length > 1 ? "" : page.model.id;
   card.draw(page.model);
+  begin(page.model.sampling);
   by("modes").hidden = !page.model.chat;
   turn(page.model.chat ? mode : "write");
 }

@@ -2,17 +2,17 @@
 
 import { recall, remember } from "./memory.js";
 
-// `neutral` is the value that does nothing and is not sent; `most` is where the slider ends, not what can be written.
+// `most` is where the slider ends, not what can be written.
 const FIELDS = [
   { name: "temperature", label: "Temperature", value: 0.8, least: 0, most: 2, step: 0.05, told: "0 always takes the likeliest" },
-  { name: "top_k", label: "Top-k", value: 0, neutral: 0, least: 0, most: 100, step: 1, told: "of the k likeliest; 0 is off" },
-  { name: "top_p", label: "Top-p", value: 0.95, neutral: 1, least: 0, most: 1, step: 0.01, told: "of the likeliest that share p; 1 is off" },
-  { name: "min_p", label: "Min-p", value: 0, neutral: 0, least: 0, most: 1, step: 0.01, told: "at least this share of the likeliest's; 0 is off" },
+  { name: "top_k", label: "Top-k", value: 0, least: 0, most: 100, step: 1, told: "of the k likeliest; 0 is off" },
+  { name: "top_p", label: "Top-p", value: 0.95, least: 0, most: 1, step: 0.01, told: "of the likeliest that share p; 1 is off" },
+  { name: "min_p", label: "Min-p", value: 0, least: 0, most: 1, step: 0.01, told: "at least this share of the likeliest's; 0 is off" },
   { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },
   { name: "top_logprobs", label: "Alternatives", value: 8, least: 0, most: 20, step: 1 },
-  { name: "repetition_penalty", label: "Repetition penalty", value: 1, neutral: 1, least: 0.5, most: 2, step: 0.01, more: true },
-  { name: "presence_penalty", label: "Presence penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },
-  { name: "frequency_penalty", label: "Frequency penalty", value: 0, neutral: 0, least: -2, most: 2, step: 0.05, more: true },
+  { name: "repetition_penalty", label: "Repetition penalty", value: 1, least: 0.5, most: 2, step: 0.01, more: true },
+  { name: "presence_penalty", label: "Presence penalty", value: 0, least: -2, most: 2, step: 0.05, more: true },
+  { name: "frequency_penalty", label: "Frequency penalty", value: 0, least: -2, most: 2, step: 0.05, more: true },
 ];
 
 const form = document.getElementById("settings");
@@ -61,10 +61,10 @@ form.append(...FIELDS.filter((field) => !field.more).map(row), seed(), more,
 /** What a request says of the choice of tokens. `fresh` draws another seed whatever is set. */
 export function sampler(fresh) {
   const wanted = {};
-  for (const { name, value, neutral } of FIELDS) {
+  // All of them: a field that is left out is the model's own setting.
+  for (const { name } of FIELDS) {
     const number = form.elements[name].valueAsNumber;
-    const meant = Number.isNaN(number) ? value : number;
-    if (meant !== neutral) wanted[name] = meant;
+    wanted[name] = Number.isNaN(number) ? Number(beginning[name]) : number;
   }
   const { seed: field, random, stop } = form.elements;
   const drawn = crypto.getRandomValues(new Uint32Array(1))[0];
@@ -101,16 +101,31 @@ function set(wanted) {
 }
 
 const shaded = () => document.body.classList.toggle("shaded", shade.checked);
-const beginning = state();
+const page = state();
+let beginning = page;
+
+/** The settings that differ from where they begin. */
+function changes() {
+  return Object.fromEntries(Object.entries(state()).filter(([name, value]) => value !== beginning[name]));
+}
+
+/** Begins with a model's own settings. What was changed stays. */
+export function begin(sampling) {
+  const kept = changes();
+  const own = { ...sampling, max_tokens: sampling.max_new_tokens };
+  const given = FIELDS.filter(({ name }) => typeof own[name] === "number").map(({ name }) => [name, `${own[name]}`]);
+  beginning = { ...page, ...Object.fromEntries(given) };
+  set({ ...beginning, ...kept });
+}
 
 form.addEventListener("input", () => {
   shaded();
-  remember("localStorage", "settings", JSON.stringify(state()));
+  remember("localStorage", "settings", JSON.stringify(changes()));
 });
 form.addEventListener("submit", (event) => event.preventDefault());
 reset.addEventListener("click", () => {
   set(beginning);
-  remember("localStorage", "settings", JSON.stringify(state()));
+  remember("localStorage", "settings", JSON.stringify(changes()));
 });
 
 /** Takes what was set the last time. */

@@ -12,12 +12,12 @@ use crate::api::error::ApiError;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Message {
-    /// Who says it: system, user, assistant or tool, or what else the model's template knows.
+    /// The speaker: system, user, assistant, tool, or another that the model's template supports.
     role: String,
-    /// What is said; only a message with calls of functions may lack it.
+    /// The text; only a message with calls of functions may lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Content>,
-    /// What the speaker is called, for templates that know names.
+    /// The speaker's name, for templates that write names.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The functions that an assistant's message calls.
@@ -48,7 +48,7 @@ enum Content {
 struct Part {
     #[serde(rename = "type")]
     kind: PartKind,
-    /// It.
+    /// The text of the part.
     text: String,
 }
 
@@ -62,18 +62,18 @@ enum PartKind {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolCall {
-    /// The name that a tool's message answers it by.
+    /// The identifier by which a tool's message answers it.
     id: String,
     #[serde(rename = "type")]
     kind: ToolKind,
-    /// What is called.
+    /// The function and its arguments.
     function: Object<CalledFunction>,
 }
 
 /// The kind of a tool.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ToolKind {
+pub(crate) enum ToolKind {
     /// A function of the client.
     Function,
 }
@@ -95,8 +95,8 @@ fn as_object<S: Serializer>(arguments: &str, serializer: S) -> Result<S::Ok, S::
     object.serialize(serializer)
 }
 
-/// Functions without parameters are called with an empty text too.
-fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
+/// The arguments of a call. Functions without parameters are called with an empty text too.
+pub(crate) fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
     match text.trim() {
         "" => Ok(Map::new()),
         text => serde_json::from_str(text),
@@ -104,6 +104,49 @@ fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
 }
 
 impl Message {
+    /// A message of one text.
+    pub fn of_text(role: &str, text: String) -> Self {
+        Self {
+            role: role.to_owned(),
+            content: Some(Content::Text(text)),
+            name: None,
+            tool_calls: None,
+            tool_call_id: None,
+            refusal: None,
+        }
+    }
+
+    /// An assistant's message without text, to which calls are added.
+    pub fn of_calls() -> Self {
+        Self {
+            content: None,
+            ..Self::of_text("assistant", String::new())
+        }
+    }
+
+    /// The result of the call `id`.
+    pub fn of_result(id: String, text: String) -> Self {
+        Self {
+            tool_call_id: Some(id),
+            ..Self::of_text("tool", text)
+        }
+    }
+
+    /// Adds a call of a function, with its arguments as a JSON object.
+    pub fn add_call(&mut self, id: String, name: String, arguments: String) {
+        let call = ToolCall {
+            id,
+            kind: ToolKind::Function,
+            function: Object(CalledFunction { name, arguments }),
+        };
+        self.tool_calls.get_or_insert_default().push(Object(call));
+    }
+
+    /// Returns true if the assistant says it.
+    pub fn is_of_assistant(&self) -> bool {
+        self.role == "assistant"
+    }
+
     /// Checks message number `index`.
     ///
     /// # Errors

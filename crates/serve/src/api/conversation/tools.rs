@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use emberlm_generate::Constraint;
+use rand::RngExt;
+use rand::distr::Alphanumeric;
 use schemars::JsonSchema;
-use serde::de::{Deserializer, Error};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::messages::ToolKind;
 use crate::api::body::Object;
+use crate::api::delivery::name;
 use crate::api::error::ApiError;
 use crate::grammars::GrammarError;
 use crate::limits::MOST_TOOLS;
@@ -18,6 +21,8 @@ use crate::tools::{Function, ToolFormat, ToolUse, tool_grammar};
 
 /// The most bytes of a function's name.
 const MOST_NAME: usize = 64;
+/// The characters of a short identifier of a call.
+const SHORT_ID: usize = 9;
 
 /// A function that the model may call. The template reads it as it stands here.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -29,35 +34,50 @@ pub(crate) struct Tool {
     function: Object<ToolFunction>,
 }
 
+impl Tool {
+    pub fn new(function: ToolFunction) -> Self {
+        Self {
+            kind: ToolKind::Function,
+            function: Object(function),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ToolFunction {
+pub(crate) struct ToolFunction {
     /// Up to 64 letters, digits, `_` and `-`.
-    name: String,
-    /// What it does, for the model.
+    pub name: String,
+    /// A description, for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
+    pub description: Option<String>,
     /// The JSON schema of its arguments, an object; without it there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    parameters: Option<Map<String, Value>>,
+    pub parameters: Option<Map<String, Value>>,
     /// Has no effect: arguments always are what the schema describes.
     #[allow(dead_code)]
     #[serde(skip_serializing)]
-    strict: Option<bool>,
+    pub strict: Option<bool>,
 }
 
-/// Which functions an answer calls: `"auto"`, `"none"`, `"required"`, or a function by its name.
-#[derive(Clone, Debug, JsonSchema)]
+/// The functions that an answer calls: `"auto"`, `"none"`, `"required"`, or a function by its name, in the form `N`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum ToolChoice {
+pub(crate) enum ToolChoice<N> {
     /// By a word.
     Mode(ToolMode),
     /// This function.
-    Named(NamedTool),
+    Named(N),
+}
+
+impl<N> Default for ToolChoice<N> {
+    fn default() -> Self {
+        Self::Mode(ToolMode::Auto)
+    }
 }
 
 /// A word for how an answer calls functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolMode {
     /// As the model chooses.
@@ -68,40 +88,64 @@ pub(crate) enum ToolMode {
     Required,
 }
 
-/// The function that an answer calls.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// A way to name the function that an answer calls.
+pub(crate) trait NamesFunction: DeserializeOwned {
+    /// An example, in JSON.
+    const EXAMPLE: &'static str;
+    /// The path of the name in a request.
+    const FIELD: &'static str;
+
+    /// The function's name.
+    fn function(&self) -> &str;
+}
+
+/// The function that a chat completion calls.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedTool {
-    #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: ToolKind,
-    /// It.
+    /// The function.
     function: Object<ToolName>,
 }
 
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolName {
     /// The name of one of `tools`.
     name: String,
 }
 
-impl<'de> Deserialize<'de> for ToolChoice {
+impl NamesFunction for NamedTool {
+    const EXAMPLE: &'static str = "{\"type\": \"function\", \"function\": {\"name\": …}}";
+    const FIELD: &'static str = "tool_choice.function.name";
+
+    fn function(&self) -> &str {
+        &self.function.0.name
+    }
+}
+
+impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let rule = "must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}";
+        let rule = || {
+            let example = N::EXAMPLE;
+            D::Error::custom(format!(
+                "must be \"auto\", \"none\", \"required\" or {example}"
+            ))
+        };
         let value = Value::deserialize(deserializer)?;
         let read = match value {
             Value::String(_) => serde_json::from_value(value).map(Self::Mode),
             Value::Object(_) => serde_json::from_value(value).map(Self::Named),
-            _ => return Err(D::Error::custom(rule)),
+            _ => return Err(rule()),
         };
-        read.map_err(|_| D::Error::custom(rule))
+        read.map_err(|_| rule())
     }
 }
 
-/// How the answers of a request call functions.
+/// The calls of functions that the answers of a request may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Calling<'a> {
+pub(crate) struct Calling<'a> {
     /// The format of the model's template.
     pub format: &'static ToolFormat,
     /// The functions; those of the template.
@@ -116,10 +160,10 @@ impl<'a> Calling<'a> {
     ///
     /// # Errors
     /// The model's template does not support tools; too many, or a name that is not one.
-    pub fn new(
+    pub fn new<N: NamesFunction>(
         model: &ServedModel,
         tools: &'a [Object<Tool>],
-        choice: Option<&'a ToolChoice>,
+        choice: Option<&'a ToolChoice<N>>,
         parallel: bool,
     ) -> Result<Option<Self>, ApiError> {
         if tools.len() > MOST_TOOLS {
@@ -134,7 +178,7 @@ impl<'a> Calling<'a> {
             None | Some(ToolChoice::Mode(ToolMode::Auto)) if tools.is_empty() => return Ok(None),
             None | Some(ToolChoice::Mode(ToolMode::Auto)) => (None, false),
             Some(ToolChoice::Mode(ToolMode::Required)) => (None, true),
-            Some(ToolChoice::Named(named)) => (Some(&*named.function.0.name), true),
+            Some(ToolChoice::Named(named)) => (Some(named.function()), true),
         };
         if tools.is_empty() {
             return Err(ApiError::field("tool_choice", "needs tools"));
@@ -143,7 +187,7 @@ impl<'a> Calling<'a> {
             && tools.iter().all(|tool| tool.0.function.0.name != name)
         {
             let rule = "must name one of tools";
-            return Err(ApiError::field("tool_choice.function.name", rule));
+            return Err(ApiError::field(N::FIELD, rule));
         }
         Ok(Some(Self {
             format: tool_format(model, "tools")?,
@@ -167,23 +211,72 @@ impl<'a> Calling<'a> {
     /// # Errors
     /// The schemas exceed a limit, or too many others wait.
     pub async fn constraint(&self, model: &Arc<ServedModel>) -> Result<Constraint, ApiError> {
-        let functions = self.tools.iter().map(|tool| &tool.0.function.0);
-        let functions =
-            functions.filter(|function| self.named.is_none_or(|name| name == function.name));
-        let functions: Vec<_> = functions
-            .map(|function| Function {
-                name: &function.name,
-                parameters: function.parameters.as_ref(),
-            })
+        let callable = self.tools.iter().enumerate();
+        let callable = callable.filter(|(_, tool)| {
+            let name = &*tool.0.function.0.name;
+            self.named.is_none_or(|named| named == name)
+        });
+        let callable: Vec<(usize, &ToolFunction)> = callable
+            .map(|(index, tool)| (index, &tool.0.function.0))
             .collect();
+        match self.compile(model, &callable).await {
+            Err(GrammarError::Refused(error)) => {
+                Err(self.refused_schema(model, &callable, error.rule).await)
+            }
+            compiled => Ok(compiled?),
+        }
+    }
+
+    async fn compile(
+        &self,
+        model: &Arc<ServedModel>,
+        callable: &[(usize, &ToolFunction)],
+    ) -> Result<Constraint, GrammarError> {
+        let functions = callable.iter().map(|(_, function)| Function {
+            name: &function.name,
+            parameters: function.parameters.as_ref(),
+        });
+        let functions: Vec<_> = functions.collect();
         let grammar = tool_grammar(self.format, &functions, self.tool_use);
-        model
-            .constraint(grammar)
-            .await
-            .map_err(|error| match error {
-                GrammarError::Refused(error) => ApiError::field("tools", error.rule),
-                error => error.into(),
-            })
+        model.constraint(grammar).await
+    }
+
+    /// The error of functions that cannot be compiled together for the reason `rule`: of the one that cannot be compiled by
+    /// itself, found by bisection, or of all of them.
+    async fn refused_schema(
+        &self,
+        model: &Arc<ServedModel>,
+        callable: &[(usize, &ToolFunction)],
+        rule: String,
+    ) -> ApiError {
+        let mut suspected = callable;
+        while suspected.len() > 1 {
+            let (first, second) = suspected.split_at(suspected.len() / 2);
+            suspected = match self.compile(model, first).await {
+                Err(GrammarError::Refused(_)) => first,
+                Err(error) => return error.into(),
+                Ok(_) => second,
+            };
+        }
+        let Some((index, _)) = suspected.first() else {
+            return ApiError::field("tools", rule);
+        };
+        match self.compile(model, suspected).await {
+            Err(GrammarError::Refused(error)) => {
+                ApiError::field(format!("tools[{index}].function.parameters"), error.rule)
+            }
+            Err(error) => error.into(),
+            Ok(_) => ApiError::field("tools", rule),
+        }
+    }
+
+    /// A new identifier of a call.
+    pub fn call_id(format: &ToolFormat) -> String {
+        if format.short_ids {
+            let drawn = rand::rng().sample_iter(Alphanumeric).take(SHORT_ID);
+            return drawn.map(char::from).collect();
+        }
+        name("call")
     }
 }
 
@@ -217,17 +310,13 @@ impl ToolFunction {
 ///
 /// # Errors
 /// Its template writes no tools: `field` is what needs them.
-pub(super) fn tool_format(
+pub(crate) fn tool_format(
     model: &ServedModel,
     field: &str,
 ) -> Result<&'static ToolFormat, ApiError> {
-    let source = model
-        .chat
-        .as_ref()
-        .map(|chat| chat.encoder.template().source());
-    source.and_then(ToolFormat::of_template).ok_or_else(|| {
+    model.tool_format().ok_or_else(|| {
         let rule = format!(
-            "the chat template of {} does not support tools (it would have to write calls as Hermes, Qwen or Llama 3 do)",
+            "the chat template of {} does not support tools (it would have to write calls as Hermes, Qwen, Llama 3 or Mistral do)",
             model.name
         );
         ApiError::field(field, rule)

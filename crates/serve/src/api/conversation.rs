@@ -1,0 +1,91 @@
+//! A conversation that is to be answered, as chat completions, responses and the page have it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | here | [`open`]: the conversation as tokens, by the model's template |
+//! | `messages` | [`Message`] |
+//! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
+
+mod messages;
+mod tools;
+
+use std::sync::Arc;
+
+use emberlm_tokenizer::chat::ChatError;
+use serde::Serialize;
+use tokio::task::spawn_blocking;
+
+use super::body::Object;
+use super::error::ApiError;
+use crate::model::ServedModel;
+pub(crate) use messages::{Message, ToolKind, read_arguments};
+use tools::tool_format;
+pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
+
+/// A prompt as tokens, and the ends of its answer besides the model's own.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub prompt: Vec<u32>,
+    pub stop_tokens: Vec<u32>,
+    pub stop_strings: Vec<String>,
+}
+
+impl Opened {
+    /// A prompt that is no conversation.
+    pub fn text(prompt: Vec<u32>) -> Self {
+        Self {
+            prompt,
+            ..Self::default()
+        }
+    }
+}
+
+/// The variables of a template.
+#[derive(Serialize)]
+struct Record<'a> {
+    messages: &'a [Object<Message>],
+    /// A template asks whether there are tools.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [Object<Tool>],
+}
+
+/// Writes a conversation by the model's template, with the functions that the answer may call.
+///
+/// # Errors
+/// The model has no template, or the template refuses the conversation.
+pub(crate) async fn open(
+    model: &Arc<ServedModel>,
+    messages: &[Object<Message>],
+    tools: &[Object<Tool>],
+) -> Result<Opened, ApiError> {
+    for (index, message) in messages.iter().enumerate() {
+        message.0.check(index)?;
+    }
+    if model.chat.is_none() {
+        let rule = format!(
+            "{} has no chat template: use /v1/completions, or serve it with --chat-template",
+            model.name
+        );
+        return Err(ApiError::field("model", rule));
+    }
+    if messages.iter().any(|message| message.0.calls_functions()) {
+        tool_format(model, "messages")?;
+    }
+    let record = serde_json::to_string(&Record { messages, tools });
+    let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
+    let (model, with_tools) = (Arc::clone(model), !tools.is_empty());
+    let written = spawn_blocking(move || {
+        let chat = model.chat_format(with_tools)?;
+        Some(chat.encoder.prompt(&record).map(|prompt| Opened {
+            prompt,
+            stop_tokens: chat.stops.tokens.clone(),
+            stop_strings: chat.stops.strings.clone(),
+        }))
+    });
+    let written = written.await.ok().flatten();
+    let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
+    written.map_err(|error| match error {
+        ChatError::Unavailable { .. } => ApiError::internal("the template could not be run"),
+        error => ApiError::field("messages", error.to_string()),
+    })
+}

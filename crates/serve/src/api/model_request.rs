@@ -1,0 +1,67 @@
+//! A request to a model: its body, and what answers need besides.
+
+use std::mem;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+
+use super::App;
+use super::body::{Body, FieldGroups, KnownFields};
+use super::deadline::Deadline;
+use super::error::ApiError;
+use crate::model::ServedModel;
+use crate::request_log::Trace;
+
+/// A request that was received whole.
+pub(crate) struct ModelRequest {
+    pub app: App,
+    pub deadline: Deadline,
+    pub trace: Arc<Trace>,
+    body: Bytes,
+}
+
+impl FromRequest<App> for ModelRequest {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let extensions = request.extensions();
+        let deadline = extensions.get::<Deadline>().copied();
+        let trace = extensions.get::<Arc<Trace>>().cloned();
+        let (Some(deadline), Some(trace)) = (deadline, trace) else {
+            return Err(ApiError::internal("the request has no deadline"));
+        };
+        let Body(body) = Body::from_request(request, app).await?;
+        Ok(Self {
+            app: app.clone(),
+            deadline,
+            trace,
+            body,
+        })
+    }
+}
+
+impl ModelRequest {
+    /// The length of the body in bytes, until it is read.
+    pub fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Reads the fields and drops the body.
+    ///
+    /// # Errors
+    /// As [`KnownFields::read`].
+    pub fn read<T: FieldGroups>(&mut self, known: &KnownFields<T>) -> Result<T, ApiError> {
+        known.read(&mem::take(&mut self.body))
+    }
+
+    /// The model that is asked for, which is noted for the log.
+    ///
+    /// # Errors
+    /// No model has this name.
+    pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
+        let model = self.app.model(name)?;
+        self.trace.set_model(&model);
+        Ok(model)
+    }
+}

@@ -1,0 +1,54 @@
+//! Functions in the shape of the Responses API, where their fields stand beside `type`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::api::conversation::{NamesFunction, Tool, ToolFunction, ToolKind};
+
+/// A function that the model may call.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FunctionTool {
+    #[serde(rename = "type")]
+    kind: ToolKind,
+    /// Up to 64 letters, digits, `_` and `-`.
+    name: String,
+    /// A description, for the model.
+    description: Option<String>,
+    /// The JSON schema of its arguments, an object; without it there are none.
+    parameters: Option<Map<String, Value>>,
+    /// Has no effect: arguments always are what the schema describes.
+    strict: Option<bool>,
+}
+
+impl FunctionTool {
+    /// The function as chat templates receive it.
+    pub fn to_tool(&self) -> Tool {
+        Tool::new(ToolFunction {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+            strict: self.strict,
+        })
+    }
+}
+
+/// The function that a response calls.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedFunction {
+    #[serde(rename = "type")]
+    kind: ToolKind,
+    /// The name of one of `tools`.
+    name: String,
+}
+
+impl NamesFunction for NamedFunction {
+    const EXAMPLE: &'static str = "{\"type\": \"function\", \"name\": …}";
+    const FIELD: &'static str = "tool_choice.name";
+
+    fn function(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,63 @@
+//! The template `tool_use` is taken where a request has tools, as `transformers` takes it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::entry::{HERMES, PLAIN, Server};
+use super::tools;
+
+const CONFIG: &str = "tokenizer_config.json";
+
+/// Checks that a conversation without tools is written by `PLAIN`, and one with tools by `HERMES`.
+fn check(server: &Server) {
+    let tokens = |fields: Value| {
+        let answer = server.answered(fields);
+        answer["usage"]["prompt_tokens"].as_u64().unwrap() as usize
+    };
+    // A token a byte, after the end of a text.
+    assert_eq!(
+        tokens(json!({ "max_tokens": 1 })),
+        "[user]?\n[assistant]".len() + 1
+    );
+    let with_tools = tokens(json!({ "tools": tools(), "max_tokens": 1 }));
+    assert!(with_tools > 200, "{with_tools}");
+    let answer = server.answered(json!({ "tools": [tools()[1]], "tool_choice": "required",
+        "parallel_tool_calls": false }));
+    let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "now", "{answer}");
+}
+
+#[test]
+fn of_a_list_in_the_tokenizer_s_configuration() {
+    let folder = TempDir::new().unwrap();
+    let templates = json!([
+        { "name": "default", "template": PLAIN },
+        { "name": "tool_use", "template": HERMES },
+    ]);
+    let config = json!({ "chat_template": templates }).to_string();
+    fs::write(folder.path().join(CONFIG), config).unwrap();
+    check(&Server::with_templates(&folder, CONFIG));
+}
+
+#[test]
+fn of_the_folder_of_additional_templates() {
+    let folder = TempDir::new().unwrap();
+    let added = folder.path().join("additional_chat_templates");
+    fs::create_dir(&added).unwrap();
+    fs::write(folder.path().join("chat_template.jinja"), PLAIN).unwrap();
+    fs::write(added.join("tool_use.jinja"), HERMES).unwrap();
+    check(&Server::with_templates(&folder, "chat_template.jinja"));
+}
+
+#[test]
+fn one_template_of_a_list_is_for_all_conversations() {
+    let folder = TempDir::new().unwrap();
+    let templates =
+        json!([{ "name": "default", "template": PLAIN }, { "name": "rag", "template": HERMES }]);
+    let config = json!({ "chat_template": templates }).to_string();
+    fs::write(folder.path().join(CONFIG), config).unwrap();
+    let server = Server::with_templates(&folder, CONFIG);
+    assert_eq!(server.refused(json!({ "tools": tools() })).0, "tools");
+}
