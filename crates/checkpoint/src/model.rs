@@ -311,11 +311,7 @@ impl Model {
         Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
 
-    /// The encoder of conversations with tools: [`Model::chat`], with the template named `tool_use` that lies beside the
-    /// template. `None` if there is no such template, so that all conversations are written by the same.
-    ///
-    /// # Errors
-    /// The template cannot be read, or is not Jinja.
+    /// [`Model::chat`] with the template named `tool_use`, for conversations with tools. `None` if there is no such template.
     pub fn tool_chat(
         &self,
         tokenizer: &Tokenizer,
@@ -323,9 +319,7 @@ impl Model {
     ) -> Result<Option<ChatEncoder>, ModelError> {
         let template = match (asked, &self.source) {
             (Some(asked), _) => ChatTemplate::for_tools(asked)?,
-            (None, Source::HuggingFace(model)) => {
-                ChatTemplate::for_tools_beside_model(model.path())?
-            }
+            (None, Source::HuggingFace(model)) => ChatTemplate::for_tools_beside(model.path())?,
             (None, Source::Own(_)) => None,
         };
         Ok(template.map(|template| self.encoder(template, tokenizer)))

@@ -115,7 +115,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// As [`ChatTemplate::from_path`], where there is one.
-    pub fn for_tools_beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
+    pub fn for_tools_beside(folder: &Path) -> Result<Option<Self>, ChatError> {
         match beside_model(folder)? {
             Some(file) => Self::for_tools_of(&file),
             None => Ok(None),

@@ -1,6 +1,7 @@
 //! A server of the binary, asked by hand.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -10,10 +11,29 @@ use serde_json::Value;
 
 use super::Sandbox;
 
-/// Killed where a test forgets it.
+/// Killed where a test forgets it. Of a test that fails, what the server wrote to stderr is printed.
 pub struct Server {
     child: Child,
     address: String,
+    /// Where its stderr goes, unless the test has a destination of its own.
+    _stderr: Option<Stderr>,
+}
+
+/// The stderr of a server, in a temporary file.
+struct Stderr(File);
+
+impl Drop for Stderr {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut bytes = Vec::new();
+            let read = self
+                .0
+                .rewind()
+                .and_then(|()| self.0.read_to_end(&mut bytes));
+            let text = String::from_utf8_lossy(&bytes);
+            eprintln!("--- stderr of the server ({read:?})\n{text}");
+        }
+    }
 }
 
 /// An answer over HTTP.
@@ -42,7 +62,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// What a stream of events said.
+    /// The events of a stream.
     pub fn events(&self) -> Vec<Value> {
         let data = self
             .body
@@ -68,11 +88,17 @@ fn unchunked(mut body: &str) -> String {
 impl Sandbox {
     /// Starts a command that serves, on a free port, once it has said where.
     pub fn serve(&self, line: &str) -> Server {
-        self.serve_with(line, Stdio::inherit())
+        let file = tempfile::tempfile().unwrap();
+        let stderr = Stderr(file.try_clone().unwrap());
+        self.start(line, file.into(), Some(stderr))
     }
 
     /// [`Sandbox::serve`] with a destination of its own for stderr.
     pub fn serve_with(&self, line: &str, stderr: impl Into<Stdio>) -> Server {
+        self.start(line, stderr.into(), None)
+    }
+
+    fn start(&self, line: &str, stderr: Stdio, kept: Option<Stderr>) -> Server {
         let words = line.split_whitespace().chain(["--port", "0"]);
         let mut command = self.command(words);
         command.stdout(Stdio::piped()).stderr(stderr);
@@ -84,7 +110,11 @@ impl Sandbox {
         let address = address
             .unwrap_or_else(|| panic!("{line}: said {said:?}"))
             .to_owned();
-        Server { child, address }
+        Server {
+            child,
+            address,
+            _stderr: kept,
+        }
     }
 }
 
