@@ -29,7 +29,7 @@ use crate::error::{CliError, warn};
 use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::output::print;
 use crate::{signals, values};
-use log::{LogContent, LogFormat};
+use log::{Log, LogContent, LogFormat};
 use models::ModelSpec;
 
 /// Arguments of `serve`.
@@ -151,12 +151,12 @@ impl Job for Serve {
             key,
             guard,
         } = self;
-        let models = load::all::<B::InnerBackend>(&specs, guard, &device)?;
+        let (log, log_thread) = Log::start(args.log_format)?;
+        let models = load::all::<B::InnerBackend>(&specs, guard, &device, &log)?;
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
-        let (log, log_thread) = log::start(args.log, args.log_format)?.unzip();
-        let log = log.map(Arc::new);
+        let log = log.requests(args.log).map(Arc::new);
         let mut server = server.with_write_time(Duration::from_secs(args.write_timeout as u64));
         if let Some(log) = &log {
             server = server.with_log(Arc::clone(log));
@@ -178,9 +178,7 @@ impl Job for Serve {
         print(&format!("http://{}\n", server.address()))?;
         console::note("Ctrl-C ends it");
         let ended = server.run(api::router(service), hosts, stop, drain);
-        if let Some(thread) = log_thread {
-            thread.finish();
-        }
+        log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))
     }
 }

@@ -11,8 +11,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, WeightFormat};
 use emberlm_serve::Replacer;
 
+use super::log::Log;
 use crate::console;
-use crate::error::{CliError, warn};
+use crate::error::CliError;
 use crate::model;
 use crate::run_folders::is_run;
 
@@ -43,6 +44,7 @@ pub fn start<B: Backend>(
     weights: WeightFormat,
     device: Device<B>,
     replacer: Replacer<B>,
+    log: Log,
 ) -> Result<(), CliError> {
     let mut served = newest(&run);
     let mut failed = None;
@@ -58,12 +60,12 @@ pub fn start<B: Backend>(
                     if !replacer.replace(decoder) {
                         return;
                     }
-                    console::note(format_args!("{}: now {about}", run.display()));
+                    log.note(format!("{}: now {about}", run.display()));
                     served = found;
                 }
                 // What is served stays, and another look is taken.
                 Err(error) if failed != found => {
-                    warn(&format!("{}: {}", run.display(), error.message()));
+                    log.warn(format!("{}: {}", run.display(), error.message()));
                     failed = found;
                 }
                 Err(_) => {}

@@ -14,6 +14,7 @@ use emberlm_trainer::fit::InferenceWork;
 use indicatif::HumanCount;
 
 use super::follow;
+use super::log::Log;
 use super::models::ModelSpec;
 use crate::console;
 use crate::error::{CliError, warn};
@@ -28,6 +29,7 @@ pub fn all<B: Backend>(
     specs: &[ModelSpec],
     guard: MemoryGuard,
     device: &Device<B>,
+    log: &Log,
 ) -> Result<Vec<ServedModel>, CliError> {
     // An error is about one of the models.
     let about = |spec: &ModelSpec| {
@@ -49,7 +51,7 @@ pub fn all<B: Backend>(
     check_memory(specs, &plans, guard)?;
     let mut served = Vec::new();
     for (spec, plan) in specs.iter().zip(plans) {
-        served.push(load::<B>(spec, plan, device).map_err(about(spec))?);
+        served.push(load::<B>(spec, plan, device, log).map_err(about(spec))?);
     }
     Ok(served)
 }
@@ -66,6 +68,7 @@ fn load<B: Backend>(
     spec: &ModelSpec,
     plan: LoadPlan<'_>,
     device: &Device<B>,
+    log: &Log,
 ) -> Result<ServedModel, CliError> {
     let (path, model) = (&spec.path, plan.model());
     plan.ignored().iter().for_each(|ignored| warn(ignored));
@@ -97,7 +100,13 @@ fn load<B: Backend>(
     let card = CardSource::new(path, spec.follows, model)?;
     served.card = Box::new(move || card.card());
     if spec.follows {
-        follow::start(path.clone(), spec.weights, device.clone(), replacer)?;
+        follow::start(
+            path.clone(),
+            spec.weights,
+            device.clone(),
+            replacer,
+            log.clone(),
+        )?;
     }
     Ok(served)
 }

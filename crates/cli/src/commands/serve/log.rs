@@ -1,7 +1,7 @@
-//! The request log of `serve`: one line on stderr for each request.
+//! The log of `serve` on stderr: one line for each request, and one for each new checkpoint of a followed run.
 //!
-//! Lines are written by a thread of their own. While stderr takes no more, as a full pipe does, requests are answered and
-//! their lines are counted and left out.
+//! Lines are written by a thread of their own. While stderr takes no more, as a full pipe does, requests are answered, and
+//! lines are counted and left out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,59 +42,103 @@ const WAITING: usize = 1024;
 /// The longest wait for stderr to take the last lines when the program ends.
 const LAST: Duration = Duration::from_secs(1);
 
+/// Hands lines to the thread that writes them; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Log {
+    lines: SyncSender<LogLine>,
+    /// Lines that were left out since the last one was written.
+    lost: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum LogLine {
+    Request(Box<RequestRecord>),
+    Note(String),
+    Warning(String),
+    /// The last line.
+    End,
+}
+
 /// The thread that writes the lines.
 #[derive(Debug)]
 pub struct LogThread {
+    log: Log,
     ended: Receiver<()>,
 }
 
 impl LogThread {
-    /// Waits until all lines are written, once the log has been dropped; for a second at most.
+    /// Waits until all lines so far are written, for a second at most.
     pub fn finish(self) {
+        self.log.send(LogLine::End);
         // An error means that the thread has ended.
         let _ = self.ended.recv_timeout(LAST);
     }
 }
 
-/// Starts the thread that writes the lines; `None` if nothing is to be logged.
-///
-/// # Errors
-/// The operating system gives no thread.
-pub fn start(
-    content: LogContent,
-    format: LogFormat,
-) -> Result<Option<(RequestLog, LogThread)>, CliError> {
-    if content == LogContent::None {
-        return Ok(None);
-    }
-    let (records, waiting): (SyncSender<RequestRecord>, _) = mpsc::sync_channel(WAITING);
-    let (ending, ended) = mpsc::channel::<()>();
-    let lost = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&lost);
-    thread::Builder::new()
-        .name("log".to_owned())
-        .spawn(move || {
-            for record in waiting {
-                write(&record, format);
-                match counted.swap(0, Ordering::Relaxed) {
-                    0 => {}
-                    lost => warn(&format!(
-                        "{lost} requests were not logged: stderr takes lines too slowly"
-                    )),
+impl Log {
+    /// Starts the thread that writes the lines, with requests in this format.
+    ///
+    /// # Errors
+    /// The operating system gives no thread.
+    pub fn start(format: LogFormat) -> Result<(Self, LogThread), CliError> {
+        let (lines, waiting) = mpsc::sync_channel(WAITING);
+        let (ending, ended) = mpsc::channel::<()>();
+        let log = Self {
+            lines,
+            lost: Arc::default(),
+        };
+        let lost = Arc::clone(&log.lost);
+        thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || {
+                for line in waiting {
+                    match line {
+                        LogLine::Request(record) => write(&record, format),
+                        LogLine::Note(text) => console::note(text),
+                        LogLine::Warning(text) => warn(&text),
+                        LogLine::End => break,
+                    }
+                    match lost.swap(0, Ordering::Relaxed) {
+                        0 => {}
+                        lost => warn(&format!(
+                            "{lost} lines of the log were left out: stderr takes lines too slowly"
+                        )),
+                    }
                 }
-            }
-            drop(ending);
+                drop(ending);
+            })
+            .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
+        let thread = LogThread {
+            log: log.clone(),
+            ended,
+        };
+        Ok((log, thread))
+    }
+
+    /// Writes a line.
+    pub fn note(&self, text: String) {
+        self.send(LogLine::Note(text));
+    }
+
+    /// Writes a warning.
+    pub fn warn(&self, text: String) {
+        self.send(LogLine::Warning(text));
+    }
+
+    /// The log of requests; `None` if they are not logged.
+    pub fn requests(&self, content: LogContent) -> Option<RequestLog> {
+        let log = self.clone();
+        (content != LogContent::None).then(|| RequestLog {
+            bodies: content == LogContent::Bodies,
+            write: Box::new(move |record| log.send(LogLine::Request(Box::new(record)))),
         })
-        .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
-    let log = RequestLog {
-        bodies: content == LogContent::Bodies,
-        write: Box::new(move |record| {
-            if records.try_send(record).is_err() {
-                lost.fetch_add(1, Ordering::Relaxed);
-            }
-        }),
-    };
-    Ok(Some((log, LogThread { ended })))
+    }
+
+    fn send(&self, line: LogLine) {
+        if self.lines.try_send(line).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 fn write(record: &RequestRecord, format: LogFormat) {
