@@ -18,7 +18,7 @@ fn status(hosts: &Hosts, target: &str, version: Version, headers: &[(&str, &str)
     let router = Router::new().route("/", get(async || "hello"));
     let answered = hosts
         .clone()
-        .guard(router)
+        .guard(router, None)
         .oneshot(request.body(Body::empty()).unwrap());
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(answered).unwrap().status().as_u16()
