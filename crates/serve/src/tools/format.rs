@@ -130,13 +130,15 @@ mod tests {
         let hermes = "{% if tools %}…<tool_call>\n{\"name\": …}{% endif %}";
         let llama = "{% if tools %}{\"name\": n, \"parameters\": p}{{ message.tool_calls }}";
         let coder = format!("{hermes}<function=name>");
-        let first = |source: &str| {
+        fn first(source: &str) -> Option<(&'static str, &'static str, Option<&'static str>)> {
             let format = ToolFormat::of_template(source);
             format.map(|format| (format.open, format.first, format.id_marker))
-        };
+        }
+        fn found(source: &str) -> Option<(&'static str, String, Option<&'static str>)> {
+            first(source).map(|(open, first, id)| (open, first.to_owned(), id))
+        }
         let name = "{\"name\": \"";
         let opened = |open, before: &str| Some((open, format!("{before}{name}"), None));
-        let found = |source| first(source).map(|(open, first, id)| (open, first.to_owned(), id));
         assert_eq!(found(hermes), opened("<tool_call>", "\n"));
         assert_eq!(found(llama), opened("", ""));
         assert_eq!(first(&coder), None);
