@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::mutate::Mutator;
@@ -12,6 +13,26 @@ use crate::mutate::Mutator;
 const LONGEST: Duration = Duration::from_secs(10);
 /// Of the whole process, in kB.
 const MOST_MEMORY: u64 = 1 << 20;
+
+/// The files of a folder, which is relative to this crate, by their names.
+///
+/// # Panics
+/// The folder cannot be read, or has no files.
+pub fn seeds(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = fs::read_dir(&folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut seeds: Vec<_> = paths
+        .filter(|path| path.is_file())
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect();
+    assert!(!seeds.is_empty(), "{} has no files", folder.display());
+    seeds.sort();
+    seeds
+}
 
 /// Runs every seed, a file with its name, and `mutations` mutations of them. `entry` returns true for a file that is good;
 /// a seed is one if `is_good` returns true for its name.

@@ -14,19 +14,10 @@ fn fixtures() -> PathBuf {
 }
 
 fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(fixtures().join("corpus").join(kind)).unwrap();
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            (name, fs::read(path).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
+    bounded::seeds(&format!("../crates/model/tests/fixtures/corpus/{kind}"))
 }
 
-/// A file of a corpus is a model if its name says so.
+/// Runs an entry over a corpus, whose models have names that begin with `model`, and over mutations of it.
 fn run(seeds: &[(String, Vec<u8>)], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
     bounded::run(seeds, mutations, |name| name.starts_with("model"), entry);
 }

@@ -3,31 +3,13 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::fs;
-use std::path::Path;
-
 use emberlm_fuzz::{bodies, bounded, followed_events};
 
-/// The files of a folder, by name.
-fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let entries = fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            (name, fs::read(path).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
-}
-
-/// Sends the bodies of a folder, which are answered if their names say so, and mutations of them.
+/// Sends the bodies of a folder, of which those named `good` are answered, and mutations of them.
 fn mutations(path: &str, count: u64, folder: &str) {
     assert!(bodies::PATHS.contains(&path));
     bounded::run(
-        &files(&format!("seeds/bodies/{folder}")),
+        &bounded::seeds(&format!("seeds/bodies/{folder}")),
         count,
         |name| name.starts_with("good"),
         |bytes| bodies::body(path, bytes),
@@ -63,7 +45,7 @@ fn the_page() {
 fn followed_events() {
     let folder = tempfile::tempdir().unwrap();
     let seeds = [
-        files("seeds/events"),
+        bounded::seeds("seeds/events"),
         vec![("cut".to_owned(), b"{\"event\"".to_vec())],
     ]
     .concat();

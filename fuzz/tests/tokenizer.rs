@@ -2,26 +2,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::fs;
-use std::path::Path;
-
 use emberlm_fuzz::{bounded, tokenizer};
 
-/// The files of some of the fixtures' folders, by path.
+/// The files of some of the tokenizer's folders.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tokenizer");
-    let mut files = Vec::new();
-    for folder in folders {
-        for entry in fs::read_dir(root.join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                files.push((path.display().to_string(), fs::read(&path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    assert!(!files.is_empty());
-    files
+    let of_folder = |folder| bounded::seeds(&format!("../crates/tokenizer/{folder}"));
+    folders.iter().flat_map(of_folder).collect()
 }
 
 #[test]
