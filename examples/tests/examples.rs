@@ -42,6 +42,24 @@ fn the_readme_has_the_program_that_is_compiled() {
     );
 }
 
+#[test]
+fn the_dependency_of_the_readme_is_a_crate_with_its_features() {
+    let readme = include_str!("../../README.md");
+    let (_, after) = readme
+        .split_once("[dependencies]\nemberlm = { path = \"../emberlm/")
+        .unwrap();
+    let (folder, after) = after.split_once('"').unwrap();
+    let (_, after) = after.split_once("features = [").unwrap();
+    let (features, _) = after.split_once(']').unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("\nname = \"emberlm\"\n"), "{manifest}");
+    for feature in features.split(", ") {
+        let feature = feature.trim_matches('"');
+        assert!(manifest.contains(&format!("\n{feature} = [")), "{feature}");
+    }
+}
+
 /// Writes a model of nine characters with random weights.
 fn write_model(folder: &Path) {
     let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();

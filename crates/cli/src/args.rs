@@ -33,6 +33,7 @@ use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
 use crate::memory_guard::MemoryArg;
+use crate::new_folder::folder_parser;
 use crate::plot::PictureFile;
 use crate::values;
 
@@ -272,7 +273,7 @@ pub struct NewArgs {
     #[arg(long, value_name = "NAME")]
     pub preset: String,
     /// The model's folder
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
     /// The seed of the initial weights
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -300,7 +301,7 @@ pub struct ExportArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The folder to write
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
     /// The most bytes of weights in a file
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]

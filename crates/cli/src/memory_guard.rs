@@ -101,18 +101,25 @@ impl Demand {
     }
 }
 
-/// The memory that a backend computes in, as far as the system reports it: that of graphics interfaces is not known.
+/// The memory that a backend computes in, as far as it is known: the graphics interfaces do not report the memory of discrete
+/// GPUs.
 fn available(backend: Placement) -> Option<Available> {
-    match backend.backend {
-        BackendName::Flex | BackendName::Ndarray => memory::available(),
-        name => {
-            let devices = devices::of(name);
-            let device = devices.get(backend.number().unwrap_or(0))?;
-            let bytes = device.memory_bytes?;
-            let limit = MemoryLimit::Device;
-            Some(Available { bytes, limit })
-        }
+    let devices = match backend.backend {
+        BackendName::Flex | BackendName::Ndarray => return memory::available(),
+        name => devices::of(name),
+    };
+    // The driver's preferred device may be any of them.
+    let candidates = match backend.number() {
+        Some(number) => devices.get(number..=number)?,
+        None => &devices,
+    };
+    let first = candidates.first()?;
+    if candidates.iter().all(|device| device.kind.shares_memory()) {
+        return memory::available();
     }
+    let bytes = first.memory_bytes?;
+    let limit = MemoryLimit::Device;
+    Some(Available { bytes, limit })
 }
 
 impl MemoryArg {

@@ -1,12 +1,12 @@
-//! A folder that a command makes: whole or absent.
+//! A folder that a command creates: whole or absent, and not named like a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use tempfile::TempDir;
 
 use crate::error::CliError;
-use crate::output::shell_word;
 
 /// A folder being filled beside its place; dropping it without [`NewFolder::finish`] removes it.
 #[derive(Debug)]
@@ -33,7 +33,6 @@ impl NewFolder {
         what: &str,
         is_one: impl Fn(&Path) -> bool,
     ) -> Result<Self, CliError> {
-        refuse_file_name(out, what)?;
         check(out, force, what, is_one)?;
         let parent = match out.parent() {
             Some(parent) if parent != Path::new("") => parent,
@@ -103,23 +102,24 @@ const FILE_EXTENSIONS: [&str; 18] = [
     "tar",
 ];
 
-/// Refuses a folder that is named like a file of a format that is not written.
-pub fn refuse_file_name(out: &Path, what: &str) -> Result<(), CliError> {
-    let extension = out.extension().and_then(|extension| extension.to_str());
-    let known = extension
-        .and_then(|extension| {
-            let mut known = FILE_EXTENSIONS.iter();
-            known.find(|known| extension.eq_ignore_ascii_case(known))
-        })
-        .filter(|_| !out.is_dir());
-    let Some(extension) = known else {
-        return Ok(());
-    };
-    let shown = out.display();
-    let message =
-        format!("--out {shown}: {what} is written as a folder, not as a .{extension} file");
-    let folder = shell_word(&out.with_extension("").to_string_lossy());
-    Err(CliError::usage(message).hint(format!("name the folder: --out {folder}")))
+/// The parser of every option that names a folder to create, which `what` is written into. It refuses the name of a file of a
+/// format that is not written.
+pub fn folder_parser(what: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |out| match file_extension(&out) {
+        Some(extension) => Err(format!(
+            "{what} is written as a folder, not as a .{extension} file: name it {}",
+            out.with_extension("").display()
+        )),
+        None => Ok(out),
+    })
+}
+
+/// The extension of a file's name; `None` for a folder that exists.
+fn file_extension(out: &Path) -> Option<&'static str> {
+    let extension = out.extension()?.to_str()?;
+    let mut known = FILE_EXTENSIONS.into_iter();
+    let known = known.find(|known| extension.eq_ignore_ascii_case(known))?;
+    (!out.is_dir()).then_some(known)
 }
 
 fn check(

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::folder::CONFIG_FILE;
+use emberlm_trainer::run_config::toml_reason;
 use toml::{Table, Value};
 
 use crate::error::CliError;
@@ -20,12 +21,8 @@ pub fn read(run: &Path) -> Result<RunSettings, CliError> {
     let path = run.join(CONFIG_FILE);
     let text = read_text(&path, DESCRIPTION_LIMIT).map_err(CliError::io("read", &path))?;
     let table: Table = toml::from_str(&text).map_err(|error| {
-        let reason = error.to_string();
-        CliError::new(format!(
-            "{} is not valid TOML: {}",
-            path.display(),
-            reason.trim_end()
-        ))
+        let reason = toml_reason(&error, &text);
+        CliError::new(format!("{} is not valid TOML: {reason}", path.display()))
     })?;
     let mut settings = RunSettings::new();
     flatten("", table, &mut settings);

@@ -77,6 +77,17 @@ pub const LOGIT_BIAS: NumberSetting = NumberSetting {
     rule: "must be from -100 to 100",
 };
 
+/// All of them.
+pub const ALL: [NumberSetting; 7] = [
+    TEMPERATURE,
+    TOP_P,
+    MIN_P,
+    REPETITION_PENALTY,
+    PRESENCE_PENALTY,
+    FREQUENCY_PENALTY,
+    LOGIT_BIAS,
+];
+
 impl NumberSetting {
     /// Returns true if the setting can have this value, which NaN and infinities never are.
     pub fn allows(&self, value: f64) -> bool {
@@ -111,16 +122,6 @@ impl NumberSetting {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ALL: [NumberSetting; 7] = [
-        TEMPERATURE,
-        TOP_P,
-        MIN_P,
-        REPETITION_PENALTY,
-        PRESENCE_PENALTY,
-        FREQUENCY_PENALTY,
-        LOGIT_BIAS,
-    ];
 
     #[test]
     fn bounds_are_what_the_rule_says() {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use emberlm_system::nearest::nearest;
+
 use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerKind};
 
@@ -9,14 +11,15 @@ use crate::{TOKENIZER_FILE, TokenizerKind};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
     /// A tokenizer was asked for by a name that is none of [`TokenizerKind::NAMED`].
-    #[error("unknown tokenizer `{name}`: choose one of {}", names())]
+    #[error("unknown tokenizer `{name}`{}: choose one of {}", meant(name), names())]
     UnknownKind {
         /// The name as given.
         name: String,
     },
     /// A tokenizer was asked for by what is neither such a name nor looks like a path.
     #[error(
-        "unknown tokenizer `{name}`: choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one",
+        "unknown tokenizer `{name}`{}: choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one",
+        meant(name),
         names()
     )]
     UnknownChoice {
@@ -183,4 +186,12 @@ pub enum TokenizerError {
 
 fn names() -> String {
     TokenizerKind::NAMED.map(TokenizerKind::name).join(", ")
+}
+
+/// The name that a mistyped one probably stands for, in brackets.
+fn meant(name: &str) -> String {
+    match nearest(name, TokenizerKind::NAMED.map(TokenizerKind::name)) {
+        Some(name) => format!(" (did you mean `{name}`?)"),
+        None => String::new(),
+    }
 }

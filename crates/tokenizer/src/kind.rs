@@ -100,7 +100,7 @@ mod tests {
         let message = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "unknown tokenizer `GPT2`: choose one of gpt2, p50k, cl100k, o200k, char, byte"
+            "unknown tokenizer `GPT2` (did you mean `gpt2`?): choose one of gpt2, p50k, cl100k, o200k, char, byte"
         );
     }
 }

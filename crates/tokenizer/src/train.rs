@@ -32,6 +32,18 @@ pub struct BpeOptions {
     pub special: Vec<String>,
 }
 
+impl BpeOptions {
+    /// A vocabulary of at most `vocab_size` ids with GPT-4's pattern: pairs that occur twice or more are merged.
+    pub fn new(vocab_size: usize) -> Self {
+        Self {
+            vocab_size,
+            min_frequency: 2,
+            pattern: Pattern::Cl100k,
+            special: Vec::new(),
+        }
+    }
+}
+
 /// A training: first count, then train.
 #[derive(Debug)]
 pub struct BpeTraining {

@@ -28,10 +28,9 @@ const LICENSE: &str = include_str!("../../../LICENSE-APACHE");
 
 fn trained(pattern: &str) -> Tokenizer {
     let options = BpeOptions {
-        vocab_size: 600,
-        min_frequency: 2,
         pattern: pattern.parse::<Pattern>().unwrap(),
         special: vec!["<|im_start|>".to_owned()],
+        ..BpeOptions::new(600)
     };
     let training = BpeTraining::new(options).unwrap();
     let mut counts = PieceCounts::default();

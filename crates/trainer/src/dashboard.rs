@@ -10,6 +10,8 @@
 mod plot;
 mod quit;
 mod screen;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io::stdout;
@@ -47,6 +49,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) struct DashboardRun {
     /// The run's directory.
     pub(crate) path: PathBuf,
+    /// The notes on the run, shown until there are figures.
+    pub(crate) notes: String,
     /// All its steps.
     pub(crate) steps: usize,
     /// Steps between two evaluations.
@@ -89,11 +93,7 @@ impl Dashboard {
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let (updates, receiver) = channel();
         let painter = Painter {
-            screen: Screen {
-                steps: run.steps,
-                interval: run.interval,
-                ..Screen::default()
-            },
+            screen: Screen::of(&run),
             run,
             updates: receiver,
             newest: HashMap::new(),

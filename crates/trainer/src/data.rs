@@ -181,15 +181,18 @@ impl Validation {
 
     /// The tokens and windows of a validation of at most `max_tokens` of each dataset, in a line; none without tokens.
     pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
-        let windows = self.parts.iter().map(|part| &part.windows);
-        let targets = |windows: &Windows| {
-            let targets = windows.split().len().saturating_sub(1);
-            max_tokens.map_or(targets, |max| targets.min(max))
-        };
-        let tokens: u64 = windows.map(targets).sum();
+        let tokens = self.tokens(max_tokens);
         let first = self.first();
         let windows = evaluated_windows(first.seq_len(), first.packing());
         (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
+    }
+
+    /// The tokens that a validation of at most `max_tokens` of each dataset predicts.
+    pub(crate) fn tokens(&self, max_tokens: Option<u64>) -> u64 {
+        let targets = self.splits().map(|split| split.len().saturating_sub(1));
+        targets
+            .map(|tokens| max_tokens.map_or(tokens, |max| tokens.min(max)))
+            .sum()
     }
 
     /// The mean loss over each dataset's validation split, of at most `max_tokens` each; none where there is nothing to

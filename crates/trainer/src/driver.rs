@@ -115,6 +115,12 @@ impl<B: TrainingBackend> Driver<B> {
         rank_zero.map_or(&[], |rank_zero| rank_zero.recorder.hooks.metrics())
     }
 
+    /// The notes on the run before its first step.
+    pub(crate) fn notes(&self) -> String {
+        let rank_zero = self.rank_zero.as_ref();
+        rank_zero.map_or_else(String::new, |rank_zero| rank_zero.recorder.messages.first())
+    }
+
     /// The steps of the whole run.
     pub(crate) fn steps_in_all(&self) -> usize {
         self.engine.config().steps

@@ -11,7 +11,7 @@
 //! everything that the device was asked for. There a [`Guard`] on the device decides, the step stays [`pending`], and
 //! [`settle`] reads and judges all pending steps at once when something is due. The outcome is the same to the bit.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
@@ -113,13 +113,6 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     pending: PendingSteps<B>,
     /// Ends a step between two micro-batches.
     stop: Option<StopSignal>,
-}
-
-/// The turn of an engine to seed the backend's random state and to draw dropout masks from it. The state belongs to the process:
-/// without turns, models that are trained on two threads would draw each other's numbers.
-fn random_state() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -227,13 +220,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let (config, stop) = (&self.config, self.stop.as_ref());
-        let made = {
-            let model_config = model.decoder.config();
-            let draws = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
-            let _turn = draws.then(random_state);
-            B::run(|| gradients::accumulate(model, &batches.batches, numbers, config, stop))
-        };
-        let Some((loss, grads)) = made else {
+        let Some((loss, grads)) =
+            gradients::of_micro_batches(model, &batches.batches, numbers, config, stop)
+        else {
             return Ok(None);
         };
         // Outside of the backend's threads, since it waits for other processes.

@@ -96,6 +96,14 @@ pub enum TrainError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory of a new run is something else.
+    #[error("{path} is the directory of {what}, not a place for a run")]
+    NotForRun {
+        /// The directory.
+        path: PathBuf,
+        /// A dataset or a model.
+        what: &'static str,
+    },
     /// The directory holds no run.
     #[error("{path} holds no run")]
     NoRun {

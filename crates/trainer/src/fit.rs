@@ -78,9 +78,9 @@ pub struct Prediction {
 pub enum Phase {
     /// Logits and loss.
     Head,
-    /// The way back through the last block.
+    /// The backward pass of the last block.
     Block,
-    /// The way back through the embedding.
+    /// The backward pass of the embedding.
     Embedding,
     /// The optimizer's update.
     Update,

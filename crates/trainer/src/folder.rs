@@ -15,6 +15,13 @@ pub const CONFIG_FILE: &str = "config.toml";
 /// Held by the process that trains the run; it holds that process's number.
 pub const LOCK_FILE: &str = "lock";
 
+/// Files of directories that are not a run's, with what such a directory is.
+const OTHERS: [(&str, &str); 3] = [
+    ("dataset.json", "a dataset"),
+    ("config.json", "a model"),
+    ("model.json", "a checkpoint"),
+];
+
 /// A run's directory that this process alone may write to. The system gives the lock back when the process ends, however
 /// it ends.
 ///
@@ -87,7 +94,7 @@ impl RunFolder {
     /// The directory of a new run.
     ///
     /// # Errors
-    /// It cannot be made, holds a run already, or is held by another process.
+    /// It cannot be made, holds a run, a dataset or a model already, or is held by another process.
     pub fn create(path: &Path, config: &str) -> Result<Self, TrainError> {
         let file = path.join(CONFIG_FILE);
         let exists = || TrainError::RunExists {
@@ -95,6 +102,10 @@ impl RunFolder {
         };
         if file.exists() {
             return Err(exists());
+        }
+        if let Some((_, what)) = OTHERS.iter().find(|(name, _)| path.join(name).exists()) {
+            let path = path.to_owned();
+            return Err(TrainError::NotForRun { path, what });
         }
         for folder in [checkpoint::FOLDER, "samples"] {
             let folder = path.join(folder);

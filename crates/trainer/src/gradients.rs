@@ -1,10 +1,12 @@
 //! A step's loss and gradients, of all its micro-batches together.
 //!
 //! ```text
-//! accumulate   the micro-batches of this rank   loss and gradients, each divided by all ranks' targets
-//! all_reduce   over all ranks                   (`peers`)
-//! finish       one norm over all gradients      the factor that clips them and takes the loss's scale out
+//! of_micro_batches   the micro-batches of this rank   loss and gradients, each divided by all ranks' targets
+//! all_reduce         over all ranks                   (`peers`)
+//! finish             one norm over all gradients      the factor that clips them and takes the loss's scale out
 //! ```
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
@@ -46,7 +48,28 @@ pub(crate) struct StepNumbers {
 /// The loss summed over one rank's micro-batches and divided by the step's targets, and its gradients: over all ranks, the
 /// mean over the step's targets, however they are spread over micro-batches and ranks. The gradients are those of the
 /// loss times `scale`. None if `stop` asks for the end before all micro-batches are computed.
-pub(crate) fn accumulate<B: TrainingBackend>(
+pub(crate) fn of_micro_batches<B: TrainingBackend>(
+    model: &TrainingModel<B>,
+    micro_batches: &[TokenBatch<B>],
+    numbers: StepNumbers,
+    config: &TrainConfig,
+    stop: Option<&StopSignal>,
+) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
+    let model_config = model.decoder.config();
+    let draws = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
+    let _turn = draws.then(random_state);
+    B::run(|| accumulate(model, micro_batches, numbers, config, stop))
+}
+
+/// The turn of a model to seed the backend's random state and to draw dropout masks from it. The state belongs to the process:
+/// without turns, models that are trained on two threads would draw each other's numbers.
+fn random_state() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// [`of_micro_batches`] on a thread of the backend.
+fn accumulate<B: TrainingBackend>(
     model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
     numbers: StepNumbers,

@@ -8,6 +8,10 @@ pub struct Messages {
     newest: String,
     /// The number of times that it has been shown.
     shown: usize,
+    /// The messages before the first line of the log.
+    first: Vec<String>,
+    /// True once the log has a line.
+    logged: bool,
 }
 
 /// The number of log lines beside which a message is shown.
@@ -26,13 +30,22 @@ impl Messages {
     pub fn say(&mut self, text: impl Into<String>) {
         self.newest = text.into();
         self.shown = 0;
+        if !self.logged {
+            self.first.push(self.newest.clone());
+        }
         if let Some(show) = self.at_once {
             show(&self.newest);
         }
     }
 
+    /// The messages before the first line of the log, as paragraphs.
+    pub fn first(&self) -> String {
+        self.first.join("\n\n")
+    }
+
     /// The newest message; empty after it was shown often enough.
     pub fn shown(&mut self) -> &str {
+        self.logged = true;
         self.shown += 1;
         match self.shown {
             0..=SHOWN => &self.newest,

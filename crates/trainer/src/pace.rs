@@ -13,9 +13,10 @@ const MEASURE_AFTER: f64 = 10.0;
 /// The tokens trained since the last line of the log, and since the process began.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    begun: Instant,
-    /// Steps made before the process began.
-    from: usize,
+    /// A step and the time when it was made: the last one before the process began, and from the first line of the log on that
+    /// line's, since the first steps take longer than others.
+    since: (usize, Instant),
+    lines: usize,
     tokens: usize,
     seconds: f64,
     /// Seconds in all steps of this process.
@@ -43,8 +44,8 @@ pub(crate) struct Measured {
 impl Pace {
     pub(crate) fn new(from: usize, flops_per_token: usize, precision: Precision) -> Self {
         Self {
-            begun: Instant::now(),
-            from,
+            since: (from, Instant::now()),
+            lines: 0,
             tokens: 0,
             seconds: 0.0,
             trained: 0.0,
@@ -52,6 +53,11 @@ impl Pace {
             precision,
             peak: None,
         }
+    }
+
+    /// The first step begins now.
+    pub(crate) fn begin(&mut self) {
+        self.since.1 = Instant::now();
     }
 
     /// Adds steps that were judged: one, or where the device works behind the host all since the last settlement, which is
@@ -78,7 +84,12 @@ impl Pace {
         let flops = tokens_per_second * self.flops_per_token;
         self.peak = self.peak.map(|peak| peak.max(flops));
         // With evaluations and samples, which take their time as well.
-        let per_step = self.begun.elapsed().as_secs_f64() / (step - self.from).max(1) as f64;
+        let (from, begun) = self.since;
+        let per_step = begun.elapsed().as_secs_f64() / (step - from).max(1) as f64;
+        if self.lines == 0 {
+            self.since = (step, Instant::now());
+        }
+        self.lines += 1;
         Measured {
             tokens_per_second,
             utilization: self.peak.map(|peak| flops / peak),
@@ -91,6 +102,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use burn_flex::Flex;
 
     use super::*;
@@ -108,5 +121,21 @@ mod tests {
         assert_eq!(utilization(250), 0.5);
         assert_eq!(utilization(1000), 1.0);
         assert_eq!(utilization(250), 0.25);
+    }
+
+    #[test]
+    fn the_first_step_s_own_time_does_not_count_for_those_that_follow() {
+        let mut pace = Pace::new(0, 1000, Precision::F32);
+        pace.since.1 -= Duration::from_secs(3600);
+        pace.begin();
+        let mut left = |step| {
+            pace.add(1, 1.0);
+            let line = pace.line::<Flex>(step, 100, &Default::default());
+            line.seconds_left
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        let first = left(1);
+        assert!((29.0..1000.0).contains(&first), "{first}");
+        assert!(left(2) < first / 3.0);
     }
 }

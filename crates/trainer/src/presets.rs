@@ -107,17 +107,20 @@ const EPOCH_SEQUENCES: u64 = 8;
 /// Its shortest sequences that are not the user's choice.
 const SHORTEST: usize = 64;
 
-/// The preset for a vocabulary on a machine of `threads` processor threads without a GPU: it trains in minutes to an hour.
-pub fn suggested(vocab_size: usize, threads: usize) -> &'static str {
+/// The preset for a training split of `tokens` tokens of a vocabulary, on a machine of `threads` processor threads without a
+/// GPU: it trains in minutes to an hour, or in hours on many threads.
+pub fn suggested(vocab_size: usize, tokens: u64, threads: usize) -> &'static str {
     match vocab_size {
         0..=512 => "char-nano",
-        _ if threads < MANY_THREADS => "bpe-nano",
+        _ if threads < MANY_THREADS || tokens < MANY_TOKENS => "bpe-nano",
         _ => "pocket",
     }
 }
 
 /// Threads from which on a model of tens of millions of parameters trains in hours.
 const MANY_THREADS: usize = 16;
+/// Tokens below which a model of tens of millions of parameters learns its data by heart.
+const MANY_TOKENS: u64 = 10_000_000;
 
 /// The training settings of a preset.
 fn training(name: &str) -> TrainConfig {
@@ -232,14 +235,15 @@ mod tests {
 
     #[test]
     fn suggestions_are_presets_that_take_the_vocabulary() {
-        for (vocab_size, threads, preset) in [
-            (65, 2, "char-nano"),
-            (257, 64, "char-nano"),
-            (1000, 2, "bpe-nano"),
-            (50_257, 2, "bpe-nano"),
-            (50_257, 64, "pocket"),
+        for (vocab_size, tokens, threads, preset) in [
+            (65, 1_000_000, 2, "char-nano"),
+            (257, 1 << 40, 64, "char-nano"),
+            (1000, 1 << 40, 2, "bpe-nano"),
+            (50_257, 1 << 40, 2, "bpe-nano"),
+            (50_257, 20_000, 64, "bpe-nano"),
+            (50_257, 1 << 40, 64, "pocket"),
         ] {
-            assert_eq!(suggested(vocab_size, threads), preset);
+            assert_eq!(suggested(vocab_size, tokens, threads), preset);
             assert!(families::preset(preset).is_some());
         }
     }

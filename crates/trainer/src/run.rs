@@ -30,6 +30,7 @@ use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
 use crate::training_model::TrainingModel;
 
+mod duration;
 mod inputs;
 mod launch;
 mod summary;
@@ -154,7 +155,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
-    let mut inputs = RunInputs::open(&mut config, &start)?;
+    let inputs = RunInputs::open(&mut config, &start)?;
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
     // A resumed run keeps its scale, but not where there are no products in f16 any more.
@@ -162,11 +163,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
 
     let rank = peers.rank();
-    if rank.is_zero() {
-        let backend = &initial.state.backend;
-        let line = summary::line::<B>(&config.train, &inputs, backend, rank.world_size(), &device);
-        inputs.notes.insert(0, line);
-    }
     let run = start.path().to_owned();
     let failure = Failure::default();
     let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);
@@ -181,6 +177,13 @@ pub(crate) fn train_with<B: TrainingBackend>(
         )?),
         false => None,
     };
+    if let Some(rank_zero) = &mut rank_zero {
+        let size = summary::line(&config.train, &inputs, &initial, rank.world_size(), &device);
+        let notes = first_notes(&config, &inputs, &initial, &device);
+        for note in std::iter::once(size).chain(notes) {
+            rank_zero.recorder.messages.say(note);
+        }
+    }
     let file_check = inputs.check_files();
     if let (Some(line), Some(rank_zero)) = (file_check.announcement(), &mut rank_zero) {
         rank_zero.recorder.messages.say(line);
@@ -246,9 +249,6 @@ fn rank_zero<B: TrainingBackend>(
         false => None,
     };
     let mut messages = Messages::new(say);
-    for note in first_notes(config, inputs, initial, device) {
-        messages.say(note);
-    }
     for sentence in damage.sentences() {
         let log = run.join(events::EVENTS_FILE);
         messages.say(format!("warning: {}: {sentence}", log.display()));

@@ -9,8 +9,10 @@ use crate::RunConfig;
 use crate::config::{field_docs, legacy, suggested_in, suggested_value};
 
 mod commented;
+mod reason;
 
 pub use commented::to_toml;
+pub use reason::toml_reason;
 
 /// A run's configuration that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +32,7 @@ pub enum RunConfigError {
         source: std::io::Error,
     },
     /// The file is not TOML.
-    #[error("{path} is no TOML: {reason}")]
+    #[error("{path} is not valid TOML: {reason}")]
     NotToml {
         /// The file.
         path: PathBuf,
@@ -94,7 +96,7 @@ pub fn layered(
         })?;
         let over: Table = toml::from_str(&text).map_err(|error| RunConfigError::NotToml {
             path: path(),
-            reason: error.to_string(),
+            reason: toml_reason(&error, &text),
         })?;
         let names_family = |model: &Value| model.get("family").is_some();
         if over.get("model").is_some_and(names_family) {

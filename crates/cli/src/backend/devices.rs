@@ -41,6 +41,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns true if the device has no memory of its own.
+    pub fn shares_memory(self) -> bool {
+        matches!(self, Self::IntegratedGpu | Self::Cpu)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

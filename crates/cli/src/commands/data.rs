@@ -12,6 +12,7 @@ use emberlm_data::{DEFAULT_SHARD_TOKENS, ExportFormat};
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::error::CliError;
+use crate::new_folder::folder_parser;
 use crate::values;
 
 /// Arguments of `data`.
@@ -80,7 +81,7 @@ pub struct AdoptArgs {
     #[arg(long, value_name = "GLOB")]
     pub val: Option<String>,
     /// Make this folder, with links to the files, instead of writing into theirs
-    #[arg(long, value_name = "DATASET")]
+    #[arg(long, value_name = "DATASET", value_parser = folder_parser("a dataset"))]
     pub out: Option<PathBuf>,
     /// Replace an existing dataset.json, or the dataset of --out
     #[arg(long)]
@@ -96,7 +97,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "NAME", value_parser = values::export_format())]
     pub format: ExportFormat,
     /// The folder to write
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("an exported dataset"))]
     pub out: PathBuf,
     /// The prefix of llmc's file names [default: the dataset's folder]
     #[arg(long, value_name = "NAME")]

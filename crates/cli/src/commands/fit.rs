@@ -360,7 +360,7 @@ pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
         (
             "allocator",
             predicted.allocator,
-            "given back, not yet used again",
+            "freed, and kept for later use",
         ),
     ]
 }
@@ -369,7 +369,7 @@ pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Head => "logits and loss",
-        Phase::Block => "the way back through a block",
+        Phase::Block => "the backward pass of a block",
         Phase::Embedding => "the embedding's gradient",
         Phase::Update => "the optimizer's update",
         Phase::Evaluation => "an evaluation's batch",

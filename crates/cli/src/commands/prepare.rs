@@ -8,7 +8,6 @@ use indicatif::ProgressBar;
 
 use crate::ending;
 use crate::error::CliError;
-use crate::new_folder::refuse_file_name;
 use crate::output::{print, shell_word};
 use crate::{progress, signals};
 
@@ -19,7 +18,6 @@ pub use args::PrepareArgs;
 /// # Errors
 /// Whatever keeps it from its end.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
-    refuse_file_name(&args.out, "a dataset")?;
     let bar = progress::bytes("reading", 0);
     listen(bar.clone())?;
     let options = options(&args);

@@ -11,6 +11,7 @@ use emberlm_trainer::RunFolder;
 
 use crate::backend::BackendArg;
 use crate::error::CliError;
+use crate::new_folder::folder_parser;
 use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
 use crate::signals;
@@ -27,7 +28,7 @@ pub struct SweepArgs {
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// The folder of the runs [default: runs/FILE]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a sweep"))]
     pub out: Option<PathBuf>,
     /// Number of runs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]

@@ -178,6 +178,9 @@ impl From<TrainError> for CliError {
                 );
                 return with(&error, Some(hint));
             }
+            TrainError::NotForRun { .. } => {
+                return with(&error, Some("choose another --out".to_owned()));
+            }
             TrainError::File { ref source, .. } => return with(&error, io(source)),
             TrainError::RunReplaced { .. } => {
                 Some("begin another run, or resume the one that was moved")

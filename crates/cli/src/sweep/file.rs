@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_trainer::run_config::toml_reason;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -60,8 +61,7 @@ impl SweepFile {
 
     fn parse(text: &str) -> Result<Self, CliError> {
         let written: Written = toml::from_str(text).map_err(|error| {
-            let reason = error.to_string();
-            CliError::usage(reason.trim_end().to_owned())
+            CliError::usage(toml_reason(&error, text))
                 .hint("it has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]; see the README")
         })?;
         let mut grid = Vec::new();
@@ -232,6 +232,6 @@ mod tests {
         assert!(refused("[grid]\n\"train.seed\" = []").contains("train.seed has no values"));
         assert!(refused("[grid]\ntrain.seed = 3").contains("train.seed = 3: must be a list"));
         assert!(refused("gird = 3").contains("unknown field `gird`"));
-        assert!(refused("[grid").contains("TOML parse error"));
+        assert!(refused("[grid").starts_with("line 1, column 6: unclosed table"));
     }
 }

@@ -15,7 +15,7 @@ fn all_figures_are_in_80_by_24_and_it_survives_resizing() {
     let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
     let text = terminal.wait_for("a sample", |text| text.contains('“'));
     for part in [
-        "loss ", "valid ", "ppl ", "|g| ", "rate ", "tok/s", "MiB", " left", "Plots", "Progress",
+        "loss ", "valid ", "ppl ", "|g| ", "rate ", "tok/s", "MiB", " left", "Plots", "┌Step ",
     ] {
         assert!(text.contains(part), "`{part}` is not on\n{text}");
     }

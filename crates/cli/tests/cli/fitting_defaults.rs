@@ -79,3 +79,15 @@ fn prepare_suggests_fine_tuning_for_conversations_in_a_published_vocabulary() {
         "{said}"
     );
 }
+
+#[test]
+fn prepare_suggests_a_small_model_for_a_small_text() {
+    let sandbox = Sandbox::new();
+    let lines = (0..3000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+    sandbox.write("text.txt", lines.collect::<String>());
+    let said = sandbox
+        .words("prepare text.txt --out book --tokenizer gpt2")
+        .ok();
+    let next = "Next: emberlm train --data book --preset bpe-nano --out runs/book\n";
+    assert!(said.ends_with(next), "{said}");
+}

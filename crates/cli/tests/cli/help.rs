@@ -1,5 +1,7 @@
 //! `--help` and wrong usage.
 
+use emberlm_generate::ranges;
+
 use super::support::Sandbox;
 
 #[test]
@@ -97,6 +99,20 @@ fn each_command_tells_its_options() {
         for option in options.split_whitespace() {
             assert!(help.contains(option), "{command} {option}: {help}");
         }
+    }
+}
+
+#[test]
+fn the_help_of_a_sampling_setting_has_its_range() {
+    let help = Sandbox::new().words("generate --help").ok();
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for setting in ranges::ALL {
+        let rule = setting.rule;
+        let option = setting.name.replace('_', "-");
+        let (_, after) = help.split_once(&format!("--{option} <")).unwrap();
+        let (own, _) = after.split_once(" --").unwrap();
+        assert!(own.contains(rule), "{option}: {rule}: {own}");
     }
 }
 

@@ -21,6 +21,8 @@ mod damaged_data;
 mod dashboard;
 mod data;
 mod draft;
+#[cfg(unix)]
+mod duration;
 mod eval_split;
 mod eval_tasks;
 mod feeding;

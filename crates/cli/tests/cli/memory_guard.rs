@@ -157,3 +157,26 @@ fn predictions_of_inference_are_near_what_is_measured() {
         );
     }
 }
+
+/// A device that computes on the CPU, as Mesa's does, has the machine's memory.
+#[cfg(feature = "vulkan")]
+#[test]
+fn a_model_that_no_machine_holds_is_refused_on_devices_that_share_memory() {
+    let sandbox = Sandbox::with_data();
+    // Drivers write to stderr.
+    let listed = sandbox.words("devices --json").stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let backends = listed.as_array().unwrap().iter();
+    let vulkan = backends.filter(|of| of["backend"] == "vulkan");
+    let devices = vulkan.flat_map(|of| of["devices"].as_array().unwrap());
+    for device in devices.filter(|device| device["kind"] == "cpu") {
+        let number = &device["number"];
+        let line = format!(
+            "train --preset palm-540b --data data --out run --backend vulkan --device {number}"
+        );
+        let ran = sandbox.words(&line);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        let error = "error: training needs about ";
+        assert!(ran.stderr.contains(error), "{ran}");
+    }
+}

@@ -232,26 +232,81 @@ fn a_value_that_is_not_a_number() {
 #[test]
 fn a_folder_that_is_named_like_a_file() {
     let sandbox = Sandbox::with_char_model();
+    sandbox.write("sweep.toml", "preset = \"char-nano\"\n");
+    let before = sandbox.names();
     for (line, what) in [
         ("export run", "a model"),
         ("new --preset pocket-tales --vocab-size 9", "a model"),
         ("prepare text.txt --tokenizer byte", "a dataset"),
-        ("data export data --format npy", "an export of this format"),
+        ("train --data data", "a run"),
+        ("sweep sweep.toml", "a sweep"),
+        ("data adopt data --tokenizer byte", "a dataset"),
+        ("data export data --format npy", "an exported dataset"),
         ("tokenizer train text.txt --vocab-size 300", "a tokenizer"),
+        ("tokenizer convert text.txt", "a tokenizer"),
     ] {
         for extension in ["gguf", "safetensors", "BIN"] {
-            let shown = extension.to_lowercase();
-            refused(
-                &sandbox,
-                &format!("{line} --out h2.{extension}"),
-                2,
-                &format!(
-                    "--out h2.{extension}: {what} is written as a folder, not as a .{shown} file"
-                ),
-                "name the folder: --out h2",
+            let ran = sandbox.words(&format!("{line} --out h2.{extension}"));
+            let error = format!("error: invalid value 'h2.{extension}' for '--out <");
+            let rule = format!(
+                ">': {what} is written as a folder, not as a .{} file: name it h2\n",
+                extension.to_lowercase()
+            );
+            assert_eq!(ran.code, Some(2), "{line}: {ran}");
+            assert!(
+                ran.stderr.starts_with(&error) && ran.stderr.contains(&rule),
+                "{line}: {ran}"
             );
         }
     }
+    assert_eq!(sandbox.names(), before);
     // A version is no extension.
     sandbox.words("export run --out model-v1.2").ok();
+}
+
+#[test]
+fn a_run_is_not_put_into_a_dataset_or_a_model() {
+    let sandbox = Sandbox::with_char_model();
+    for (folder, what) in [
+        ("data", "a dataset"),
+        ("run/checkpoints/step-00000001", "a checkpoint"),
+    ] {
+        let error = format!("{folder} is the directory of {what}, not a place for a run");
+        let line = format!("train --data data --steps 1 --out {folder}");
+        refused(&sandbox, &line, 1, &error, "choose another --out");
+        assert!(!sandbox.path(folder).join("samples").exists());
+    }
+}
+
+#[test]
+fn a_broken_toml_file_has_its_line_and_column() {
+    let sandbox = Sandbox::with_char_model();
+    sandbox.write("broken.toml", "# settings\n[train\n");
+    let reason = "line 2, column 7: unclosed table, expected `]`";
+    for (line, expected) in [
+        (
+            "train --data data --config broken.toml",
+            format!("error: broken.toml is not valid TOML: {reason}\n"),
+        ),
+        (
+            "sweep broken.toml",
+            format!("error: broken.toml: {reason}\nhint: "),
+        ),
+        (
+            "serve --config broken.toml",
+            format!("error: broken.toml: {reason}\nhint: "),
+        ),
+    ] {
+        let ran = sandbox.words(line);
+        assert!(ran.stderr.starts_with(&expected), "{line}: {ran}");
+    }
+}
+
+#[test]
+fn a_mistyped_tokenizer_has_the_nearest_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "text");
+    let ran = sandbox.words("prepare text.txt --out d --tokenizer gtp2");
+    let error = "unknown tokenizer `gtp2` (did you mean `gpt2`?): choose one of gpt2, ";
+    assert!(ran.stderr.contains(error), "{ran}");
 }

@@ -41,6 +41,21 @@ pub struct AdoptOptions {
     pub command: String,
 }
 
+/// Files of GPT-2's tokens, found by their names, with the manifest beside them.
+impl Default for AdoptOptions {
+    fn default() -> Self {
+        Self {
+            tokenizer: TokenizerKind::Gpt2.into(),
+            alphabet: None,
+            train: None,
+            val: None,
+            out: None,
+            force: false,
+            command: String::new(),
+        }
+    }
+}
+
 /// Files that have been found, and are to be read.
 pub struct Adoption {
     folder: PathBuf,

@@ -42,12 +42,8 @@ pub fn copy(name: &str) -> tempfile::TempDir {
 pub fn options(tokenizer: impl Into<TokenizerChoice>) -> AdoptOptions {
     AdoptOptions {
         tokenizer: tokenizer.into(),
-        alphabet: None,
-        train: None,
-        val: None,
-        out: None,
-        force: false,
         command: "emberlm data adopt".to_owned(),
+        ..AdoptOptions::default()
     }
 }
 

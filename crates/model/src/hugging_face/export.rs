@@ -28,6 +28,17 @@ pub struct ExportOptions {
     pub fields: Map<String, Value>,
 }
 
+/// Numbers in f32, in files of at most 5 GB, without further fields.
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self {
+            element: Element::F32,
+            shard_bytes: 5_000_000_000,
+            fields: Map::new(),
+        }
+    }
+}
+
 /// The files written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
@@ -45,11 +56,7 @@ pub struct Exported {
 /// `transformers` has no type for the family, or the type cannot express the model.
 pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
     let exchange = exchange_of(config.family())?;
-    let options = ExportOptions {
-        element: Element::F32,
-        shard_bytes: 0,
-        fields: Map::new(),
-    };
+    let options = ExportOptions::default();
     described(&completed(config, &exchange)?, &exchange, &options).map(drop)
 }
 

@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::widgets::{Block, Gauge, Paragraph, Wrap};
 
+use super::DashboardRun;
 use super::plot::Plots;
 use super::quit::QuitDialog;
 
@@ -31,6 +32,16 @@ const STOPPING: &str =
     " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
 
 impl Screen {
+    /// The screen of a run without figures.
+    pub(super) fn of(run: &DashboardRun) -> Self {
+        Self {
+            now: run.notes.clone(),
+            steps: run.steps,
+            interval: run.interval,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let rows = [
             Constraint::Min(0),
@@ -59,17 +70,18 @@ impl Screen {
     /// The part of all steps that is made, and when the next evaluation comes. The time left is among the figures.
     fn progress(&self, frame: &mut Frame<'_>, area: Rect) {
         let ratio = self.step as f64 / self.steps.max(1) as f64;
-        let mut label = format!("step {} of {}", self.step, self.steps);
+        let mut title = format!("Step {} of {}", self.step, self.steps);
         let until = self.interval - self.step % self.interval.max(1);
         if self.interval > 0 && self.step < self.steps {
             let until = until.min(self.steps - self.step);
-            label += &format!(", evaluation in {until}");
+            title += &format!(", evaluation in {until}");
         }
+        // A label within the bar would be readable by its colours only.
         let gauge = Gauge::default()
-            .block(Block::bordered().title("Progress"))
+            .block(Block::bordered().title(title))
             .gauge_style(Style::default().fg(Color::Yellow))
             .ratio(ratio.clamp(0.0, 1.0))
-            .label(label);
+            .label("");
         frame.render_widget(gauge, area);
     }
 }
@@ -104,14 +116,16 @@ mod tests {
         let text = drawn(&screen);
         assert_eq!(text.matches("left").count(), 1, "{text}");
         assert!(
-            text.contains("step 130 of 1000, evaluation in 70"),
+            text.contains("┌Step 130 of 1000, evaluation in 70─"),
             "{text}"
         );
         assert!(!text.to_lowercase().contains("epoch"), "{text}");
+        let bar = format!("│{}{}│", "█".repeat(10), " ".repeat(68));
+        assert!(text.contains(&bar), "13% of 78 columns: {text}");
         assert!(text.contains("4.00") && text.contains("q quit"), "{text}");
         screen.step = 1000;
         let text = drawn(&screen);
-        assert!(text.contains("step 1000 of 1000"), "{text}");
+        assert!(text.contains("┌Step 1000 of 1000─"), "{text}");
         assert!(!text.contains("evaluation in"), "{text}");
         screen.stopping = true;
         assert!(drawn(&screen).contains("Stopping after this micro-batch"));

@@ -69,6 +69,7 @@ impl<B: TrainingBackend> RankZero<B> {
             step: engine.position().step,
             steps: config.steps,
         });
+        self.pace.begin();
     }
 
     /// Counts the time of the steps that were judged, and reports those that were skipped.

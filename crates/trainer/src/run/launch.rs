@@ -34,6 +34,7 @@ pub(super) fn launch<B: TrainingBackend>(
     let steps = driver.steps_in_all();
     let interval = driver.evaluation_interval();
     let run = driver.path().to_owned();
+    let notes = driver.notes();
     let metrics: Vec<Metric> = built_in()
         .iter()
         .chain(driver.hook_metrics())
@@ -68,6 +69,7 @@ pub(super) fn launch<B: TrainingBackend>(
         Renderer::Dashboard => {
             let dashboard = Dashboard::start(DashboardRun {
                 path: run.clone(),
+                notes,
                 steps,
                 interval,
                 stop,

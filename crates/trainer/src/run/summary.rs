@@ -5,21 +5,17 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::count;
 use emberlm_system::digits::grouped;
 
-use super::RunInputs;
+use super::{RunInputs, duration};
 use crate::config::TrainConfig;
-use crate::{epochs, fit, memory, peak};
+use crate::initial_state::InitialState;
+use crate::{epochs, fit, memory};
 
-/// Floating-point operations from which on a run takes minutes on a CPU, so that a measurement of its matrix product pays.
-const WORTH_ESTIMATING: f64 = 2e13;
-/// The share of the matrix product's operations per second that training reaches, typically.
-const UTILIZATION: f64 = 0.5;
-
-/// Parameters, device, tokens per step, epochs; the time of runs that take minutes, estimated from the device's matrix
-/// product; and the predicted memory on CPUs.
+/// Parameters, device, tokens per step, epochs; the predicted duration, unless it is a few seconds; and the predicted memory
+/// on CPUs.
 pub(super) fn line<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
-    backend: &str,
+    initial: &InitialState<B>,
     world_size: usize,
     device: &Device<B>,
 ) -> String {
@@ -32,20 +28,22 @@ pub(super) fn line<B: TrainingBackend>(
         count => format!("{count} × "),
     };
     let mut line = format!(
-        "training {parameters} parameters on {backend}: {} steps of {micro_batches}{} × {} = {} tokens, {epochs:.1} epochs of {} tokens",
+        "training {parameters} parameters on {}: {} steps of {micro_batches}{} × {} = {} tokens, {epochs:.1} epochs of {} tokens",
+        initial.state.backend,
         grouped(train.steps as u64),
         train.micro_batch,
         inputs.seq_len,
         grouped(step_tokens),
         grouped(tokens),
     );
-    let flops = count::flops_per_token(&inputs.model).training as f64
-        * (step_tokens * train.steps as u64) as f64;
-    if flops > WORTH_ESTIMATING {
-        let peak = peak::matrix_product::<B>(train.precision.products, device);
-        line += &format!("; about {}", hours(flops / (UTILIZATION * peak)));
+    // Before the measurement, whose memory the process keeps.
+    let memory = predicted_mib::<B>(train, inputs, device);
+    let step = initial.state.step;
+    if let Some(seconds) = duration::predict(train, inputs, &initial.decoder, step, device) {
+        let left = if step > 0 { " left" } else { "" };
+        line += &format!("; about {}{left}", hours(seconds));
     }
-    if let Some(mib) = predicted_mib::<B>(train, inputs, device) {
+    if let Some(mib) = memory {
         line += &format!("; about {} MiB of memory", grouped(mib));
     }
     line
@@ -65,8 +63,11 @@ fn predicted_mib<B: TrainingBackend>(
     Some(prediction.total >> 20)
 }
 
-/// A time in minutes, or in hours and minutes.
+/// A time in seconds, in minutes, or in hours and minutes.
 fn hours(seconds: f64) -> String {
+    if seconds < 100.0 {
+        return format!("{} s", seconds.ceil());
+    }
     let minutes = (seconds / 60.0).ceil() as u64;
     match (minutes / 60, minutes % 60) {
         (0, minutes) => format!("{minutes} min"),
@@ -78,9 +79,10 @@ fn hours(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_are_in_minutes_and_hours() {
+    fn times_are_in_seconds_minutes_and_hours() {
         for (seconds, text) in [
-            (90.0, "2 min"),
+            (39.2, "40 s"),
+            (110.0, "2 min"),
             (3600.0, "1 h 0 min"),
             (70_000.0, "19 h"),
             (4e6, "1,111 h"),

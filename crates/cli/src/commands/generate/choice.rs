@@ -7,8 +7,8 @@ use std::path::Path;
 use clap::Args;
 use emberlm_checkpoint::Model;
 use emberlm_generate::ranges::{
-    FREQUENCY_PENALTY, MIN_P, NumberSetting, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE,
-    TOP_P,
+    FREQUENCY_PENALTY, LOGIT_BIAS, MIN_P, NumberSetting, PRESENCE_PENALTY, REPETITION_PENALTY,
+    TEMPERATURE, TOP_P,
 };
 use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
@@ -17,6 +17,11 @@ use emberlm_tokenizer::Tokenizer;
 use crate::error::CliError;
 use crate::sandbox;
 use crate::values;
+
+/// The help of a setting: its effect, its range and its default.
+fn help(effect: &str, setting: &NumberSetting, default: &str) -> String {
+    format!("{effect}; {} [default: {default}]", setting.rule)
+}
 
 /// The parser of a setting's values.
 fn range(
@@ -28,31 +33,40 @@ fn range(
 /// The options.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
-    /// Below 1 the likely tokens become likelier; 0 always takes the likeliest
-    /// [default: the model's, or 0.8]
     #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true)]
+    #[arg(help = help("Below 1 the likely tokens become likelier, 0 always takes the likeliest", &TEMPERATURE, "the model's, or 0.8"))]
+    #[allow(missing_docs)]
     pub temperature: Option<f64>,
     /// Choose among the K likeliest tokens; 0 for all [default: the model's, or 0]
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
-    /// Choose among the likeliest tokens that together have this probability [default: the model's, or 1]
     #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true)]
+    #[arg(help = help("Choose among the likeliest tokens that together have this probability", &TOP_P, "the model's, or 1"))]
+    #[allow(missing_docs)]
     pub top_p: Option<f64>,
-    /// Choose among tokens at least P times as likely as the likeliest [default: the model's, or 0]
     #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true)]
+    #[arg(help = help("Choose among tokens at least P times as likely as the likeliest", &MIN_P, "the model's, or 0"))]
+    #[allow(missing_docs)]
     pub min_p: Option<f64>,
-    /// Above 1, tokens of the prompt and of what was made become less likely: their logits are divided by it, negative ones
-    /// multiplied [default: the model's, or 1]
     #[arg(long, value_name = "R", value_parser = range(&REPETITION_PENALTY), allow_negative_numbers = true)]
+    #[arg(help = help(
+        "Above 1, tokens of the prompt and of the generated text become less likely: their logits are divided by it, negative ones multiplied",
+        &REPETITION_PENALTY,
+        "the model's, or 1",
+    ))]
+    #[allow(missing_docs)]
     pub repetition_penalty: Option<f64>,
-    /// Taken from the logits of tokens that were made, from -2 to 2 [default: 0]
     #[arg(long, value_name = "X", value_parser = range(&PRESENCE_PENALTY), allow_negative_numbers = true)]
+    #[arg(help = help("Subtracted from the logits of generated tokens", &PRESENCE_PENALTY, "0"))]
+    #[allow(missing_docs)]
     pub presence_penalty: Option<f64>,
-    /// Taken from the logits of tokens for each time they were made, from -2 to 2 [default: 0]
     #[arg(long, value_name = "X", value_parser = range(&FREQUENCY_PENALTY), allow_negative_numbers = true)]
+    #[arg(help = help("Subtracted from the logits of tokens for each time they were generated", &FREQUENCY_PENALTY, "0"))]
+    #[allow(missing_docs)]
     pub frequency_penalty: Option<f64>,
-    /// Added to a token's logit, from -100 (never) to 100 (always); may be given again
     #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias)]
+    #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; may be given again", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
+    #[allow(missing_docs)]
     pub logit_bias: Vec<(u32, f32)>,
     /// Write JSON that this schema describes
     #[arg(long, value_name = "FILE|JSON", conflicts_with = "regex")]

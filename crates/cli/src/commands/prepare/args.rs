@@ -7,6 +7,7 @@ use clap::Args;
 use emberlm_data::{DEFAULT_SHARD_TOKENS, Format, OnError, SplitRule};
 use emberlm_tokenizer::TokenizerChoice;
 
+use crate::new_folder::folder_parser;
 use crate::values;
 
 /// Arguments of `prepare`.
@@ -17,7 +18,7 @@ pub struct PrepareArgs {
     #[arg(value_name = "FILE", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The dataset's folder
-    #[arg(long, value_name = "DATASET")]
+    #[arg(long, value_name = "DATASET", value_parser = folder_parser("a dataset"))]
     pub out: PathBuf,
     /// The tokenizer: gpt2, p50k, cl100k, o200k, char, byte, or the path of a tokenizer.json, a SentencePiece
     /// model, a rank file, or of a folder with one of the first two

@@ -90,7 +90,7 @@ fn counted(count: u64, noun: &str) -> String {
 }
 
 /// A training that fits the dataset and this machine: conversations in a published model's tokens fine-tune such a model,
-/// anything else trains a preset for the vocabulary.
+/// anything else trains a preset for the vocabulary and the number of tokens.
 fn next_command(out: &Path, manifest: &Manifest) -> String {
     let TokenizerSpec {
         kind, vocab_size, ..
@@ -98,7 +98,7 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
     let own = matches!(kind, TokenizerKind::Char | TokenizerKind::Byte);
     let model = match &manifest.chat_template {
         Some(_) if !own => "--from MODEL".to_owned(),
-        _ => preset(*vocab_size),
+        _ => preset(*vocab_size, manifest.split(Split::Train).tokens),
     };
     // What `.` is called.
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
@@ -108,10 +108,10 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
     format!("emberlm train --data {data} {model} --out {run}")
 }
 
-/// The option of a preset that takes a vocabulary and trains on this machine in reasonable time.
-fn preset(vocab_size: usize) -> String {
+/// The option of a preset that takes the vocabulary, fits the training split and trains on this machine in reasonable time.
+fn preset(vocab_size: usize, tokens: u64) -> String {
     let threads = available_parallelism().map_or(1, usize::from);
-    let name = presets::suggested(vocab_size, threads);
+    let name = presets::suggested(vocab_size, tokens, threads);
     let own = families::preset(name).and_then(|preset| preset.config.vocab_size);
     match own {
         Some(own) if own != vocab_size => format!("--preset {name} --set model.vocab_size=0"),

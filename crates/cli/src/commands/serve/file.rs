@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_model::WeightFormat;
 use emberlm_serve::SamplingDefaults;
+use emberlm_trainer::run_config::toml_reason;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::CliError;
@@ -53,7 +54,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
 
 fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
     let written: Written = toml::from_str(text).map_err(|error| {
-        CliError::new(error.to_string().trim_end()).hint(
+        CliError::new(toml_reason(&error, text)).hint(
             "each model is a table [[model]] with `path` and optional settings; docs/serving.md lists them",
         )
     })?;

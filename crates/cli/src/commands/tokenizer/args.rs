@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use emberlm_tokenizer::{Pattern, TokenizerChoice};
 
+use crate::new_folder::folder_parser;
 use crate::values;
 
 /// Arguments of `tokenizer`.
@@ -33,7 +34,7 @@ pub struct TrainArgs {
     #[arg(value_name = "FILE", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The tokenizer's folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a tokenizer"))]
     pub out: PathBuf,
     /// The vocabulary's size, including the 256 bytes and the special tokens
     #[arg(long, value_name = "N")]
@@ -69,7 +70,7 @@ pub struct ConvertArgs {
     /// A rank file of tiktoken's, a SentencePiece model, or a tokenizer.json
     pub file: PathBuf,
     /// The tokenizer's folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a tokenizer"))]
     pub out: PathBuf,
     /// The pattern that splits a rank file's texts: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2 [default: the built-in
     /// tokenizer's that has the same ranks]

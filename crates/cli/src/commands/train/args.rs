@@ -11,6 +11,7 @@ use emberlm_trainer::{Renderer, TrainConfig};
 use crate::backend::BackendArg;
 use crate::console;
 use crate::memory_guard::MemoryArg;
+use crate::new_folder::folder_parser;
 use crate::{run_labels, values};
 use emberlm_trainer::presets;
 
@@ -33,7 +34,7 @@ pub struct TrainArgs {
     #[arg(long, requires = "resume")]
     pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"))]
     pub out: Option<PathBuf>,
     /// A TOML file over the preset
     #[arg(long, value_name = "FILE")]

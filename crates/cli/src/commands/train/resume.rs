@@ -17,7 +17,7 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
     let file = run.join(folder::CONFIG_FILE);
     let text = read_text(&file, DESCRIPTION_LIMIT).map_err(CliError::io("read", &file))?;
     let then = run_config::from_toml(&text).map_err(|error| {
-        let reason = error.to_string().trim_end().replace('\n', " ");
+        let reason = run_config::toml_reason(&error, &text);
         CliError::new(format!("{}: {reason}", file.display()))
     })?;
     let now = super::layered(then.clone(), args)?;

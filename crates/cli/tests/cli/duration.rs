@@ -1,0 +1,66 @@
+//! The duration that `train` prints before its first step.
+
+use std::io::Read;
+
+use rustix::process::Signal;
+
+use super::signals::{send, wait_until};
+use super::support::Sandbox;
+
+/// The seconds in "about 1 h 5 min", "about 5 min" or "about 40 s" of the line that begins with "training".
+#[track_caller]
+fn printed_seconds(stderr: &str) -> f64 {
+    let line = stderr.lines().find(|line| line.starts_with("training "));
+    let time = line.and_then(|line| line.split("; about ").nth(1));
+    let words: Vec<&str> = time
+        .unwrap_or_else(|| panic!("{stderr}"))
+        .split(' ')
+        .collect();
+    let parts = words.chunks(2).filter_map(|pair| match pair {
+        &[number, unit] => Some((number.replace(',', "").parse::<f64>().ok()?, unit)),
+        _ => None,
+    });
+    parts
+        .map(|(number, unit)| {
+            number
+                * match unit {
+                    "h" => 3600.0,
+                    "min" => 60.0,
+                    "s" => 1.0,
+                    other => panic!("{other}: {stderr}"),
+                }
+        })
+        .sum()
+}
+
+/// Runs of a small model whose step is mostly the update, and of one whose step is mostly its passes.
+#[test]
+fn the_printed_time_is_that_of_the_steps() {
+    for more in [
+        "--set model.d_model=96 --set model.n_layers=1 --set train.micro_batch=1",
+        "--set model.d_model=32 --set train.micro_batch=16 --set train.accumulation=2",
+    ] {
+        let sandbox = Sandbox::with_data();
+        let line = format!("--steps 200000 --set train.log_interval=20 {more}");
+        let mut child = sandbox.start_training("", &line);
+        wait_until("some steps", || sandbox.events_so_far("run", "pace") > 8);
+        send(&child, Signal::TERM);
+        let mut stderr = String::new();
+        let mut pipe = child.stderr.take().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{stderr}");
+        let printed = printed_seconds(&stderr);
+        let left = &sandbox.events("run", "pace")[8]["seconds_left"];
+        let ratio = printed / left.as_f64().unwrap();
+        // Other tests use the processor's cores as well.
+        assert!((0.33..3.0).contains(&ratio), "{ratio}: {stderr}");
+    }
+}
+
+#[test]
+fn a_run_of_seconds_has_no_time() {
+    let sandbox = Sandbox::with_data();
+    let stderr = sandbox.train("--data data --steps 3 --out run").stderr;
+    let line = stderr.lines().find(|line| line.starts_with("training "));
+    assert_eq!(line.unwrap().matches("; about ").count(), 1, "{stderr}");
+}

@@ -1,0 +1,184 @@
+//! The predicted duration of a run. A few forward and backward passes on random tokens, and the updates after them, are
+//! measured before the first step:
+//!
+//! ```text
+//! step        accumulation · micro_batch · sequence + update
+//! evaluation  tokens · sequence / (3 · seq_len)                 a forward pass is a third of a sequence's operations
+//! run         steps · step + evaluations · evaluation
+//! ```
+//!
+//! Samples, checkpoints and the time of reading data, which other threads do, are not counted.
+
+use std::time::Instant;
+
+use burn::tensor::Device;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::{Decoder, count};
+
+use super::RunInputs;
+use crate::bench::random_batch;
+use crate::config::TrainConfig;
+use crate::gradients::{self, StepNumbers};
+use crate::loader::to_tensors;
+use crate::optimizer::Optimizer;
+use crate::peers::Rank;
+use crate::training_model::{TokenBatch, TrainingModel};
+
+/// Floating-point operations of a run that takes a few seconds on a CPU, whose duration is not worth a measurement.
+const SHORT_RUN: f64 = 2e12;
+/// Floating-point operations of a pass that takes at most a second or two on a CPU.
+const PASS: f64 = 1e11;
+/// A run has at least so many times the sequences of a measured pass.
+const PASSES: u64 = 50;
+/// Seconds that are measured.
+const ENOUGH: f64 = 0.5;
+/// Seconds of a first pass that is so long that what it does only once is a small part of it.
+const LONG_PASS: f64 = 1.0;
+
+/// The predicted seconds of a run that stands at `step`; `None` for a run that takes a few seconds. `decoder` is not changed.
+pub(super) fn predict<B: TrainingBackend>(
+    train: &TrainConfig,
+    inputs: &RunInputs,
+    decoder: &Decoder<B>,
+    step: usize,
+    device: &Device<B>,
+) -> Option<f64> {
+    let steps = train.steps.saturating_sub(step);
+    let sequences = train.step_sequences(1);
+    let sequence_flops =
+        count::flops_per_token(&inputs.model).training as f64 * inputs.seq_len as f64;
+    let measured = match B::works_behind() {
+        true => train.micro_batch,
+        false => ((PASS / sequence_flops) as usize).clamp(1, train.micro_batch),
+    };
+    let all = steps as u64 * sequences;
+    if all as f64 * sequence_flops < SHORT_RUN || all < PASSES * measured as u64 {
+        return None;
+    }
+    let seconds = Seconds::measure(train, inputs, decoder, measured, device);
+    let evaluation = {
+        let tokens = inputs.validation.tokens(train.evaluation.token_limit());
+        tokens as f64 / inputs.seq_len as f64 * seconds.sequence / 3.0
+    };
+    let evaluations = evaluations(train, train.steps) - evaluations(train, step);
+    let steps = steps as f64 * (sequences as f64 * seconds.sequence + seconds.update);
+    Some(steps + evaluations as f64 * evaluation)
+}
+
+/// The number of evaluations up to `step`; there is one after the last step in any case.
+fn evaluations(train: &TrainConfig, step: usize) -> usize {
+    let interval = train.evaluation.interval;
+    let last = step == train.steps && !step.is_multiple_of(interval);
+    step / interval + usize::from(last)
+}
+
+/// The measured seconds of the parts of a step.
+#[derive(Clone, Copy)]
+struct Seconds {
+    /// Forward and backward pass of a sequence.
+    sequence: f64,
+    /// Norm of the gradients and update of the weights.
+    update: f64,
+}
+
+impl Seconds {
+    /// Measures passes over `sequences` sequences. They hold no more memory than a step of the run: updated weights take the place
+    /// of gradients, and are dropped before the next pass.
+    fn measure<B: TrainingBackend>(
+        train: &TrainConfig,
+        inputs: &RunInputs,
+        decoder: &Decoder<B>,
+        sequences: usize,
+        device: &Device<B>,
+    ) -> Self {
+        let train = TrainConfig {
+            micro_batch: sequences,
+            ..train.clone()
+        };
+        let batch = random_batch(&inputs.model, &train, inputs.seq_len);
+        let batch = to_tensors::<B>(&batch, device);
+        let decoder = decoder.clone().with_precision(train.precision.products);
+        let model = TrainingModel { decoder };
+        let mut optimizer = Optimizer::new(&train, model.decoder.parameters());
+        let mut pass = || Self::pass(&train, &model, &batch, &mut optimizer, device);
+        // It allocates the optimizer's state, and GPUs compile its kernels.
+        let first = pass();
+        let mut sum = Self {
+            sequence: 0.0,
+            update: 0.0,
+        };
+        let mut passes = 0.0;
+        if first.sequence + first.update > LONG_PASS && !B::works_behind() {
+            (sum, passes) = (first, 1.0);
+        }
+        while passes == 0.0 || (sum.sequence + sum.update < ENOUGH && passes < 1000.0) {
+            let next = pass();
+            sum.sequence += next.sequence;
+            sum.update += next.update;
+            passes += 1.0;
+        }
+        drop((model, optimizer, batch));
+        if B::works_behind() {
+            B::memory_cleanup(device);
+        }
+        Self {
+            sequence: sum.sequence / passes / sequences as f64,
+            update: sum.update / passes,
+        }
+    }
+
+    /// One pass over a micro-batch, and an update of a copy of the model.
+    fn pass<B: TrainingBackend>(
+        train: &TrainConfig,
+        model: &TrainingModel<B>,
+        batch: &TokenBatch<B>,
+        optimizer: &mut Optimizer<B::InnerBackend>,
+        device: &Device<B>,
+    ) -> Self {
+        let numbers = StepNumbers {
+            step: 0,
+            targets: batch.learnt.max(1),
+            scale: None,
+            rank: Rank::SINGLE,
+        };
+        let wait = || {
+            // A device that fails fails again in the first step, which reports it.
+            let _ = B::sync(device);
+        };
+        let begun = Instant::now();
+        let micro_batches = [batch.clone()];
+        let made = gradients::of_micro_batches(model, &micro_batches, numbers, train, None);
+        wait();
+        let sequence = begun.elapsed().as_secs_f64();
+        if let Some(made) = made {
+            let rate = train.schedule.learning_rate();
+            B::run(|| {
+                let made = gradients::finish(model, made, train, None);
+                optimizer.update::<B, _>(model.clone(), made.grads, made.factor, rate)
+            });
+            wait();
+        }
+        Self {
+            sequence,
+            update: begun.elapsed().as_secs_f64() - sequence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluations_are_those_of_the_interval_and_one_at_the_end() {
+        let mut train = TrainConfig {
+            steps: 1000,
+            ..TrainConfig::default()
+        };
+        train.evaluation.interval = 300;
+        let counted = [0, 299, 300, 999, 1000].map(|step| evaluations(&train, step));
+        assert_eq!(counted, [0, 0, 1, 3, 4]);
+        train.evaluation.interval = 250;
+        assert_eq!(evaluations(&train, 1000), 4);
+    }
+}
