@@ -7,13 +7,14 @@ use clap::{Args, CommandFactory};
 
 use crate::args::Cli;
 use crate::error::CliError;
+use crate::new_folder::folder_parser;
 use crate::output::print;
 
 /// Arguments of `man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
     /// The folder of the pages, such as ~/.local/share/man/man1; pages of the same names are replaced
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a set of man pages"))]
     out: PathBuf,
 }
 

@@ -244,6 +244,7 @@ fn a_folder_that_is_named_like_a_file() {
         ("data export data --format npy", "an exported dataset"),
         ("tokenizer train text.txt --vocab-size 300", "a tokenizer"),
         ("tokenizer convert text.txt", "a tokenizer"),
+        ("man", "a set of man pages"),
     ] {
         for extension in ["gguf", "safetensors", "BIN"] {
             let ran = sandbox.words(&format!("{line} --out h2.{extension}"));
