@@ -1,10 +1,11 @@
 //! `emberlm doctor`: compares a backend's results on this machine with the reference implementation's.
 //!
 //! Map: `case` has the inputs of an operation, `operations` and `models` have what is compared, `comparison` has the
-//! errors.
+//! errors. `full` is `--full`: a report on a device, made of these and of other commands.
 
 mod case;
 mod comparison;
+mod full;
 mod models;
 mod operations;
 
@@ -31,6 +32,11 @@ pub struct DoctorArgs {
     /// Leave the models out: a GPU compiles shaders for each
     #[arg(long)]
     operations: bool,
+    /// Only the tiny model of PRESET
+    #[arg(long, value_name = "PRESET", conflicts_with_all = ["only", "operations"])]
+    model: Option<String>,
+    #[command(flatten)]
+    full: full::FullArgs,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +62,9 @@ struct Report {
 /// The backend is not there, nothing has the name, or something is off.
 pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     let placement = args.backend.choose()?;
+    if args.full.is_asked_for() {
+        return full::run(&args.full, placement, args.json);
+    }
     let Some(reference) = processor(None) else {
         return Err(
             CliError::usage("this binary has no CPU backend to compare with")
@@ -64,10 +73,11 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     };
     // Every backend's operations are compared with composed ones, and its models with another backend's.
     let other = processor(Some(placement.backend)).filter(|_| !args.operations);
-    let tried = |operations, models| Tried {
+    let tried = |operations: Option<How>, models| Tried {
         only: args.only.clone(),
-        operations,
+        operations: operations.filter(|_| args.model.is_none()),
         models,
+        model: args.model.clone(),
     };
     // The backend in question comes first: it is the one that may not be there.
     let found = placement.run(tried(Some(How::Own), other.is_some()))?;
@@ -76,7 +86,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
         expected.extend(other.run(tried(None, true))?);
     }
     if found.is_empty() {
-        let only = &args.only;
+        let only = args.model.as_ref().unwrap_or(&args.only);
         return Err(CliError::usage(format!("nothing has `{only}` in its name"))
             .hint("run it without --only: it lists everything"));
     }
@@ -138,6 +148,8 @@ struct Tried {
     only: String,
     operations: Option<How>,
     models: bool,
+    /// The only model, by its preset's name; all where it is none.
+    model: Option<String>,
 }
 
 impl Job for Tried {
@@ -163,8 +175,9 @@ impl Job for Tried {
         }
         if self.models {
             for (name, config) in models::all() {
-                if name.contains(&self.only) {
-                    let parts = quietly(|| models::parts::<B>(&config, &device));
+                let chosen = self.model.as_ref().is_none_or(|model| *model == name);
+                if chosen && name.contains(&self.only) {
+                    let parts = quietly(|| models::parts::<B>(&config, &device)).flatten();
                     let tolerance = MODEL_TOLERANCE;
                     outcomes.push(Outcome {
                         name,

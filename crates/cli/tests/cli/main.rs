@@ -20,6 +20,7 @@ mod damaged_data;
 #[cfg(unix)]
 mod dashboard;
 mod data;
+mod doctor_full;
 mod draft;
 #[cfg(unix)]
 mod duration;

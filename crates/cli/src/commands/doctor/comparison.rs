@@ -1,6 +1,6 @@
 //! Comparison of two backends' numbers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::case::Part;
 
@@ -29,7 +29,7 @@ impl Outcome {
 }
 
 /// The comparison of an operation or a model with the reference.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Comparison {
     /// The name of the operation or model.
     pub name: String,

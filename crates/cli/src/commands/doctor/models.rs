@@ -1,7 +1,10 @@
-//! The presets' models at a tiny size: logits, loss and every parameter's gradient.
+//! The presets' models at a tiny size: logits, loss, every parameter's gradient, and the tokens of greedy decoding.
 
-use burn::module::ParamId;
+use std::ops::ControlFlow;
+
+use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_generate::{GenerateError, GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
@@ -22,8 +25,14 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-/// The results of a model for two sequences.
-pub fn parts<B: TrainingBackend>(config: &DecoderConfig, device: &Device<B>) -> Vec<Part> {
+/// The results of a model for two sequences, and the tokens that it generates.
+///
+/// # Errors
+/// Its logits are not finite.
+pub fn parts<B: TrainingBackend>(
+    config: &DecoderConfig,
+    device: &Device<B>,
+) -> Result<Vec<Part>, String> {
     let decoder = config.init::<B>(1, device);
     let logits = decoder.forward(ids(1, device));
     let loss = decoder.loss_sum(ids(1, device), ids(2, device));
@@ -33,7 +42,24 @@ pub fn parts<B: TrainingBackend>(config: &DecoderConfig, device: &Device<B>) -> 
         parts: &mut parts,
     };
     visit_params::<B, Decoder<B>>(&decoder, &mut gradients);
-    parts
+    parts.push(greedy_tokens(&decoder.valid()).map_err(|error| error.to_string())?);
+    Ok(parts)
+}
+
+/// Tokens that each have the largest logit, made one by one with a key-value cache. A single other token is an error of more than
+/// `1 / (√8 · 18)`, which no tolerance allows.
+fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError> {
+    let prompt = [3, 1, 2];
+    let options = GenerateOptions {
+        max_new_tokens: ModelConfig::TINY_SEQ_LEN - prompt.len() - 1,
+        chooser: SamplerConfig::greedy().into(),
+        ..GenerateOptions::default()
+    };
+    let made = generate(decoder, &prompt, &options, |_| ControlFlow::Continue(()))?;
+    Ok(Part {
+        name: "greedy tokens".to_owned(),
+        values: made.tokens.iter().map(|&token| token as f32).collect(),
+    })
 }
 
 fn ids<B: Backend>(seed: i64, device: &Device<B>) -> Tensor<B, 2, Int> {

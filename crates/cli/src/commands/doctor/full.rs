@@ -1,0 +1,167 @@
+//! `emberlm doctor --full`: everything that is measured and compared on a machine with a GPU, in one report.
+//!
+//! Each check runs other commands of this program as child processes with a time limit, so that a driver that aborts
+//! ends one check and not the report.
+//!
+//! Map: `check` lists the checks and their shares of the time, `session` has what all of them share and runs children,
+//! `comparisons` and `runs` do the work, `finding` is a row of a result, `report` what is written, `machine` describes the
+//! hardware.
+
+mod check;
+mod comparisons;
+mod finding;
+mod machine;
+mod report;
+mod runs;
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use self::check::{Check, share_of_time};
+use self::finding::{Findings, Outcome};
+use self::machine::Machine;
+use self::report::{CheckReport, Report};
+use self::session::Session;
+use super::processor;
+use crate::backend::Placement;
+use crate::error::CliError;
+use crate::new_folder::refuse_file_name;
+use crate::output::{print, print_json};
+use crate::{console, values};
+
+/// The options of `doctor --full`.
+#[derive(Debug, Args)]
+pub struct FullArgs {
+    /// Report on a device: operations, models, training, resuming, speed and memory, in a Markdown and a JSON file
+    #[arg(long, conflicts_with_all = ["only", "operations", "model"])]
+    full: bool,
+    /// With --full: the time for all checks together; what does not fit is reported as skipped
+    #[arg(long, value_name = "N", default_value_t = 10.0, requires = "full", value_parser = values::positive)]
+    minutes: f64,
+    /// With --full: the sizes of the models that are trained and timed; small suits a CPU
+    #[arg(long, value_enum, default_value_t = Size::Full, requires = "full")]
+    size: Size,
+    /// With --full: only this check; may be given again
+    #[arg(long = "check", value_name = "NAME", value_enum, requires = "full")]
+    checks: Vec<Check>,
+    /// With --full: the report's folder [default: doctor-BACKEND-NUMBER]
+    #[arg(long, value_name = "FOLDER", requires = "full")]
+    out: Option<PathBuf>,
+}
+
+/// The size of the models that are trained and timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    /// For a CPU, or a GPU that a CPU imitates.
+    Small,
+    /// For a GPU.
+    Full,
+}
+
+impl FullArgs {
+    /// Returns true with `--full`.
+    pub fn is_asked_for(&self) -> bool {
+        self.full
+    }
+
+    /// The checks in their order, each once.
+    fn checks(&self) -> Vec<Check> {
+        let asked = |check: &Check| self.checks.is_empty() || self.checks.contains(check);
+        Check::value_variants()
+            .iter()
+            .copied()
+            .filter(asked)
+            .collect()
+    }
+}
+
+/// Runs the checks and writes the report after each of them.
+///
+/// # Errors
+/// A check failed, or the report cannot be written.
+pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliError> {
+    let start = Instant::now();
+    let end = start + Duration::from_secs_f64(60.0 * args.minutes.min(1e6));
+    let out = new_out(args, placement)?;
+    let mut session = Session::new(
+        placement,
+        processor(Some(placement.backend)),
+        args.size,
+        &out,
+    )?;
+    let mut report = Report::new(Machine::of(placement), placement, args);
+    let checks = args.checks();
+    for (place, &check) in checks.iter().enumerate() {
+        let started = Instant::now();
+        let share = share_of_time(&checks[place..]);
+        let limit = end.saturating_duration_since(started).mul_f64(share);
+        session.begin(check, started + limit);
+        console::note(format_args!(
+            "{check}: at most {:.0} s",
+            limit.as_secs_f64()
+        ));
+        let findings = match limit < SHORTEST {
+            true => Findings::of(Outcome::skipped("no time was left")),
+            false => check.run(&session).unwrap_or_else(Findings::of),
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let done = CheckReport::new(check, seconds, findings);
+        console::note(format_args!("{check}: {} in {seconds:.0} s", done.outcome));
+        report.add(done, start.elapsed().as_secs_f64());
+        report.write(&out)?;
+    }
+    match json {
+        true => print_json(&report)?,
+        false => print(&format!(
+            "{}Report           {}\n",
+            report.summary(),
+            out.join(report::MARKDOWN_FILE).display()
+        ))?,
+    }
+    let failed: Vec<String> = report.failed().map(|check| check.to_string()).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} failed on the {placement} backend", failed.join(", "));
+    let logs = out.join(session::LOGS).display().to_string();
+    Err(CliError::new(message).hint(format!("the output of each command is in {logs}")))
+}
+
+/// The least time that a check is begun with.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The report's folder, which is made here.
+fn new_out(args: &FullArgs, placement: Placement) -> Result<PathBuf, CliError> {
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => free_folder(placement),
+    };
+    refuse_file_name(&out, "a report")?;
+    let filled = fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
+    if filled || out.is_file() {
+        let message = format!("{} is there already", out.display());
+        return Err(CliError::usage(message).hint("choose another --out"));
+    }
+    fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
+    Ok(out)
+}
+
+/// The first `doctor-BACKEND-NUMBER` that is not there.
+fn free_folder(placement: Placement) -> PathBuf {
+    let folder = |number: usize| PathBuf::from(format!("doctor-{placement}-{number:03}"));
+    (1..)
+        .map(folder)
+        .find(|folder| !folder.exists())
+        .unwrap_or_else(|| folder(0))
+}
+
+/// This program, to be run again.
+fn program() -> Result<PathBuf, CliError> {
+    env::current_exe().map_err(CliError::io("find this program beside", Path::new(".")))
+}

@@ -1,0 +1,114 @@
+//! The checks of a report and their shares of its time.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::finding::{Findings, Outcome};
+use super::session::Session;
+use super::{comparisons, runs};
+
+/// A check, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Each operation against its composed reference.
+    Operations,
+    /// A tiny model of each family against the CPU: logits, loss, gradients and greedy tokens.
+    Parity,
+    /// The losses of a short run against the CPU's.
+    LossCurve,
+    /// A run that is stopped and resumed against one that is not.
+    Resume,
+}
+
+impl Check {
+    /// Its name on the command line and in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operations => "operations",
+            Self::Parity => "parity",
+            Self::LossCurve => "loss-curve",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// One sentence for the report's reader.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Operations => {
+                "Relative error of each operation's output and gradients, against the composed operation on the CPU. \
+                The output or gradient with the largest error is named."
+            }
+            Self::Parity => {
+                "Relative error of logits, loss, gradients and greedy tokens of each family's model at a tiny size, against \
+                the CPU in f32. The one with the largest error is named; a single other token is beyond the bound."
+            }
+            Self::LossCurve => {
+                "The same run from the same seed on the backend and on the CPU, in f32: relative difference of the losses."
+            }
+            Self::Resume => {
+                "A run on the backend, and one that ended at half of its steps and was resumed in another process: relative \
+                difference of the losses."
+            }
+        }
+    }
+
+    /// Its part of the time, relative to the other checks.
+    fn weight(self) -> f64 {
+        match self {
+            Self::Operations => 2.0,
+            Self::Parity => 4.0,
+            Self::LossCurve => 2.0,
+            Self::Resume => 2.0,
+        }
+    }
+
+    /// Runs it within the session's time; the error is why it ended early.
+    pub fn run(self, session: &Session) -> Result<Findings, Outcome> {
+        match self {
+            Self::Operations => comparisons::operations(session),
+            Self::Parity => comparisons::parity(session),
+            Self::LossCurve => runs::loss_curve(session),
+            Self::Resume => runs::resume(session),
+        }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The first check's share of the time that is left for all of these. What a check does not use is left to the next ones.
+pub fn share_of_time(left: &[Check]) -> f64 {
+    let all: f64 = left.iter().map(|check| check.weight()).sum();
+    left.first().map_or(0.0, |first| first.weight() / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_check_has_all_the_time_that_is_left() {
+        let all = Check::value_variants();
+        assert!(share_of_time(all) < 0.5);
+        assert_eq!(share_of_time(&all[all.len() - 1..]), 1.0);
+        assert_eq!(share_of_time(&[]), 0.0);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for check in Check::value_variants() {
+            let value = check.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), check.name());
+            assert_eq!(
+                serde_json::to_value(check).unwrap(),
+                serde_json::json!(check.name())
+            );
+        }
+    }
+}

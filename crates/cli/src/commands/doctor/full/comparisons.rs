@@ -1,0 +1,80 @@
+//! Operations and models against the CPU, by `emberlm doctor` itself.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::super::models;
+use super::super::comparison::Comparison;
+use super::finding::{Finding, Findings, Outcome, Unit};
+use super::session::Session;
+
+/// The longest time for all operations.
+const OPERATIONS: Duration = Duration::from_secs(300);
+
+/// The longest time for one model.
+const MODEL: Duration = Duration::from_secs(180);
+
+/// What `emberlm doctor --json` prints.
+#[derive(Deserialize)]
+struct Printed {
+    verdicts: Vec<Comparison>,
+}
+
+/// Each operation against its composed reference.
+///
+/// # Errors
+/// Nothing could be compared.
+pub fn operations(session: &Session) -> Result<Findings, Outcome> {
+    let rows = doctor(session, "all", "--operations", OPERATIONS)?;
+    Ok(Findings::of_rows(rows))
+}
+
+/// A tiny model of each family, each in a process of its own.
+///
+/// # Errors
+/// There is nothing to compare with.
+pub fn parity(session: &Session) -> Result<Findings, Outcome> {
+    session.reference()?;
+    let mut rows = Vec::new();
+    for (name, _) in models::all() {
+        let compared = match session.is_over() {
+            true => Err(Outcome::skipped("no time was left")),
+            false => doctor(session, &name, &format!("--model {name}"), MODEL),
+        };
+        match compared {
+            Ok(compared) => rows.extend(compared),
+            Err(outcome) => rows.push(Finding::without_value(name, Unit::Relative, outcome)),
+        }
+    }
+    Ok(Findings::of_rows(rows))
+}
+
+/// The rows of a `doctor` that compares `what`. Its exit code is not 0 where something is wrong.
+fn doctor(
+    session: &Session,
+    log: &str,
+    what: &str,
+    limit: Duration,
+) -> Result<Vec<Finding>, Outcome> {
+    let line = format!("doctor --json {what}");
+    let finished = session.emberlm(log, &line, session.placement, limit)?;
+    match serde_json::from_str::<Printed>(&finished.stdout) {
+        Ok(printed) => Ok(printed.verdicts.into_iter().map(row).collect()),
+        Err(_) => Err(Outcome::failed(finished.reason)),
+    }
+}
+
+fn row(comparison: Comparison) -> Finding {
+    let name = match comparison.part.is_empty() {
+        true => comparison.name,
+        false => format!("{} ({})", comparison.name, comparison.part),
+    };
+    match (comparison.error, comparison.failure) {
+        (Some(error), None) => Finding::error(name, error, comparison.tolerance),
+        (_, failure) => {
+            let reason = failure.unwrap_or_else(|| "nothing came out".to_owned());
+            Finding::without_value(name, Unit::Relative, Outcome::failed(reason))
+        }
+    }
+}

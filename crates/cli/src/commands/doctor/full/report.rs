@@ -1,0 +1,193 @@
+//! The report's two files, of the same data.
+
+use std::fs;
+use std::path::Path;
+
+use chrono::{SecondsFormat, Utc};
+use emberlm_system::text::escaped;
+use serde::Serialize;
+
+use super::check::Check;
+use super::finding::{Finding, Findings, LossPair, Outcome};
+use super::machine::Machine;
+use super::{FullArgs, Size};
+use crate::backend::Placement;
+use crate::error::CliError;
+use crate::output::{Align, Table};
+
+/// The file for people.
+pub const MARKDOWN_FILE: &str = "report.md";
+
+/// The file for programs.
+const JSON_FILE: &str = "report.json";
+
+/// A report on a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The version of this program.
+    emberlm: &'static str,
+    backend: &'static str,
+    /// When it was begun, in UTC.
+    time: String,
+    size: Size,
+    minutes: f64,
+    machine: Machine,
+    /// The time of all checks.
+    seconds: f64,
+    checks: Vec<CheckReport>,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    check: Check,
+    /// The outcome.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    seconds: f64,
+    rows: Vec<Finding>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    losses: Vec<LossPair>,
+}
+
+impl CheckReport {
+    /// What a check found, and its time.
+    pub fn new(check: Check, seconds: f64, findings: Findings) -> Self {
+        Self {
+            check,
+            outcome: findings.outcome,
+            seconds,
+            rows: findings.rows,
+            losses: findings.losses,
+        }
+    }
+}
+
+impl Report {
+    /// A report without checks.
+    pub fn new(machine: Machine, placement: Placement, args: &FullArgs) -> Self {
+        Self {
+            emberlm: env!("CARGO_PKG_VERSION"),
+            backend: placement.name(),
+            time: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
+            size: args.size,
+            minutes: args.minutes,
+            machine,
+            seconds: 0.0,
+            checks: Vec::new(),
+        }
+    }
+
+    /// Adds a check; `seconds` is the time of all so far.
+    pub fn add(&mut self, check: CheckReport, seconds: f64) {
+        self.checks.push(check);
+        self.seconds = seconds;
+    }
+
+    /// The checks that failed.
+    pub fn failed(&self) -> impl Iterator<Item = Check> {
+        let failed = self
+            .checks
+            .iter()
+            .filter(|check| check.outcome.is_failure());
+        failed.map(|check| check.check)
+    }
+
+    /// Writes both files.
+    ///
+    /// # Errors
+    /// One cannot be written.
+    pub fn write(&self, out: &Path) -> Result<(), CliError> {
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| CliError::new(format!("cannot write the report as JSON: {error}")))?;
+        for (name, text) in [(MARKDOWN_FILE, self.markdown()), (JSON_FILE, json + "\n")] {
+            let path = out.join(name);
+            fs::write(&path, text).map_err(CliError::io("write", &path))?;
+        }
+        Ok(())
+    }
+
+    /// A line for each check.
+    pub fn summary(&self) -> String {
+        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        for check in &self.checks {
+            let seconds = format!("{:.0} s", check.seconds);
+            table.row([check.check.name(), &seconds, &check.outcome.to_string()]);
+        }
+        table.render()
+    }
+
+    /// The report for people.
+    fn markdown(&self) -> String {
+        let mut text = format!("# emberlm on {}\n\n", self.backend);
+        let mut facts = vec![
+            ("emberlm", self.emberlm.to_owned()),
+            ("time", self.time.clone()),
+        ];
+        facts.extend(self.machine.rows());
+        let limit = format!("{:.0} s of at most {} min", self.seconds, self.minutes);
+        facts.push(("total time", limit));
+        text += &row(["", ""]);
+        text += "|---|---|\n";
+        for (name, value) in facts {
+            text += &row([name, &value]);
+        }
+        text += "\n| check | outcome | seconds |\n|---|---|---:|\n";
+        for check in &self.checks {
+            let seconds = format!("{:.1}", check.seconds);
+            text += &row([check.check.name(), &check.outcome.to_string(), &seconds]);
+        }
+        for check in &self.checks {
+            text += &check.markdown(self.backend);
+        }
+        text
+    }
+}
+
+impl CheckReport {
+    fn markdown(&self, backend: &str) -> String {
+        let mut text = format!("\n## {}\n\n{}\n", self.check, self.check.description());
+        if !self.rows.is_empty() {
+            text += "\n| | value | allowed | outcome |\n|---|---:|---:|---|\n";
+        }
+        for found in &self.rows {
+            let shown =
+                |value: Option<f64>| value.map_or(String::new(), |value| found.unit.shown(value));
+            let outcome = found.outcome.to_string();
+            let cells = [
+                &found.name,
+                &shown(found.value),
+                &shown(found.allowed),
+                &outcome,
+            ];
+            text += &row(cells.map(String::as_str));
+        }
+        if !self.losses.is_empty() {
+            text += &format!("\n| step | expected | {backend} |\n|---:|---:|---:|\n");
+        }
+        for pair in &self.losses {
+            let losses = [pair.expected, pair.found].map(|loss| format!("{loss:.6}"));
+            text += &row([&pair.step.to_string(), &losses[0], &losses[1]]);
+        }
+        if self.rows.is_empty() {
+            text += &format!("\n{}\n", escaped(&self.outcome.to_string()));
+        }
+        text
+    }
+}
+
+/// A row of a Markdown table. A cell is on one line, and no text in it ends the cell.
+fn row<const N: usize>(cells: [&str; N]) -> String {
+    let cells = cells.map(|cell| escaped(cell).replace('|', "\\|"));
+    format!("| {} |\n", cells.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_one_cell() {
+        assert_eq!(row(["a|b", "c\nd"]), "| a\\|b | c\\nd |\n");
+    }
+}

@@ -1,0 +1,137 @@
+//! `emberlm doctor --full`: a report on a device.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::{Ran, Sandbox};
+
+/// The report in a sandbox's folder `out`.
+fn report(sandbox: &Sandbox) -> Value {
+    let text = fs::read_to_string(sandbox.path("out/report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The outcome of each check, by name.
+fn outcomes(report: &Value) -> Vec<(String, String)> {
+    let checks = report["checks"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    checks
+        .map(|check| (text(&check["check"]), text(&check["outcome"])))
+        .collect()
+}
+
+/// Runs it at a small size; every check that has something to compare with must pass.
+fn passes(sandbox: &Sandbox, line: &str) -> Ran {
+    let ran = sandbox.words(&format!("doctor --full --size small --out out {line}"));
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let report = report(sandbox);
+    for (check, outcome) in outcomes(&report) {
+        let compares = matches!(check.as_str(), "parity" | "loss-curve");
+        let skipped = compares && cfg!(not(feature = "ndarray"));
+        assert!(outcome == "passed" || skipped, "{check}: {report:#}");
+    }
+    ran
+}
+
+#[test]
+fn the_cpu_passes_every_check_and_both_files_say_so() {
+    let sandbox = Sandbox::new();
+    passes(&sandbox, "--minutes 6");
+    let report = report(&sandbox);
+    assert_eq!(report["backend"], "flex");
+    assert!(
+        report["machine"]["cpu"]
+            .as_str()
+            .unwrap()
+            .contains("threads")
+    );
+    let markdown = fs::read_to_string(sandbox.path("out/report.md")).unwrap();
+    for (check, outcome) in outcomes(&report) {
+        assert!(markdown.contains(&format!("\n## {check}\n")), "{markdown}");
+        assert!(
+            markdown.contains(&format!("\n| {check} | {outcome}")),
+            "{markdown}"
+        );
+    }
+    assert!(markdown.contains("| resume | passed |"), "{markdown}");
+    assert!(markdown.contains("(equal to the bit)"), "{markdown}");
+    let checks = report["checks"].as_array().unwrap();
+    let curve = checks.iter().find(|check| check["check"] == "loss-curve");
+    if cfg!(feature = "ndarray") {
+        let losses = curve.unwrap()["losses"].as_array().unwrap();
+        assert_eq!(losses.last().unwrap()["step"], 50);
+        let [first, last] = [0, losses.len() - 1].map(|at| losses[at]["found"].as_f64().unwrap());
+        assert!(last < first, "{losses:?}");
+    }
+    // Nothing but the report is left.
+    assert_eq!(sandbox.names(), ["out"]);
+}
+
+#[test]
+fn checks_that_no_time_is_left_for_are_skipped() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.words("doctor --full --minutes 0.001 --out out");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("skipped (no time was left)"), "{ran}");
+    let outcomes = outcomes(&report(&sandbox));
+    assert!(outcomes.len() >= 4);
+    assert!(outcomes.iter().all(|(_, outcome)| outcome == "skipped"));
+}
+
+#[test]
+fn a_report_does_not_replace_other_files() {
+    let sandbox = Sandbox::new();
+    sandbox.write("out/notes.txt", "mine");
+    let ran = sandbox.words("doctor --full --out out");
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(
+        ran.stderr,
+        "error: out is there already\nhint: choose another --out\n"
+    );
+    let ran = sandbox.words("doctor --minutes 3");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("--full"), "{ran}");
+}
+
+#[cfg(feature = "vulkan")]
+mod vulkan {
+    use super::*;
+
+    #[test]
+    fn training_and_resuming_are_those_of_the_cpu() {
+        let sandbox = Sandbox::new();
+        passes(
+            &sandbox,
+            "--backend vulkan --minutes 9 --check loss-curve --check resume",
+        );
+        let report = report(&sandbox);
+        assert_eq!(outcomes(&report).len(), 2);
+        assert!(
+            report["machine"]["devices"][0]["driver"].is_string(),
+            "{report:#}"
+        );
+    }
+
+    /// Each check fails by itself, and the report has all of them.
+    #[test]
+    fn a_missing_driver_fails_every_check() {
+        let sandbox = Sandbox::new();
+        let line = "doctor --full --size small --minutes 5 --backend vulkan --out out";
+        let mut command = sandbox.command(line.split(' '));
+        command.env("VK_ICD_FILENAMES", "/nowhere");
+        let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("resume failed on the vulkan backend"),
+            "{said}"
+        );
+        let report = report(&sandbox);
+        for check in report["checks"].as_array().unwrap() {
+            assert_eq!(check["outcome"], "failed", "{report:#}");
+            let reason = check["reason"].as_str().unwrap();
+            assert!(reason.contains("finds no device it can use"), "{reason}");
+        }
+    }
+}
