@@ -13,7 +13,7 @@ mod loader;
 mod measurement;
 mod peers;
 mod prepare;
-mod programs;
+pub mod programs;
 mod report;
 mod scaling;
 mod serve;

@@ -9,6 +9,7 @@
 mod attack;
 mod audit;
 mod bench;
+mod card;
 mod clients;
 mod error;
 mod fixtures;
@@ -45,6 +46,8 @@ enum Task {
     Attack(attack::AttackArgs),
     /// Check the dependencies' licences, sources and versions, and advisories where a copy of the database is given.
     Audit(audit::AuditArgs),
+    /// Report on a GPU: correctness, training, speed and memory, in a Markdown and a JSON file.
+    Card(card::CardArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
     /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Attack(args) => attack::run(&args),
         Task::Audit(args) => audit::run(&args),
+        Task::Card(args) => card::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

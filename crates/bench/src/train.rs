@@ -91,7 +91,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         "peak_rss_mib": measured.peak_bytes.map(|bytes| bytes >> 20),
         "device_mib": measured.device_bytes.map(|bytes| bytes >> 20),
         "product_gflops": peak.map(|flops| (flops / 1e9).round()),
-        "utilization": peak.map(|flops| (measured.flops / flops * 1e4).round() / 1e4),
+        "utilization": peak.map(|flops| (measured.utilization(flops) * 1e4).round() / 1e4),
     });
     emberlm_cli::shared::print_json(&line)
 }

@@ -18,6 +18,7 @@ use crate::commands::completions::CompletionsArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::devices::DevicesArgs;
 use crate::commands::doctor::DoctorArgs;
+use crate::commands::doctor::measure::MeasureArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
@@ -158,6 +159,9 @@ pub enum Command {
     /// Measure the memory of training steps (what `emberlm fit` runs)
     #[command(hide = true)]
     FitStep(FitStepArgs),
+    /// Measure speed and memory (what `emberlm doctor --full` runs)
+    #[command(hide = true)]
+    Measure(MeasureArgs),
 }
 
 /// Arguments of `generate`.

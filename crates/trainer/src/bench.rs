@@ -42,6 +42,13 @@ pub struct Measured {
     pub flops: f64,
 }
 
+impl Measured {
+    /// The model's operations per second over `product_flops`, those of a large matrix product.
+    pub fn utilization(&self, product_flops: f64) -> f64 {
+        self.flops / product_flops
+    }
+}
+
 /// Measures `steps` steps as `train` has them (its micro-batches forward, mean loss, backward, clipping, update) after
 /// `warm_up` others.
 ///

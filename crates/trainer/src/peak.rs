@@ -1,4 +1,4 @@
-//! The measured peak throughput of this machine's matrix product.
+//! The measured peak throughput of this machine's matrix product, and the bandwidth of its device's memory.
 
 use std::time::Instant;
 
@@ -17,6 +17,45 @@ pub fn matrix_product<B: Backend>(precision: Precision, device: &Device<B>) -> f
     let best = best_of_sizes::<B>(precision, device);
     if B::works_behind() {
         B::memory_cleanup(device);
+    }
+    best
+}
+
+/// Bytes per second of the device's memory: the best of five passes that read and write a vector, at a size that takes at least
+/// 5 ms or is 1 GiB. None where the device's memory is the CPU's.
+pub fn memory_bandwidth<B: Backend>(device: &Device<B>) -> Option<f64> {
+    const SMALLEST_BYTES: u64 = 64 << 20;
+    const LARGEST_BYTES: u64 = 1 << 30;
+    const LONG_PASS: f64 = 0.005;
+    if !B::works_behind() {
+        return None;
+    }
+    let largest = B::largest_buffer(device).unwrap_or(u64::MAX);
+    let mut bytes = SMALLEST_BYTES.min(largest);
+    loop {
+        let best = pass_seconds::<B>(bytes / size_of::<f32>() as u64, device);
+        if best >= LONG_PASS || 2 * bytes > largest.min(LARGEST_BYTES) {
+            B::memory_cleanup(device);
+            return Some(2.0 * bytes as f64 / best);
+        }
+        bytes *= 2;
+    }
+}
+
+/// The shortest of five passes that add 1 to each element, after one that does not count.
+fn pass_seconds<B: Backend>(elements: u64, device: &Device<B>) -> f64 {
+    // Reading one element waits for the pass.
+    let wait = |tensor: &Tensor<B, 1>| drop(tensor.clone().narrow(0, 0, 1).into_data());
+    let mut tensor = Tensor::<B, 1>::ones([elements as usize], device);
+    wait(&tensor);
+    let mut best = f64::INFINITY;
+    for pass in 0..=5 {
+        let start = Instant::now();
+        tensor = tensor + 1.0;
+        wait(&tensor);
+        if pass > 0 {
+            best = best.min(start.elapsed().as_secs_f64());
+        }
     }
     best
 }

@@ -144,7 +144,11 @@ impl Programs<'_> {
 
     fn peer(&self, workload: Workload, peer: Peer) -> Command {
         let mut command = Command::new(self.python);
-        command.arg(self.metadata.workspace_root.join("xtask/peers/train.py"));
+        command.arg(
+            self.metadata
+                .workspace_root
+                .join("crates/cli/peers/train.py"),
+        );
         command.args(workload.twin());
         command.args(["--precision", self.args.precision.name()]);
         match peer {

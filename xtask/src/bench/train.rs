@@ -167,7 +167,7 @@ fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Comman
 
 fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command {
     let mut command = Command::new(python);
-    command.arg(metadata.workspace_root.join("xtask/peers/train.py"));
+    command.arg(metadata.workspace_root.join("crates/cli/peers/train.py"));
     command.arg(args.preset.names().1).args(workload(args));
     command.args(["--seq", &seq_len(args).to_string()]);
     if !["flex", "ndarray"].contains(&args.backend.as_str()) {
@@ -248,6 +248,6 @@ mod tests {
     #[test]
     fn the_peer_is_where_it_is_looked_for() {
         let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/train.py").is_file());
+        assert!(root.join("crates/cli/peers/train.py").is_file());
     }
 }

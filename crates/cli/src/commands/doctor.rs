@@ -2,10 +2,12 @@
 //!
 //! Map: `case` has the inputs of an operation, `operations` and `models` have what is compared, `comparison` has the
 //! errors. `full` is `--full`: a report on a device, made of these and of other commands.
+//! `measure` measures its figures.
 
 mod case;
 mod comparison;
 mod full;
+pub mod measure;
 mod models;
 mod operations;
 

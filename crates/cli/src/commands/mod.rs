@@ -53,6 +53,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Fit(args) => fit::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(&args),
+        Command::Measure(args) => doctor::measure::run(args),
         Command::FitStep(args) => fit_step::run(args),
     }
 }

@@ -27,8 +27,12 @@ fn passes(sandbox: &Sandbox, line: &str) -> Ran {
     assert_eq!(ran.code, Some(0), "{ran}");
     let report = report(sandbox);
     for (check, outcome) in outcomes(&report) {
-        let compares = matches!(check.as_str(), "parity" | "loss-curve");
-        let skipped = compares && cfg!(not(feature = "ndarray"));
+        let skipped = match check.as_str() {
+            "parity" | "loss-curve" => cfg!(not(feature = "ndarray")),
+            // Python may have no PyTorch.
+            "pytorch" => true,
+            _ => false,
+        };
         assert!(outcome == "passed" || skipped, "{check}: {report:#}");
     }
     ran
@@ -77,6 +81,69 @@ fn checks_that_no_time_is_left_for_are_skipped() {
     let outcomes = outcomes(&report(&sandbox));
     assert!(outcomes.len() >= 4);
     assert!(outcomes.iter().all(|(_, outcome)| outcome == "skipped"));
+}
+
+/// The rows of a check, by name, with their values.
+fn rows(report: &Value, check: &str) -> Vec<(String, f64)> {
+    let checks = report["checks"].as_array().unwrap();
+    let found = checks.iter().find(|found| found["check"] == check).unwrap();
+    let rows = found["rows"].as_array().unwrap().iter();
+    rows.filter_map(|row| Some((row["name"].as_str()?.to_owned(), row["value"].as_f64()?)))
+        .collect()
+}
+
+#[test]
+fn a_python_that_is_not_there_fails_one_check() {
+    let sandbox = Sandbox::new();
+    let line = "doctor --full --check pytorch --check memory --python /nowhere/python --out out";
+    let ran = sandbox.words(line);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("error: pytorch failed on the flex backend"),
+        "{ran}"
+    );
+    let report = report(&sandbox);
+    let expected = [("memory", "passed"), ("pytorch", "failed")];
+    let expected = expected.map(|(check, outcome)| (check.to_owned(), outcome.to_owned()));
+    assert_eq!(outcomes(&report), expected);
+    let reason = report["checks"][1]["reason"].as_str().unwrap();
+    assert!(reason.contains("cannot run /nowhere/python"), "{reason}");
+    let total = rows(&report, "memory");
+    assert!(
+        total
+            .iter()
+            .any(|(name, bytes)| name == "predicted total" && *bytes > 1e6)
+    );
+}
+
+/// With a program in the place of Python that prints what the PyTorch program prints.
+#[cfg(unix)]
+#[test]
+fn speeds_are_compared_with_pytorchs() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let sandbox = Sandbox::new();
+    let script = "#!/bin/sh\necho '{\"peer\": \"torch 9\", \"tokens_per_second\": 100.0}'\n";
+    sandbox.write("python", script);
+    let path = sandbox.path("python");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran =
+        sandbox.words("doctor --full --check training --check pytorch --python ./python --out out");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let report = report(&sandbox);
+    let training = rows(&report, "training");
+    let value = |rows: &[(String, f64)], name: &str| {
+        let row = rows.iter().find(|(of, _)| of == name);
+        row.unwrap_or_else(|| panic!("{name}: {report:#}")).1
+    };
+    let ours = value(&training, "f32: training");
+    let used = value(&training, "f32: utilization");
+    assert!(ours > 0.0 && used > 0.0 && used < 150.0, "{training:?}");
+    let beside = rows(&report, "pytorch");
+    assert_eq!(value(&beside, "torch 9 on cpu, f32"), 100.0);
+    let ratio = value(&beside, "emberlm / PyTorch, f32");
+    assert!((ratio - ours / 100.0).abs() < 1e-9, "{beside:?}");
 }
 
 #[test]
@@ -129,6 +196,9 @@ mod vulkan {
         );
         let report = report(&sandbox);
         for check in report["checks"].as_array().unwrap() {
+            if check["check"] == "pytorch" {
+                continue;
+            }
             assert_eq!(check["outcome"], "failed", "{report:#}");
             let reason = check["reason"].as_str().unwrap();
             assert!(reason.contains("finds no device it can use"), "{reason}");

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_twin_knows_every_workload() {
         let root = crate::workspace::metadata().unwrap().workspace_root;
-        let program = std::fs::read_to_string(root.join("xtask/peers/train.py")).unwrap();
+        let program = std::fs::read_to_string(root.join("crates/cli/peers/train.py")).unwrap();
         for workload in Workload::value_variants() {
             let entry = format!("\n    \"{}\": dict(", workload.shape().twin);
             assert!(program.contains(&entry), "{entry}");

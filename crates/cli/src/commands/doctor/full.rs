@@ -4,9 +4,10 @@
 //! ends one check and not the report.
 //!
 //! Map: `check` lists the checks and their shares of the time, `session` has what all of them share and runs children,
-//! `comparisons` and `runs` do the work, `finding` is a row of a result, `report` what is written, `machine` describes the
+//! `comparisons`, `runs` and `benchmarks` do the work, `finding` is a row of a result, `report` what is written, `machine` describes the
 //! hardware.
 
+mod benchmarks;
 mod check;
 mod comparisons;
 mod finding;
@@ -43,9 +44,12 @@ pub struct FullArgs {
     /// With --full: the time for all checks together; what does not fit is reported as skipped
     #[arg(long, value_name = "N", default_value_t = 10.0, requires = "full", value_parser = values::positive)]
     minutes: f64,
-    /// With --full: the sizes of the models that are trained and timed; small suits a CPU
-    #[arg(long, value_enum, default_value_t = Size::Full, requires = "full")]
-    size: Size,
+    /// With --full: the sizes of the models that are trained and timed [default: small on a CPU, full on a GPU]
+    #[arg(long, value_enum, requires = "full")]
+    size: Option<Size>,
+    /// With --full: a Python that has PyTorch, to be measured beside [default: python3, where it has]
+    #[arg(long, value_name = "PATH", requires = "full")]
+    python: Option<PathBuf>,
     /// With --full: only this check; may be given again
     #[arg(long = "check", value_name = "NAME", value_enum, requires = "full")]
     checks: Vec<Check>,
@@ -62,6 +66,16 @@ pub enum Size {
     Small,
     /// For a GPU.
     Full,
+}
+
+impl Size {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
 }
 
 impl FullArgs {
@@ -89,13 +103,16 @@ pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliE
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(60.0 * args.minutes.min(1e6));
     let out = new_out(args, placement)?;
-    let mut session = Session::new(
-        placement,
-        processor(Some(placement.backend)),
-        args.size,
-        &out,
-    )?;
-    let mut report = Report::new(Machine::of(placement), placement, args);
+    let machine = Machine::of(placement);
+    let default_size = match machine.computes_on_cpu() {
+        true => Size::Small,
+        false => Size::Full,
+    };
+    let size = args.size.unwrap_or(default_size);
+    let reference = processor(Some(placement.backend));
+    let python = args.python.as_deref().map(absolute).transpose()?;
+    let mut session = Session::new(placement, reference, size, python, &out)?;
+    let mut report = Report::new(machine, placement, size, args.minutes);
     let checks = args.checks();
     for (place, &check) in checks.iter().enumerate() {
         let started = Instant::now();
@@ -108,7 +125,7 @@ pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliE
         ));
         let findings = match limit < SHORTEST {
             true => Findings::of(Outcome::skipped("no time was left")),
-            false => check.run(&session).unwrap_or_else(Findings::of),
+            false => check.run(&mut session).unwrap_or_else(Findings::of),
         };
         let seconds = started.elapsed().as_secs_f64();
         let done = CheckReport::new(check, seconds, findings);
@@ -159,6 +176,14 @@ fn free_folder(placement: Placement) -> PathBuf {
         .map(folder)
         .find(|folder| !folder.exists())
         .unwrap_or_else(|| folder(0))
+}
+
+/// A program's path from any folder; a name without a folder is looked up by the system.
+fn absolute(program: &Path) -> Result<PathBuf, CliError> {
+    match program.components().count() {
+        1 => Ok(program.to_owned()),
+        _ => std::path::absolute(program).map_err(CliError::io("find", program)),
+    }
 }
 
 /// This program, to be run again.

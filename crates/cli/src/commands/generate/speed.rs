@@ -55,14 +55,24 @@ impl Stopwatch {
 }
 
 impl Speed {
+    /// Tokens of the prompt per second; none where there was nothing to time.
+    pub fn prompt_per_second(&self) -> Option<f64> {
+        per_second(self.prompt, self.prompt_time)
+    }
+
+    /// Generated tokens per second. The first token is the prompt's work.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        per_second(self.tokens.saturating_sub(1), self.tokens_time)
+    }
+
     /// The prompt's speed: "12 tokens in 0.08 s (150.0 tokens/s)".
     pub fn of_prompt(&self) -> String {
-        described(self.prompt, self.prompt, self.prompt_time)
+        described(self.prompt, self.prompt_per_second(), self.prompt_time)
     }
 
     /// The speed of generation. The first token is the prompt's work, so that it is counted and not timed.
     pub fn of_tokens(&self) -> String {
-        described(self.tokens, self.tokens.saturating_sub(1), self.tokens_time)
+        described(self.tokens, self.tokens_per_second(), self.tokens_time)
     }
 
     /// Adds the time of another answer.
@@ -74,16 +84,18 @@ impl Speed {
     }
 }
 
-/// `count` tokens, of which `timed` took `time`.
-fn described(count: usize, timed: usize, time: Duration) -> String {
+fn per_second(tokens: usize, time: Duration) -> Option<f64> {
     let seconds = time.as_secs_f64();
+    (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
+}
+
+/// `count` tokens in `time`, and their speed.
+fn described(count: usize, per_second: Option<f64>, time: Duration) -> String {
     let tokens = HumanCount(count as u64);
-    match timed > 0 && seconds > 0.0 {
-        true => format!(
-            "{tokens} tokens in {seconds:.2} s ({:.1} tokens/s)",
-            timed as f64 / seconds
-        ),
-        false => format!("{tokens} tokens in {seconds:.2} s"),
+    let taken = format!("{tokens} tokens in {:.2} s", time.as_secs_f64());
+    match per_second {
+        Some(speed) => format!("{taken} ({speed:.1} tokens/s)"),
+        None => taken,
     }
 }
 

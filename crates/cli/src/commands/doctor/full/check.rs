@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::finding::{Findings, Outcome};
 use super::session::Session;
-use super::{comparisons, runs};
+use super::{benchmarks, comparisons, runs};
 
 /// A check, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -21,6 +21,14 @@ pub enum Check {
     LossCurve,
     /// A run that is stopped and resumed against one that is not.
     Resume,
+    /// Training speed in each precision, and its utilization.
+    Training,
+    /// The speed of generation.
+    Generation,
+    /// What a training step holds.
+    Memory,
+    /// The same training in PyTorch.
+    Pytorch,
 }
 
 impl Check {
@@ -31,6 +39,10 @@ impl Check {
             Self::Parity => "parity",
             Self::LossCurve => "loss-curve",
             Self::Resume => "resume",
+            Self::Training => "training",
+            Self::Generation => "generation",
+            Self::Memory => "memory",
+            Self::Pytorch => "pytorch",
         }
     }
 
@@ -52,6 +64,20 @@ impl Check {
                 "A run on the backend, and one that ended at half of its steps and was resumed in another process: relative \
                 difference of the losses."
             }
+            Self::Training => {
+                "Training steps on random tokens, forward, backward and update. Utilization is the model's operations per \
+                second over those of a large matrix product in the same precision."
+            }
+            Self::Generation => {
+                "A prompt and the tokens after it, greedy, one sequence, in f32. Each token reads all weights; utilization is \
+                relative to the bandwidth that an elementwise operation reaches."
+            }
+            Self::Memory => {
+                "A training step's memory in f32: measured on a device with memory of its own, predicted elsewhere."
+            }
+            Self::Pytorch => {
+                "The same training in PyTorch, eager, on the same GPU for cuda, rocm and metal, and on the CPU for the others."
+            }
         }
     }
 
@@ -61,17 +87,23 @@ impl Check {
             Self::Operations => 2.0,
             Self::Parity => 4.0,
             Self::LossCurve => 2.0,
-            Self::Resume => 2.0,
+            Self::Resume | Self::Training => 2.0,
+            Self::Generation | Self::Memory => 1.0,
+            Self::Pytorch => 2.0,
         }
     }
 
     /// Runs it within the session's time; the error is why it ended early.
-    pub fn run(self, session: &Session) -> Result<Findings, Outcome> {
+    pub fn run(self, session: &mut Session) -> Result<Findings, Outcome> {
         match self {
             Self::Operations => comparisons::operations(session),
             Self::Parity => comparisons::parity(session),
             Self::LossCurve => runs::loss_curve(session),
             Self::Resume => runs::resume(session),
+            Self::Training => benchmarks::training(session),
+            Self::Generation => benchmarks::generation(session),
+            Self::Memory => benchmarks::memory(session),
+            Self::Pytorch => benchmarks::pytorch(session),
         }
     }
 }

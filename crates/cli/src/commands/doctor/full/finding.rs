@@ -73,6 +73,24 @@ pub enum Unit {
     /// Relative error.
     #[serde(rename = "relative")]
     Relative,
+    /// Tokens per second.
+    #[serde(rename = "tokens/s")]
+    TokensPerSecond,
+    /// Percent.
+    #[serde(rename = "%")]
+    Percent,
+    /// Bytes.
+    #[serde(rename = "B")]
+    Bytes,
+    /// Bytes per second.
+    #[serde(rename = "B/s")]
+    BytesPerSecond,
+    /// Floating-point operations per second.
+    #[serde(rename = "FLOP/s")]
+    Flops,
+    /// A ratio of two speeds.
+    #[serde(rename = "ratio")]
+    Ratio,
 }
 
 impl Unit {
@@ -80,6 +98,12 @@ impl Unit {
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::Relative => format!("{value:.1e}"),
+            Self::TokensPerSecond => format!("{value:.1} tokens/s"),
+            Self::Percent => format!("{value:.1} %"),
+            Self::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
+            Self::BytesPerSecond => format!("{:.2} GB/s", value / 1e9),
+            Self::Flops => format!("{:.1} GFLOP/s", value / 1e9),
+            Self::Ratio => format!("{value:.2} ×"),
         }
     }
 }
@@ -95,6 +119,20 @@ impl Finding {
             outcome: match error <= allowed {
                 true => Outcome::Passed,
                 false => Outcome::failed(format!("{error:.1e} is more than {allowed:.0e}")),
+            },
+        }
+    }
+
+    /// A figure that has no bound. One that is not finite is a failure.
+    pub fn figure(name: impl Into<String>, value: f64, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            value: Some(value),
+            unit,
+            allowed: None,
+            outcome: match value.is_finite() {
+                true => Outcome::Passed,
+                false => Outcome::failed("it could not be measured"),
             },
         }
     }

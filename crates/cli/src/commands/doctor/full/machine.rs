@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sysinfo::System;
 
-use crate::backend::devices::{self, DeviceInfo};
+use crate::backend::devices::{self, DeviceInfo, Kind};
 use crate::backend::{BackendName, Placement};
 use crate::output::size;
 
@@ -38,6 +38,11 @@ impl Machine {
             memory_bytes,
             system: System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned()),
         }
+    }
+
+    /// Returns true if every device is a CPU, or a GPU that a CPU imitates.
+    pub fn computes_on_cpu(&self) -> bool {
+        !self.devices.is_empty() && self.devices.iter().all(|device| device.kind == Kind::Cpu)
     }
 
     /// Names and values for a table.

@@ -7,10 +7,10 @@ use chrono::{SecondsFormat, Utc};
 use emberlm_system::text::escaped;
 use serde::Serialize;
 
+use super::Size;
 use super::check::Check;
 use super::finding::{Finding, Findings, LossPair, Outcome};
 use super::machine::Machine;
-use super::{FullArgs, Size};
 use crate::backend::Placement;
 use crate::error::CliError;
 use crate::output::{Align, Table};
@@ -65,13 +65,13 @@ impl CheckReport {
 
 impl Report {
     /// A report without checks.
-    pub fn new(machine: Machine, placement: Placement, args: &FullArgs) -> Self {
+    pub fn new(machine: Machine, placement: Placement, size: Size, minutes: f64) -> Self {
         Self {
             emberlm: env!("CARGO_PKG_VERSION"),
             backend: placement.name(),
             time: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
-            size: args.size,
-            minutes: args.minutes,
+            size,
+            minutes,
             machine,
             seconds: 0.0,
             checks: Vec::new(),

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use emberlm_kernels::Precision;
 use tempfile::TempDir;
 
 use super::check::Check;
@@ -30,6 +31,10 @@ pub struct Session {
     pub reference: Option<Placement>,
     /// The size of models that are trained and timed.
     pub size: Size,
+    /// The Python that has PyTorch, where the user has named one.
+    pub python: Option<PathBuf>,
+    /// Tokens per second of training.
+    training_speeds: Vec<(Precision, f64)>,
     program: PathBuf,
     /// Where children run; removed at the end.
     work: TempDir,
@@ -58,6 +63,7 @@ impl Session {
         placement: Placement,
         reference: Option<Placement>,
         size: Size,
+        python: Option<PathBuf>,
         out: &Path,
     ) -> Result<Self, CliError> {
         let logs = out.join(LOGS);
@@ -67,6 +73,8 @@ impl Session {
             placement,
             reference,
             size,
+            python,
+            training_speeds: Vec::new(),
             program: program()?,
             work: TempDir::new().map_err(CliError::io("create a folder in", &folder))?,
             logs,
@@ -79,6 +87,17 @@ impl Session {
     pub fn begin(&mut self, check: Check, deadline: Instant) {
         self.check = check;
         self.deadline = deadline;
+    }
+
+    /// Keeps the speed of training, to be compared with PyTorch's.
+    pub fn set_training_speed(&mut self, precision: Precision, tokens_per_second: f64) {
+        self.training_speeds.push((precision, tokens_per_second));
+    }
+
+    /// The speed of training, where it was measured.
+    pub fn training_speed(&self, precision: Precision) -> Option<f64> {
+        let mut speeds = self.training_speeds.iter();
+        speeds.find_map(|&(of, speed)| (of == precision).then_some(speed))
     }
 
     /// The folder in which children run.

@@ -2,8 +2,8 @@
 
     cargo xtask bench peers      (makes the environment; ours and this in turns)
     cargo xtask bench train --preset pocket --peer peer/bin/python      (one workload, with an environment of your own)
-    peer/bin/python xtask/peers/train.py pocket [--compile] [--precision bf16] [--steps 6] [--batch 4] [--seq 256]
-    peer/bin/python xtask/peers/train.py gpt2-small --device cuda --compile --precision bf16 --batch 12 --seq 1024
+    peer/bin/python crates/cli/peers/train.py pocket [--compile] [--precision bf16] [--steps 6] [--batch 4] [--seq 256]
+    peer/bin/python crates/cli/peers/train.py gpt2-small --device cuda --compile --precision bf16 --batch 12 --seq 1024
 
 Workloads (forward, mean cross-entropy, backward, AdamW; float32, or products in bf16 by autocast; random token ids):
   char        vocab 65,    seq 64,  batch 12, 4 layers, 4 heads, width 128: nanoGPT's CPU Shakespeare model

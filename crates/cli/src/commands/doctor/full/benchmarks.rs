@@ -1,0 +1,224 @@
+//! Speed and memory, and PyTorch's speed beside it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use emberlm_kernels::Precision;
+use serde::Deserialize;
+
+use super::super::measure::{Measured, Workload};
+use super::finding::{Finding, Findings, Outcome, Unit};
+use super::session::Session;
+use crate::backend::BackendName;
+
+/// The longest time for one measurement.
+const MEASUREMENT: Duration = Duration::from_secs(180);
+
+/// The same workloads in PyTorch, which `cargo xtask bench peers` runs too.
+const PEER: &str = include_str!("../../../../peers/train.py");
+
+/// Training speed in each precision.
+///
+/// # Errors
+/// None; a precision that fails is a failed row.
+pub fn training(session: &mut Session) -> Result<Findings, Outcome> {
+    let mut rows = Vec::new();
+    for precision in Precision::ALL {
+        let name = precision.name();
+        match measure(session, &format!("training --precision {name}")) {
+            Ok(Measured::Training(speed)) => {
+                session.set_training_speed(precision, speed.tokens_per_second);
+                let speed_name = format!("{name}: training");
+                rows.push(Finding::figure(
+                    speed_name,
+                    speed.tokens_per_second,
+                    Unit::TokensPerSecond,
+                ));
+                let used = format!("{name}: utilization");
+                rows.push(Finding::figure(
+                    used,
+                    100.0 * speed.utilization,
+                    Unit::Percent,
+                ));
+                let product = format!("{name}: matrix product");
+                rows.push(Finding::figure(product, speed.product_flops, Unit::Flops));
+                let memory = [
+                    ("device memory taken", speed.device_bytes),
+                    ("peak of resident memory", speed.peak_bytes),
+                ];
+                for (memory, bytes) in memory {
+                    if let Some(bytes) = bytes {
+                        let memory = format!("{name}: {memory}");
+                        rows.push(Finding::figure(memory, bytes as f64, Unit::Bytes));
+                    }
+                }
+            }
+            other => rows.push(unmeasured(format!("{name}: training"), other)),
+        }
+    }
+    Ok(Findings::of_rows(rows))
+}
+
+/// The speed of generation.
+///
+/// # Errors
+/// It failed.
+pub fn generation(session: &Session) -> Result<Findings, Outcome> {
+    let speed = match measure(session, "generation")? {
+        Measured::Generation(speed) => speed,
+        other => return Err(unmeasured("generation".to_owned(), Ok(other)).outcome),
+    };
+    let mut rows = vec![
+        Finding::figure("prompt", speed.prompt, Unit::TokensPerSecond),
+        Finding::figure("generation", speed.tokens, Unit::TokensPerSecond),
+    ];
+    let read = speed.weights * speed.tokens;
+    rows.push(Finding::figure("weights read", read, Unit::BytesPerSecond));
+    if let Some(bandwidth) = speed.bandwidth {
+        let share = 100.0 * read / bandwidth;
+        rows.push(Finding::figure(
+            "memory bandwidth",
+            bandwidth,
+            Unit::BytesPerSecond,
+        ));
+        rows.push(Finding::figure(
+            "utilization of the bandwidth",
+            share,
+            Unit::Percent,
+        ));
+    }
+    Ok(Findings::of_rows(rows))
+}
+
+/// What a training step holds.
+///
+/// # Errors
+/// It failed.
+pub fn memory(session: &Session) -> Result<Findings, Outcome> {
+    match measure(session, "memory")? {
+        Measured::Memory(rows) => {
+            let figure = |(name, bytes)| Finding::figure(name, bytes as f64, Unit::Bytes);
+            Ok(Findings::of_rows(rows.into_iter().map(figure).collect()))
+        }
+        other => Err(unmeasured("memory".to_owned(), Ok(other)).outcome),
+    }
+}
+
+/// What `emberlm measure` prints of a subject.
+fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
+    let line = format!("measure {subject} --size {}", session.size.name());
+    let log = subject.split(' ').next_back().unwrap_or(subject);
+    let finished = session.emberlm(log, &line, session.placement, MEASUREMENT)?;
+    let printed = finished.succeeded()?;
+    serde_json::from_str(&printed)
+        .map_err(|error| Outcome::failed(format!("its output is not understood: {error}")))
+}
+
+/// A row of a measurement that has no figure.
+fn unmeasured(name: String, measured: Result<Measured, Outcome>) -> Finding {
+    let outcome = match measured {
+        Ok(Measured::NotSupported) => Outcome::skipped("the device does not multiply in it"),
+        Ok(_) => Outcome::failed("another subject was measured"),
+        Err(outcome) => outcome,
+    };
+    Finding::without_value(name, Unit::TokensPerSecond, outcome)
+}
+
+/// What `peers/train.py` prints.
+#[derive(Deserialize)]
+struct PeerSpeed {
+    peer: String,
+    tokens_per_second: f64,
+}
+
+/// The same training in PyTorch, where a Python has it.
+///
+/// # Errors
+/// There is no such Python.
+pub fn pytorch(session: &Session) -> Result<Findings, Outcome> {
+    let device = torch_device(session.placement.backend);
+    let named = session.python.as_deref();
+    let python = named.unwrap_or(Path::new("python3"));
+    let usable = match device {
+        "cuda" => "assert torch.cuda.is_available(), 'PyTorch finds no GPU'",
+        "mps" => "assert torch.backends.mps.is_available(), 'PyTorch finds no GPU'",
+        _ => "",
+    };
+    let probe = ["-c", &format!("import torch; {usable}")];
+    if let Err(outcome) = python_runs(session, "probe", python, &probe) {
+        // A Python that the user has named must work.
+        let reason = outcome.to_string();
+        return Err(match named {
+            Some(_) => outcome,
+            None => Outcome::skipped(format!("python3: {reason}")),
+        });
+    }
+    let program = session.work().join("train.py");
+    let failed = |error| Outcome::failed(format!("cannot write {}: {error}", program.display()));
+    fs::write(&program, PEER).map_err(failed)?;
+    let workload = Workload::of(session.size);
+    let [batch, seq, steps] =
+        [workload.batch, workload.seq_len, workload.steps].map(|size| size.to_string());
+    let mut rows = Vec::new();
+    for precision in [Precision::F32, Precision::Bf16] {
+        let name = precision.name();
+        let args = [
+            "train.py",
+            workload.peer,
+            "--device",
+            device,
+            "--batch",
+            &batch,
+            "--seq",
+            &seq,
+            "--steps",
+            &steps,
+            "--precision",
+            name,
+        ];
+        let printed = python_runs(session, name, python, &args).and_then(|printed| {
+            let line = printed.trim().lines().next_back().unwrap_or_default();
+            serde_json::from_str::<PeerSpeed>(line)
+                .map_err(|error| Outcome::failed(format!("its output is not understood: {error}")))
+        });
+        match printed {
+            Ok(speed) => {
+                let name = format!("{} on {device}, {name}", speed.peer);
+                let theirs = speed.tokens_per_second;
+                rows.push(Finding::figure(name, theirs, Unit::TokensPerSecond));
+                if let Some(ours) = session.training_speed(precision) {
+                    let name = format!("emberlm / PyTorch, {}", precision.name());
+                    rows.push(Finding::figure(name, ours / theirs, Unit::Ratio));
+                }
+            }
+            Err(outcome) => {
+                let name = format!("PyTorch on {device}, {name}");
+                rows.push(Finding::without_value(name, Unit::TokensPerSecond, outcome));
+            }
+        }
+    }
+    Ok(Findings::of_rows(rows))
+}
+
+fn python_runs(
+    session: &Session,
+    log: &str,
+    python: &Path,
+    args: &[&str],
+) -> Result<String, Outcome> {
+    let mut command = Command::new(python);
+    command.args(args);
+    session.run(log, command, MEASUREMENT)?.succeeded()
+}
+
+/// PyTorch's device of a backend's hardware; the CPU where PyTorch has no such backend.
+fn torch_device(backend: BackendName) -> &'static str {
+    match backend {
+        // ROCm's devices go by the same name.
+        BackendName::Cuda | BackendName::Rocm => "cuda",
+        BackendName::Metal => "mps",
+        BackendName::Flex | BackendName::Ndarray | BackendName::Wgpu | BackendName::Vulkan => "cpu",
+    }
+}

@@ -1,0 +1,264 @@
+//! `emberlm measure`: speed and memory in a process of its own (what `emberlm doctor --full` runs).
+
+use burn::tensor::Device;
+use clap::{Args, ValueEnum};
+use emberlm_generate::{GenerateOptions, Generator, SamplerConfig};
+use emberlm_kernels::{Precision, TrainingBackend};
+use emberlm_model::{DecoderConfig, count};
+use emberlm_trainer::bench::{self, WARM_UP};
+use emberlm_trainer::config::PrecisionConfig;
+use emberlm_trainer::fit::predict;
+use emberlm_trainer::{TrainConfig, memory, memory_report, peak, presets};
+use serde::{Deserialize, Serialize};
+
+use super::full::Size;
+use crate::backend::{BackendArg, Job};
+use crate::commands::{fit, generate::speed::Stopwatch};
+use crate::error::CliError;
+use crate::output::print_json;
+use crate::values;
+
+/// Arguments of `measure`.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// The subject
+    #[arg(value_enum)]
+    subject: Subject,
+    /// The size of the model
+    #[arg(long, value_enum, default_value_t = Size::Full)]
+    size: Size,
+    /// The factors of matrix products
+    #[arg(long, value_name = "TYPE", default_value = Precision::F32.name(), value_parser = values::precision_parser())]
+    precision: Precision,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// A subject of measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Subject {
+    /// Training steps on random tokens.
+    Training,
+    /// A prompt, and the tokens after it.
+    Generation,
+    /// What a training step holds.
+    Memory,
+}
+
+/// A model, and how much of it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The preset.
+    pub preset: &'static str,
+    /// The workload of the same sizes in the PyTorch program.
+    pub peer: &'static str,
+    /// Sequences of a step.
+    pub batch: usize,
+    /// Tokens of a sequence.
+    pub seq_len: usize,
+    /// Steps that count.
+    pub steps: usize,
+    /// Tokens of the prompt.
+    prompt: usize,
+    /// Tokens that are generated.
+    tokens: usize,
+}
+
+impl Workload {
+    /// What is measured at a size.
+    pub fn of(size: Size) -> Self {
+        match size {
+            Size::Small => Self {
+                preset: "char-nano",
+                peer: "char",
+                batch: 4,
+                seq_len: 64,
+                steps: 5,
+                prompt: 32,
+                tokens: 16,
+            },
+            Size::Full => Self {
+                preset: "gpt2-small",
+                peer: "gpt2-small",
+                batch: 8,
+                seq_len: 1024,
+                steps: 20,
+                prompt: 256,
+                tokens: 128,
+            },
+        }
+    }
+}
+
+/// The speed and memory of training.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TrainingSpeed {
+    /// Over the median step.
+    pub tokens_per_second: f64,
+    /// The model's operations per second over those of a large matrix product in the same precision.
+    pub utilization: f64,
+    /// Floating-point operations per second of that product.
+    pub product_flops: f64,
+    /// Bytes taken of the device's own memory, where it has one.
+    pub device_bytes: Option<u64>,
+    /// The process's peak of resident memory in bytes.
+    pub peak_bytes: Option<u64>,
+}
+
+/// The speed of generation.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct GenerationSpeed {
+    /// Tokens per second of the pass over the prompt.
+    pub prompt: f64,
+    /// Tokens per second after it.
+    pub tokens: f64,
+    /// Bytes of the weights, all of which a token reads.
+    pub weights: f64,
+    /// Bytes per second that the device reads and writes at most, where it has a memory of its own.
+    pub bandwidth: Option<f64>,
+}
+
+/// What is printed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measured {
+    /// Of training.
+    Training(TrainingSpeed),
+    /// Of generation.
+    Generation(GenerationSpeed),
+    /// Bytes by name: measured on a device with memory of its own, predicted elsewhere.
+    Memory(Vec<(String, u64)>),
+    /// The device does not multiply in the precision.
+    NotSupported,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The backend is not there, or a step fails.
+pub fn run(args: MeasureArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let workload = Workload::of(args.size);
+    let config = presets::run(workload.preset)?;
+    let mut model = config.model;
+    // Tiny Shakespeare's characters, as the PyTorch program has them.
+    model.vocab_size.get_or_insert(65);
+    let measured = backend.run(Measurement {
+        subject: args.subject,
+        workload,
+        model: DecoderConfig::try_from(model)?,
+        train: TrainConfig {
+            micro_batch: workload.batch,
+            accumulation: 1,
+            seq_len: workload.seq_len,
+            precision: PrecisionConfig {
+                products: args.precision,
+                ..config.train.precision
+            },
+            // As the PyTorch program.
+            clip_norm: 0.0,
+            ..config.train
+        },
+    })??;
+    print_json(&measured)
+}
+
+struct Measurement {
+    subject: Subject,
+    workload: Workload,
+    model: DecoderConfig,
+    train: TrainConfig,
+}
+
+impl Job for Measurement {
+    type Output = Result<Measured, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        if !B::multiplies_in(self.train.precision.products, &device) {
+            return Ok(Measured::NotSupported);
+        }
+        Ok(match self.subject {
+            Subject::Training => Measured::Training(self.training::<B>(&device)?),
+            Subject::Generation => Measured::Generation(self.generation::<B>(&device)?),
+            Subject::Memory => Measured::Memory(self.memory::<B>(&device)?),
+        })
+    }
+}
+
+impl Measurement {
+    fn training<B: TrainingBackend>(&self, device: &Device<B>) -> Result<TrainingSpeed, CliError> {
+        let steps = self.workload.steps;
+        let measured = bench::measure::<B>(&self.model, &self.train, WARM_UP, steps, device)?;
+        let products = self.train.precision.products;
+        let product_flops = peak::matrix_product::<B::InnerBackend>(products, device);
+        Ok(TrainingSpeed {
+            tokens_per_second: measured.tokens_per_second,
+            utilization: measured.utilization(product_flops),
+            product_flops,
+            device_bytes: measured.device_bytes,
+            peak_bytes: measured.peak_bytes,
+        })
+    }
+
+    /// The second of two generations: the first one compiles and tunes kernels.
+    fn generation<B: TrainingBackend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<GenerationSpeed, CliError> {
+        let decoder = self.model.init::<B::InnerBackend>(1, device);
+        let vocab_size = self.model.vocab_size;
+        let prompt: Vec<u32> = (0..self.workload.prompt)
+            .map(|at| (at * 7919 % vocab_size) as u32)
+            .collect();
+        let options = GenerateOptions {
+            max_new_tokens: self.workload.tokens,
+            chooser: SamplerConfig::greedy().into(),
+            ..GenerateOptions::default()
+        };
+        let mut watch = Stopwatch::start();
+        for _ in 0..2 {
+            watch = Stopwatch::start();
+            for token in Generator::new(&decoder, &prompt, &options)? {
+                token?;
+                watch.token();
+            }
+        }
+        let speed = watch.speed(prompt.len());
+        Ok(GenerationSpeed {
+            prompt: speed.prompt_per_second().unwrap_or(f64::NAN),
+            tokens: speed.tokens_per_second().unwrap_or(f64::NAN),
+            weights: count::memory(&self.model).weights as f64,
+            bandwidth: peak::memory_bandwidth::<B::InnerBackend>(device),
+        })
+    }
+
+    fn memory<B: TrainingBackend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<Vec<(String, u64)>, CliError> {
+        let measured = memory_report::measure::<B>(&self.model, &self.train, device)?;
+        let rows = match measured {
+            Some(report) => vec![
+                ("weights", report.weights),
+                ("optimizer", report.optimizer),
+                ("gradients", report.gradients),
+                ("activations", report.activations),
+                ("head", report.head),
+                ("batch", report.batch),
+                ("taken from the device", report.reserved),
+            ],
+            None => {
+                let program = memory::resident().unwrap_or(0);
+                let predicted = predict(&self.model, &self.train, program)?;
+                let parts = fit::parts(&predicted).map(|(name, bytes, _)| (name, bytes));
+                let total = ("predicted total", predicted.total);
+                parts.into_iter().chain([total]).collect()
+            }
+        };
+        let named = rows
+            .into_iter()
+            .map(|(name, bytes)| (name.to_owned(), bytes));
+        Ok(named.collect())
+    }
+}
