@@ -207,7 +207,7 @@ impl Measurement {
         device: &Device<B>,
     ) -> Result<GenerationSpeed, CliError> {
         let decoder = self.model.init::<B::InnerBackend>(1, device);
-        let vocab_size = self.model.vocab_size;
+        let vocab_size = self.model.vocab_size();
         let prompt: Vec<u32> = (0..self.workload.prompt)
             .map(|at| (at * 7919 % vocab_size) as u32)
             .collect();

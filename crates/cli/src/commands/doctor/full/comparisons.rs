@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::super::models;
 use super::super::comparison::Comparison;
+use super::super::models;
 use super::finding::{Finding, Findings, Outcome, Unit};
 use super::session::Session;
 

@@ -222,7 +222,8 @@ fn out_of_time(limit: Duration, left: Duration) -> Outcome {
 /// What a program says about its end: the line of the error, or the last one.
 fn last_words(said: &str) -> Option<String> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let error = lines().find_map(|line| line.strip_prefix("error: "));
+    // Graphics drivers write errors of their own, before.
+    let error = lines().rev().find_map(|line| line.strip_prefix("error: "));
     error.or_else(|| lines().last()).map(str::to_owned)
 }
 
@@ -232,7 +233,8 @@ mod tests {
 
     #[test]
     fn the_error_of_a_program_is_its_reason() {
-        let said = "step 1\nerror: no device\nhint: install a driver\n";
+        let said =
+            "error: XDG_RUNTIME_DIR is not set\nstep 1\nerror: no device\nhint: install a driver\n";
         assert_eq!(last_words(said).as_deref(), Some("no device"));
         let traceback = "Traceback:\nModuleNotFoundError: No module named 'torch'\n\n";
         assert_eq!(
