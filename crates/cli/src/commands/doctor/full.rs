@@ -31,7 +31,7 @@ use self::session::Session;
 use super::processor;
 use crate::backend::Placement;
 use crate::error::CliError;
-use crate::new_folder::refuse_file_name;
+use crate::new_folder::folder_parser;
 use crate::output::{print, print_json};
 use crate::{console, values};
 
@@ -54,7 +54,7 @@ pub struct FullArgs {
     #[arg(long = "check", value_name = "NAME", value_enum, requires = "full")]
     checks: Vec<Check>,
     /// With --full: the report's folder [default: doctor-BACKEND-NUMBER]
-    #[arg(long, value_name = "FOLDER", requires = "full")]
+    #[arg(long, value_name = "FOLDER", requires = "full", value_parser = folder_parser("a report"))]
     out: Option<PathBuf>,
 }
 
@@ -159,7 +159,6 @@ fn new_out(args: &FullArgs, placement: Placement) -> Result<PathBuf, CliError> {
         Some(out) => out.clone(),
         None => free_folder(placement),
     };
-    refuse_file_name(&out, "a report")?;
     let filled = fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
     if filled || out.is_file() {
         let message = format!("{} is there already", out.display());
