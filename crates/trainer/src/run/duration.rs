@@ -32,8 +32,6 @@ const PASS: f64 = 1e11;
 const PASSES: u64 = 50;
 /// Seconds that are measured.
 const ENOUGH: f64 = 0.5;
-/// Seconds of a first pass that is so long that what it does only once is a small part of it.
-const LONG_PASS: f64 = 1.0;
 
 /// The predicted seconds of a run that stands at `step`; `None` for a run that takes a few seconds. `decoder` is not changed.
 pub(super) fn predict<B: TrainingBackend>(
@@ -101,16 +99,13 @@ impl Seconds {
         let model = TrainingModel { decoder };
         let mut optimizer = Optimizer::new(&train, model.decoder.parameters());
         let mut pass = || Self::pass(&train, &model, &batch, &mut optimizer, device);
-        // It allocates the optimizer's state, and GPUs compile its kernels.
-        let first = pass();
+        // The first pass takes memory from the system and allocates the optimizer's state, and GPUs compile their kernels.
+        pass();
         let mut sum = Self {
             sequence: 0.0,
             update: 0.0,
         };
         let mut passes = 0.0;
-        if first.sequence + first.update > LONG_PASS && !B::works_behind() {
-            (sum, passes) = (first, 1.0);
-        }
         while passes == 0.0 || (sum.sequence + sum.update < ENOUGH && passes < 1000.0) {
             let next = pass();
             sum.sequence += next.sequence;
