@@ -1,5 +1,6 @@
 //! The answers of a request as server-sent events, sent while they are generated.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -39,8 +40,8 @@ enum Broken {
     Failed(ApiError),
 }
 
-impl From<SendError<Event>> for Broken {
-    fn from(_: SendError<Event>) -> Self {
+impl From<SendError<()>> for Broken {
+    fn from(_: SendError<()>) -> Self {
         Self::Left
     }
 }
@@ -48,6 +49,26 @@ impl From<SendError<Event>> for Broken {
 impl From<ApiError> for Broken {
     fn from(error: ApiError) -> Self {
         Self::Failed(error)
+    }
+}
+
+/// Events that have been written, and may be numbered, but not sent yet. They are sent even if the deadline passes first.
+#[derive(Default)]
+struct Written {
+    events: VecDeque<Event>,
+    /// True once the last event of whole answers is among them.
+    is_whole: bool,
+}
+
+impl Written {
+    async fn send(&mut self, to: &Sender<Event>) -> Result<(), SendError<()>> {
+        while !self.events.is_empty() {
+            let place = to.reserve().await?;
+            if let Some(event) = self.events.pop_front() {
+                place.send(event);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -60,15 +81,18 @@ pub(crate) fn streamed(
 ) -> Response {
     let (events, sent) = mpsc::channel(WAITING);
     tokio::spawn(async move {
+        let mut written = Written::default();
         let ended = tokio::select! {
-            ended = send_answers(answers, &mut writer, &events) => ended,
+            ended = send_answers(answers, &mut writer, &mut written, &events) => ended,
             () = events.closed() => return,
             () = deadline.passed() => Err(deadline.error().into()),
         };
-        // The answers are dropped by now. The event needs only the connection, whose writes have a limit of their own.
+        // The answers are dropped by now. The events need only the connection, whose writes have a limit of their own.
         if let Err(Broken::Failed(error)) = ended {
-            let last = writer.failure(error);
-            let _ = events.send(last).await;
+            if !written.is_whole {
+                written.events.push_back(writer.failure(error));
+            }
+            let _ = written.send(&events).await;
         }
     });
     let events = stream::unfold(sent, async |mut sent| {
@@ -83,21 +107,19 @@ pub(crate) fn streamed(
 async fn send_answers(
     mut answers: Answers,
     writer: &mut impl AnswerStream,
-    events: &Sender<Event>,
+    written: &mut Written,
+    to: &Sender<Event>,
 ) -> Result<(), Broken> {
-    send(events, writer.begin(answers.usage())).await?;
+    written.events.extend(writer.begin(answers.usage()));
+    written.send(to).await?;
     while let Some(event) = answers.next().await {
         let (prompt, event) = event?;
-        send(events, writer.next(prompt, event)).await?;
+        written.events.extend(writer.next(prompt, event));
+        written.send(to).await?;
     }
-    send(events, writer.end(answers.usage())).await?;
-    Ok(())
-}
-
-async fn send(events: &Sender<Event>, all: Vec<Event>) -> Result<(), SendError<Event>> {
-    for event in all {
-        events.send(event).await?;
-    }
+    written.events.extend(writer.end(answers.usage()));
+    written.is_whole = true;
+    written.send(to).await?;
     Ok(())
 }
 
