@@ -191,7 +191,7 @@ mod vulkan {
         let said = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(1), "{said}");
         assert!(
-            said.contains("resume failed on the vulkan backend"),
+            said.contains("memory failed on the vulkan backend"),
             "{said}"
         );
         let report = report(&sandbox);
