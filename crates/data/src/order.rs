@@ -6,6 +6,8 @@
 //! order: a Feistel network over the smallest even number of bits that holds every index, walked until it lands among
 //! them (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 
+use emberlm_system::random::split_mix;
+
 use crate::DataError;
 
 /// Enough for every index to depend on every other bit many times over.
@@ -36,7 +38,7 @@ impl Shuffle {
 
     /// The key of the epoch that `index` is in.
     fn key(&self, index: u64) -> u64 {
-        mix(mix(self.seed) ^ (index / self.count))
+        split_mix(split_mix(self.seed) ^ (index / self.count))
     }
 }
 
@@ -83,7 +85,7 @@ impl WindowOrder {
 
     /// The first token of the window that comes at `index`, which counts windows since the run's start.
     pub fn start(&self, index: u64) -> u64 {
-        let offset = scale(mix(self.windows.key(index)), self.offsets);
+        let offset = scale(split_mix(self.windows.key(index)), self.offsets);
         offset + self.windows.at(index) * self.seq_len
     }
 }
@@ -98,15 +100,6 @@ pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
         }),
         _ => Ok(()),
     }
-}
-
-/// The finaliser of SplitMix64 after one step of its counter: a bijection whose every output bit depends on every
-/// input bit.
-pub(crate) const fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// Maps 64 random bits onto `[0, below)`.
@@ -134,7 +127,7 @@ fn feistel(value: u64, half: u32, key: u64) -> u64 {
     let mask = (1u64 << half) - 1;
     let (mut left, mut right) = (value >> half, value & mask);
     for round in 0..ROUNDS {
-        let noise = mix(key ^ mix((round << 32) | right)) >> (64 - half);
+        let noise = split_mix(key ^ split_mix((round << 32) | right)) >> (64 - half);
         (left, right) = (right, left ^ noise);
     }
     (left << half) | right

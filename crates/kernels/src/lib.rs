@@ -68,7 +68,6 @@ mod precision;
 #[cfg(feature = "burn")]
 pub mod reference;
 mod rotary;
-mod split_mix;
 #[cfg(feature = "burn")]
 mod state;
 
@@ -92,7 +91,6 @@ pub use packed::PackedFormat;
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
-pub use split_mix::split_mix;
 #[cfg(feature = "burn")]
 pub use state::{
     GatedGradients, HeadLossGradients, LinearGradients, LinearInputs, NormGradients, RotaryAngles,

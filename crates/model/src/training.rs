@@ -22,7 +22,8 @@ use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
 
-use emberlm_kernels::{AttentionMask, TrainingBackend, split_mix};
+use emberlm_kernels::{AttentionMask, TrainingBackend};
+use emberlm_system::random::split_mix;
 
 use crate::context::StackContext;
 use crate::decoder::Decoder;

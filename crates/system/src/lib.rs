@@ -1,5 +1,6 @@
 //! The operating system's edges: files that somebody else may have put there, files that are written whole or not at
-//! all, and text and numbers that are shown in a terminal.
+//! all, and text and numbers that are shown in a terminal. Below all other crates, it also has the shared generator of random
+//! numbers.
 //!
 //! | module | contents |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`mod@write`] | writes a file beside its place, syncs it and renames it |
 //! | [`mod@nearest`] | finds the name that a mistyped one most resembles |
 //! | [`digits`] | writes numbers with their thousands apart |
+//! | [`random`] | reproducible random numbers |
 //! | [`text`] | makes control characters of a text harmless |
 //!
 //! ```
@@ -24,6 +26,7 @@
 pub mod digits;
 pub mod lines;
 pub mod nearest;
+pub mod random;
 pub mod read;
 pub mod text;
 pub mod write;

@@ -1,5 +1,6 @@
 //! One client of an attack.
 
+use emberlm_system::random::SplitMix64;
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -14,7 +15,7 @@ use super::{
     kinds::{CHAT, COMPLETIONS, Means, Sent},
 };
 use crate::{
-    served::{chance::Chance, http, process::PATIENCE},
+    served::{http, process::PATIENCE},
     storm::cases,
 };
 
@@ -41,7 +42,7 @@ pub enum End {
 
 /// Attacks until the round is over.
 pub fn run(field: &Field<'_>, number: usize) {
-    let mut chance = Chance::new(11, number as u64);
+    let mut random = SplitMix64::stream(11, number as u64);
     let mut turn = number;
     while !field.is_over() {
         match &field.attack.means {
@@ -61,7 +62,7 @@ pub fn run(field: &Field<'_>, number: usize) {
                 field.note_end(sent.map(|()| End::Refused));
             }
             Means::Leaves(body) => {
-                let after = Duration::from_millis(chance.below(200) as u64);
+                let after = Duration::from_millis(random.below(200));
                 let left = cases::ask_and_leave(field.server, body, after);
                 field.note_end(left.map(|()| End::Unread).or_else(closed));
             }

@@ -1,5 +1,6 @@
 //! The well-behaved client: asks, reads to the end, compares, and tries again when the server says that it is busy.
 
+use emberlm_system::random::SplitMix64;
 use std::{
     io, thread,
     time::{Duration, Instant},
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::Field;
 use crate::{
-    served::{chance::Chance, http},
+    served::http,
     storm::cases::{Answer, Case},
 };
 
@@ -22,10 +23,10 @@ const BUSY: [u16; 2] = [429, 503];
 
 /// Asks until the attack is over.
 pub fn run(field: &Field<'_>, number: usize) {
-    let mut chance = Chance::new(7, number as u64);
+    let mut random = SplitMix64::stream(7, number as u64);
     while !field.is_over() {
-        let case = chance.pick(field.cases);
-        let stream = chance.below(2) == 0;
+        let case = &field.cases[random.index(field.cases.len())];
+        let stream = random.index(2) == 0;
         let start = Instant::now();
         let answer = answered(field, case, stream, start);
         let took = start.elapsed();

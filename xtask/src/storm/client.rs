@@ -1,9 +1,10 @@
 //! What a client does, over and over: asks and compares, asks and leaves, or sends nonsense.
 
+use emberlm_system::random::SplitMix64;
 use std::{io, thread, time::Duration};
 
 use super::{Shared, cases, cases::Answer};
-use crate::served::{chance::Chance, events::Events};
+use crate::served::events::Events;
 
 /// Between two requests of a client that sends nonsense.
 const NONSENSE_PAUSE: Duration = Duration::from_millis(20);
@@ -12,7 +13,7 @@ const NONSENSE_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Client {
     manner: Manner,
-    chance: Chance,
+    random: SplitMix64,
     /// Which nonsense is next: each kind has its turn.
     next: usize,
 }
@@ -35,10 +36,10 @@ impl Client {
             1 => Manner::Nonsense,
             _ => Manner::Whole,
         };
-        let chance = Chance::new(seed, number as u64);
+        let random = SplitMix64::stream(seed, number as u64);
         Self {
             manner,
-            chance,
+            random,
             next: number,
         }
     }
@@ -55,8 +56,8 @@ impl Client {
     }
 
     fn whole(&mut self, shared: &Shared<'_>) {
-        let case = self.chance.pick(shared.cases);
-        let stream = self.chance.below(2) == 0;
+        let case = &shared.cases[self.random.index(shared.cases.len())];
+        let stream = self.random.index(2) == 0;
         let how = if stream { "streamed" } else { "whole" };
         let asked = cases::ask(shared.server, &case.body(stream));
         let answer = asked.and_then(|reply| match stream {
@@ -74,12 +75,12 @@ impl Client {
     }
 
     fn leaves(&mut self, shared: &Shared<'_>) {
-        let case = self.chance.pick(shared.cases);
-        let left = match self.chance.below(4) {
+        let case = &shared.cases[self.random.index(shared.cases.len())];
+        let left = match self.random.index(4) {
             // Having read nothing.
             0 => {
-                let stream = self.chance.below(2) == 0;
-                let after = Duration::from_millis(self.chance.below(50) as u64);
+                let stream = self.random.index(2) == 0;
+                let after = Duration::from_millis(self.random.below(50));
                 cases::ask_and_leave(shared.server, &case.body(stream), after)
             }
             _ => self.leaves_a_stream(shared, case),
@@ -92,7 +93,7 @@ impl Client {
 
     /// Reads some of the tokens; a socket that is closed with more to be read resets the connection.
     fn leaves_a_stream(&mut self, shared: &Shared<'_>, case: &cases::Case) -> io::Result<()> {
-        let tokens = self.chance.below(case.max_tokens());
+        let tokens = self.random.index(case.max_tokens());
         let reply = cases::ask(shared.server, &case.body(true))?;
         for event in Events::new(reply.body).take(tokens) {
             event?;

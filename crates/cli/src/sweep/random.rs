@@ -1,6 +1,6 @@
 //! Random search: configurations that are drawn from a space of settings.
 
-use emberlm_kernels::split_mix;
+use emberlm_system::random::split_mix;
 use serde::Deserialize;
 use toml::{Table, Value};
 

@@ -1,7 +1,8 @@
 //! A few documents of a stream, each as likely as any other.
 
+use emberlm_system::random::split_mix;
+
 use super::documents::Document;
-use crate::order::mix;
 
 /// Keeps the documents whose numbers hash lowest: a function of only the seed and the number of documents.
 pub(super) struct Choice {
@@ -20,7 +21,7 @@ impl Choice {
 
     /// Takes the document of this number into account.
     pub(super) fn offer(&mut self, number: u64, document: &Document) {
-        let rank = mix(mix(self.seed) ^ number);
+        let rank = split_mix(split_mix(self.seed) ^ number);
         let at = self.kept.partition_point(|(other, ..)| *other < rank);
         if at < self.most {
             self.kept.insert(at, (rank, number, document.clone()));

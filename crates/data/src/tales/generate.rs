@@ -1,8 +1,9 @@
 //! A tale as a function of seed and index.
 
+use emberlm_system::random::SplitMix64;
+
 use super::grammar::{Drawn, Part, Phrasing, Sentence};
 use super::sentences::SENTENCES;
-use crate::order::mix;
 
 /// The number of tales, and their seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +26,13 @@ impl Default for TalesConfig {
 
 /// The tale at `index` among those of `seed`: eight sentences of ASCII and a blank line.
 pub fn tale(seed: u64, index: u64) -> String {
-    let mut rng = Rng::new(seed, index);
+    let mut random = SplitMix64::stream(seed, index);
     let mut drawn = Drawn::default();
     let mut text = String::new();
     for sentence in SENTENCES {
-        for part in rng.phrasing(sentence).parts {
+        for part in phrasing(&mut random, sentence).parts {
             if let Part::Draw(word) = part {
-                drawn.set(word.slot, rng.below(word.texts.len() as u64) as usize);
+                drawn.set(word.slot, random.index(word.texts.len()));
             }
             text += match part {
                 Part::Text(text) => text,
@@ -42,44 +43,16 @@ pub fn tale(seed: u64, index: u64) -> String {
     text
 }
 
-/// SplitMix64, keyed by seed and tale.
-struct Rng {
-    state: u64,
-}
-
-impl Rng {
-    fn new(seed: u64, index: u64) -> Self {
-        Self {
-            state: mix(mix(seed) ^ index),
-        }
-    }
-
-    fn next(&mut self) -> u64 {
-        let value = mix(self.state);
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        value
-    }
-
-    /// A number below `bound`, each as probable as any other: what would favour some is drawn again.
-    fn below(&mut self, bound: u64) -> u64 {
-        loop {
-            let product = u128::from(self.next()) * u128::from(bound);
-            if product as u64 >= bound.wrapping_neg() % bound {
-                return (product >> 64) as u64;
-            }
-        }
-    }
-
-    fn phrasing(&mut self, sentence: &Sentence) -> &'static Phrasing {
-        let mut left = self.below(sentence.total_weight().into());
-        let mut phrasings = sentence.phrasings.iter();
-        loop {
-            match phrasings.next() {
-                Some(phrasing) if left < phrasing.weight.into() => return phrasing,
-                Some(phrasing) => left -= u64::from(phrasing.weight),
-                // Not reached: `left` is below the sum of the weights.
-                None => phrasings = sentence.phrasings.iter(),
-            }
+/// A phrasing of the sentence, by the phrasings' weights.
+fn phrasing(random: &mut SplitMix64, sentence: &Sentence) -> &'static Phrasing {
+    let mut left = random.below(sentence.total_weight().into());
+    let mut phrasings = sentence.phrasings.iter();
+    loop {
+        match phrasings.next() {
+            Some(phrasing) if left < phrasing.weight.into() => return phrasing,
+            Some(phrasing) => left -= u64::from(phrasing.weight),
+            // Not reached: `left` is below the sum of the weights.
+            None => phrasings = sentence.phrasings.iter(),
         }
     }
 }

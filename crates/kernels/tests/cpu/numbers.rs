@@ -1,6 +1,6 @@
 //! Random numbers, and how two results are compared.
 
-use emberlm_kernels::split_mix;
+use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
 /// The same cases on every run; fewer where PROPTEST_CASES says so, as it does where a slow checker runs the tests.
@@ -16,11 +16,9 @@ pub fn cases(count: u32) -> Config {
 
 /// Uniform in ±2, a function of the seed: SplitMix64's outputs.
 pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
-    let number = |i: u64| {
-        let output = split_mix(seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        (output >> 40) as f32 / (1 << 22) as f32 - 2.0
-    };
-    (0..count as u64).map(number).collect()
+    let mut random = SplitMix64::new(seed);
+    let mut number = || (random.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    (0..count).map(|_| number()).collect()
 }
 
 /// `‖found - expected‖ / ‖expected‖` is at most `tolerance`.

@@ -4,7 +4,8 @@ use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive, backend};
 use burn_flex::Flex;
-use emberlm_kernels::{Backend, split_mix};
+use emberlm_kernels::Backend;
+use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
 /// Where Burn differentiates the composed bodies. On ndarray Burn's backward of a division multiplies by the
@@ -25,12 +26,10 @@ pub fn cases() -> Config {
 
 /// Uniform in ±2, a function of the seed: SplitMix64's outputs.
 pub fn numbers<const D: usize>(seed: u64, shape: [usize; D]) -> TensorData {
-    let number = |i: u64| {
-        let output = split_mix(seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        (output >> 40) as f32 / (1 << 22) as f32 - 2.0
-    };
-    let count = shape.iter().product::<usize>() as u64;
-    TensorData::new((0..count).map(number).collect(), shape)
+    let mut random = SplitMix64::new(seed);
+    let mut number = || (random.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    let count = shape.iter().product();
+    TensorData::new((0..count).map(|_| number()).collect(), shape)
 }
 
 pub fn constant<B: Backend, const D: usize>(data: &TensorData) -> Tensor<B, D> {

@@ -1,5 +1,6 @@
 //! A number of clients, each of which asks again as soon as it is answered.
 
+use emberlm_system::random::SplitMix64;
 use std::{
     io,
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use crate::{
     error::Error,
     served::{
-        chance::Chance,
         events::Events,
         http,
         process::{PATIENCE, Server},
@@ -80,8 +80,8 @@ impl Load<'_> {
                 .map(|number| {
                     let asked = &asked;
                     // No two levels have a prompt in common, of which the server would remember the keys and values.
-                    let chance = Chance::new(self.seed, (clients << 20 | number) as u64);
-                    scope.spawn(move || self.client(chance, asked, until))
+                    let random = SplitMix64::stream(self.seed, (clients << 20 | number) as u64);
+                    scope.spawn(move || self.client(random, asked, until))
                 })
                 .collect();
             let joined = started.into_iter().map(|client| {
@@ -114,7 +114,7 @@ impl Load<'_> {
     /// One client, until there is no more time or request; and when its last token came.
     fn client(
         &self,
-        mut chance: Chance,
+        mut random: SplitMix64,
         asked: &AtomicUsize,
         until: Instant,
     ) -> io::Result<(Level, Instant)> {
@@ -123,7 +123,7 @@ impl Load<'_> {
         while Instant::now() < until && asked.fetch_add(1, Ordering::Relaxed) < self.requests {
             let start = Instant::now();
             let stream = http::connect(self.server.address, PATIENCE)?;
-            let body = self.body(&mut chance).to_string();
+            let body = self.body(&mut random).to_string();
             let reply = http::ask(stream, "POST", PATH, body.as_bytes())?;
             if reply.status != 200 {
                 let (status, text) = (reply.status, reply.text()?);
@@ -161,16 +161,16 @@ impl Load<'_> {
         Ok((level, last))
     }
 
-    fn body(&self, chance: &mut Chance) -> Value {
+    fn body(&self, random: &mut SplitMix64) -> Value {
         let ids: Vec<usize> = (0..self.prompt)
-            .map(|_| chance.below(self.vocab_size))
+            .map(|_| random.index(self.vocab_size))
             .collect();
         json!({
             "model": self.server.model,
             "prompt": ids,
             "max_tokens": self.tokens,
             "temperature": self.temperature,
-            "seed": chance.below(1 << 30),
+            "seed": random.below(1 << 30),
             "stream": true,
             "return_token_ids": true,
         })

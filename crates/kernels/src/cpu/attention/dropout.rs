@@ -1,11 +1,11 @@
 //! Which weights are dropped: a function of the seed and of the weight's place alone, so that forward and backward agree
 //! and any thread may ask.
 
+use emberlm_system::random::split_mix;
 use pulp::Simd;
 
 use super::mask::LANES;
 use super::tile::vector;
-use crate::split_mix::split_mix;
 
 /// Dropout of the softmax's weights: each becomes 0 with this probability, and is scaled by `1/(1 - p)` otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]

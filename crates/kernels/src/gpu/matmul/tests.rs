@@ -4,10 +4,10 @@ use burn::backend::wgpu::WgpuRuntime;
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use emberlm_system::random::split_mix;
 
 use super::kernels;
 use super::key::Key;
-use crate::split_mix;
 
 /// Without fusion.
 type Device = CubeBackend<WgpuRuntime, f32, i32, u8>;
