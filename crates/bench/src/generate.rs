@@ -70,7 +70,7 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     let read = parameters.total - rows;
     match weights {
         WeightFormat::F32 => read * 4,
-        WeightFormat::Packed(format) => {
+        WeightFormat::Packed(format) | WeightFormat::PackedLayers(format) => {
             let sizes = map_sizes(model);
             let elements: usize = sizes.iter().map(|[width, out]| width * out).sum();
             let packed = sizes.iter().map(|&[width, out]| format.bytes([out, width]));

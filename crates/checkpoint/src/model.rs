@@ -149,13 +149,16 @@ impl Model {
             },
             Source::HuggingFace(model) => {
                 let kind = model.config().family().model_type().unwrap_or_default();
-                let element = model.element()?.name();
-                format!("a Hugging Face model of type {kind}, stored in {element}")
+                let stored = match model.weight_format() {
+                    WeightFormat::F32 => model.element()?.name(),
+                    packed => packed.name(),
+                };
+                format!("a Hugging Face model of type {kind}, stored in {stored}")
             }
         })
     }
 
-    /// The element type that the weights are stored in.
+    /// The element type that the weights which are not packed are stored in.
     pub fn element(&self) -> Result<Element, ModelError> {
         Ok(match &self.source {
             Source::Own(_) => Element::F32,
@@ -163,13 +166,21 @@ impl Model {
         })
     }
 
-    /// The model with its weights.
-    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
-        self.decoder_in(WeightFormat::F32, device)
+    /// The format that the weights are stored in. Checkpoints are in f32; a Hugging Face directory may hold packed weights.
+    pub fn weight_format(&self) -> WeightFormat {
+        match &self.source {
+            Source::Own(_) => WeightFormat::F32,
+            Source::HuggingFace(model) => model.weight_format(),
+        }
     }
 
-    /// The model with its weights in a format. Weights are packed one by one as they are read, so that beside the result no more
-    /// than one of them is held in f32.
+    /// The model with its weights as they are stored: in f32, or packed.
+    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
+        self.decoder_in(self.weight_format(), device)
+    }
+
+    /// The model with its weights in a format. Weights that are stored packed are read as they are, or unpacked; others are packed
+    /// one by one as they are read, so that beside the result no more than one of them is held in f32.
     pub fn decoder_in<B: Backend>(
         &self,
         format: WeightFormat,

@@ -191,9 +191,10 @@ pub struct GenerateArgs {
     /// Draft tokens before each pass of the model
     #[arg(long, value_name = "N", default_value_t = 4, requires = "draft")]
     pub draft_tokens: usize,
-    /// The format of the linear layers' weights: f32, or int8 for speed and memory, at a loss that `emberlm eval` measures
-    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
-    pub weights: WeightFormat,
+    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
+    /// loss that `emberlm eval` measures [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    pub weights: Option<WeightFormat>,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} of what was made, at the end
     #[arg(long)]
     pub json: bool,
@@ -310,7 +311,11 @@ pub struct ExportArgs {
     /// The most bytes of weights in a file
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]
     pub shard_size: ByteSize,
-    /// The type of the weights: bf16, f16 or f32 [default: as they are stored]
+    /// The format of the linear layers' weights and the head: f32 for floating-point numbers, or int8, a quarter of the size of
+    /// f32 [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    pub weights: Option<WeightFormat>,
+    /// The type of floating-point weights: bf16, f16 or f32 [default: as they are stored; f32 where int8 weights are unpacked]
     #[arg(long, value_name = "TYPE", value_parser = values::element_parser())]
     pub dtype: Option<Element>,
     /// Replace an existing model

@@ -3,7 +3,9 @@
 
 use clap::Args;
 use emberlm_model::{DecoderConfig, WeightFormat};
-use emberlm_trainer::fit::{InferencePrediction, InferenceWork, Prediction, predict_inference};
+use emberlm_trainer::fit::{
+    HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
+};
 use emberlm_trainer::memory::{self, Available, MemoryLimit};
 
 use crate::backend::{BackendName, Placement, devices};
@@ -200,8 +202,11 @@ impl MemoryGuard {
     ) -> Result<(), CliError> {
         let demand = Demand::inference(what, works);
         self.check(&demand, || {
-            let packed = |work| InferenceWork {
-                weights: WeightFormat::INT8,
+            let packed = |work: InferenceWork| InferenceWork {
+                weights: HeldWeights {
+                    format: WeightFormat::INT8,
+                    ..work.weights
+                },
                 ..work
             };
             let int8: (&str, Change<'_>) = ("--weights int8", &packed);

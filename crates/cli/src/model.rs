@@ -9,6 +9,7 @@ use emberlm_kernels::{Backend, memory};
 use emberlm_model::{Decoder, WeightFormat};
 use emberlm_serve::load;
 use emberlm_tokenizer::Tokenizer;
+use emberlm_trainer::fit::HeldWeights;
 
 use crate::error::{CliError, warn};
 use crate::progress;
@@ -27,6 +28,27 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     Ok(model)
 }
 
+/// Opens the model that a run continues.
+///
+/// # Errors
+/// [`Model::open`]'s, or its weights are stored packed: they have no gradients.
+pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
+    let model = open(path)?;
+    match model.weight_format() {
+        WeightFormat::F32 => Ok(model),
+        packed => {
+            let (path, format) = (path.display(), packed.name());
+            let message =
+                format!("{path}: the weights are stored in {format}, which is not trained");
+            Err(CliError::new(message)
+                .hint("give the model that it was exported from")
+                .hint(format!(
+                    "or unpack it, rounded as it is: emberlm export {path} --weights f32 --out MODEL"
+                )))
+        }
+    }
+}
+
 /// The settings that the model's `generation_config.json` recommends; warns about those that cannot be used.
 pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
     let (defaults, ignored) = load::sampling_defaults(model);
@@ -34,20 +56,31 @@ pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
     defaults
 }
 
-/// The decoder with its weights in a format, with a sign on a terminal while they are read. The memory that packing frees returns to the system, since generation needs little.
+/// The weights of a model in the format that is asked for, or else as they are stored.
+pub fn held_weights(model: &Model, asked: Option<WeightFormat>) -> HeldWeights {
+    let stored = model.weight_format();
+    HeldWeights {
+        format: asked.unwrap_or(stored),
+        stored,
+    }
+}
+
+/// The decoder with its weights in the format that is asked for, or else as they are stored, with a sign on a terminal while
+/// they are read. The memory that packing frees returns to the system, since generation needs little.
 ///
 /// # Errors
 /// The weights cannot be read.
 pub fn decoder_in<B: Backend>(
     model: &Model,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
     let _sign = progress::loading(model.path());
-    let load = || Ok(model.decoder_in(weights, device)?);
-    match weights {
+    let format = held_weights(model, weights).format;
+    let load = || Ok(model.decoder_in(format, device)?);
+    match format {
         WeightFormat::F32 => load(),
-        WeightFormat::Packed(_) => memory::returning_freed(load),
+        WeightFormat::Packed(_) | WeightFormat::PackedLayers(_) => memory::returning_freed(load),
     }
 }
 

@@ -21,6 +21,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
+use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
     PackedWeight, Precision, RotaryLayout,
@@ -80,6 +81,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
         packed::pack::<B, C>(weight, format)
+    }
+
+    fn packed_from_host(matrix: PackedMatrix, device: &Device<Self>) -> PackedWeight<Self> {
+        packed::packed_from_host::<B, C>(matrix, device)
     }
 
     fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {

@@ -4,6 +4,7 @@ use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn::tensor::{Device, TensorMetadata};
 
+use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients,
     HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients,
@@ -142,6 +143,11 @@ pub trait Backend: BurnBackend {
     /// finite unpacks to nothing finite.
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
         reference::pack::<Self>(weight, format)
+    }
+
+    /// A packed weight from the host's memory, byte for byte.
+    fn packed_from_host(matrix: PackedMatrix, device: &Device<Self>) -> PackedWeight<Self> {
+        reference::packed_from_host::<Self>(matrix, device)
     }
 
     /// The weight `[out, in]` that a packed one stands for.

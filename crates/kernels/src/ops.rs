@@ -1,7 +1,8 @@
 //! The operations on typed tensors: what the model calls.
 
-use burn::tensor::{Int, Tensor, TensorPrimitive};
+use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
+use crate::cpu::packed::PackedMatrix;
 use crate::reference::table_parts::own;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
@@ -73,6 +74,11 @@ pub fn linear<B: Backend, const D: usize>(
 /// [`Backend::pack`]: `weight` `[out, in]`.
 pub fn pack<B: Backend>(weight: Tensor<B, 2>, format: PackedFormat) -> PackedWeight<B> {
     B::pack(float(weight), format)
+}
+
+/// [`Backend::packed_from_host`].
+pub fn packed_from_host<B: Backend>(matrix: PackedMatrix, device: &Device<B>) -> PackedWeight<B> {
+    B::packed_from_host(matrix, device)
 }
 
 /// [`Backend::unpack`]: `[out, in]`.

@@ -6,10 +6,11 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
 use crate::PackedFormat;
+use crate::cpu::packed::PackedMatrix;
 
-/// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a module it has no parameters: it is neither trained nor saved.
+/// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a module it has no parameters: it is not trained.
 ///
-/// Made by [`crate::ops::pack`].
+/// Made by [`crate::ops::pack`], or of bytes and scales by [`crate::ops::packed_from_host`].
 #[derive(Module, Debug)]
 pub struct PackedWeight<B: Backend> {
     /// `[out, row_bytes]`; a backend without integers of 8 bits holds wider ones.
@@ -59,6 +60,16 @@ impl<B: Backend> PackedWeight<B> {
             bytes: self.bytes.clone().narrow(0, start, rows),
             scales: self.scales.clone().narrow(0, start, rows),
             ..self.clone()
+        }
+    }
+
+    /// A copy in the host's memory.
+    pub fn to_host(&self) -> PackedMatrix {
+        PackedMatrix {
+            format: self.format,
+            bytes: self.bytes.to_data().iter::<i8>().collect(),
+            scales: self.scales.to_data().iter::<f32>().collect(),
+            columns: self.columns,
         }
     }
 

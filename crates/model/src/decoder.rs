@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, PackedWeight, Precision};
 
 use crate::checked::DecoderConfig;
 use crate::context::StackContext;
@@ -105,6 +105,40 @@ impl<B: Backend> Decoder<B> {
         })
     }
 
+    /// The blocks' linear layers in the order of [`Decoder::linears_mut`], with their paths.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
+        self.stack
+            .blocks
+            .iter()
+            .enumerate()
+            .flat_map(|(layer, block)| {
+                let feed = &block.feed_forward;
+                let linears = [
+                    ("attention.qkv", Some(&block.attention.qkv)),
+                    ("attention.out", Some(&block.attention.out)),
+                    ("feed_forward.gate", feed.gate.as_ref()),
+                    ("feed_forward.up", Some(&feed.up)),
+                    ("feed_forward.down", Some(&feed.down)),
+                ];
+                linears.into_iter().filter_map(move |(name, linear)| {
+                    Some((format!("blocks.{layer}.{name}"), linear?))
+                })
+            })
+    }
+
+    /// The packed weights, each as parts of consecutive outputs, with the paths that they have as parameters.
+    pub(crate) fn packed_weights(&self) -> Vec<(String, Vec<PackedWeight<B>>)> {
+        let linears = self.linears().filter_map(|(path, linear)| {
+            let weight = linear.packed()?.clone();
+            Some((format!("{path}.weight"), vec![weight]))
+        });
+        let head = match self.table() {
+            TokenTable::Packed(parts) => Some(("head".to_owned(), parts.clone())),
+            TokenTable::Whole(_) | TokenTable::Parts(_) => None,
+        };
+        linears.chain(head).collect()
+    }
+
     /// The device its weights are on.
     pub fn device(&self) -> Device<B> {
         self.embeddings.tokens.device()
@@ -151,7 +185,7 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 1> {
-        match self.packed_format() {
+        match self.table().packed_format() {
             // In blocks of logits: the fused loss takes a head in f32, which is not held for it.
             Some(_) => self.token_losses(tokens, targets).sum(),
             None => self.training_loss_sum(tokens, targets, HeadLossOptions::default()),

@@ -136,12 +136,34 @@ pub enum WeightsError {
         expected: Vec<usize>,
     },
     /// A tensor of a type that is not read.
-    #[error("tensor `{name}` has type {found}: only F32, F16 and BF16 are read")]
+    #[error("tensor `{name}` has type {found}: {rule}")]
     Type {
         /// Its name in the file.
         name: String,
         /// Its type there.
         found: String,
+        /// The types that are read.
+        rule: String,
+    },
+    /// A scale of packed weights that makes no number of them.
+    #[error("tensor `{name}` has the scale {scale} in row {row}: it must be finite")]
+    Scale {
+        /// Its name in the file.
+        name: String,
+        /// The row, from 0.
+        row: usize,
+        /// The scale.
+        scale: f32,
+    },
+    /// The shape that a file gives for packed weights is not the model's.
+    #[error("tensor `{name}` says {found:?}, the model needs {expected:?}")]
+    WrittenShape {
+        /// Its name in the file.
+        name: String,
+        /// The shape that it gives.
+        found: Vec<i64>,
+        /// The model's.
+        expected: Vec<i64>,
     },
     /// A head that should be the embedding but is not.
     #[error("tensor `{name}` is not `{embedding}`, though the configuration ties them")]
@@ -170,7 +192,7 @@ pub enum WeightsError {
         bytes: u64,
     },
     /// A decoder to be saved whose weights are packed.
-    #[error("the weights are packed as {format}, which no weight file holds")]
+    #[error("the weights are packed as {format}, which no checkpoint holds")]
     Packed {
         /// The name of the packed format.
         format: &'static str,

@@ -1,10 +1,12 @@
 //! The form in which a family's models are exchanged in Hugging Face directories.
 //!
-//! `fields` reads the fields of a `config.json`; `rope`, `layers` and `names` are those that several types share.
+//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `names` and `quantization` are those that several
+//! types share.
 
 pub(crate) mod fields;
 pub(crate) mod layers;
 pub(crate) mod names;
+pub(crate) mod quantization;
 pub(crate) mod rope;
 
 use serde_json::{Map, Value};

@@ -20,8 +20,10 @@ use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
+use crate::exchange::quantization;
 use crate::families::Family;
 use crate::weight_format::WeightFormat;
+use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
 
 /// The file that makes a directory a Hugging Face model.
@@ -41,6 +43,7 @@ pub struct HuggingFaceModel {
     path: PathBuf,
     fields: Map<String, Value>,
     config: DecoderConfig,
+    quantization: Option<Quantization>,
 }
 
 impl HuggingFaceModel {
@@ -60,11 +63,19 @@ impl HuggingFaceModel {
                 path: file,
                 reason: error.to_string(),
             })?;
+        let (config, quantization) = described(&fields)?;
         Ok(Self {
             path: path.to_owned(),
-            config: read_config(&fields)?,
+            config,
+            quantization,
             fields,
         })
+    }
+
+    /// The format that the weights are stored in: packed, where the `quantization_config` says so.
+    pub fn weight_format(&self) -> WeightFormat {
+        self.quantization
+            .map_or(WeightFormat::F32, Quantization::weight_format)
     }
 
     /// The directory.
@@ -118,15 +129,16 @@ impl HuggingFaceModel {
         }
     }
 
-    /// The model with its weights.
+    /// The model with its weights as they are stored: in f32, or packed.
     ///
     /// # Errors
-    /// As [`HuggingFaceModel::tensors`]; a tensor is missing, left over, or of another shape or type.
+    /// As [`HuggingFaceModel::tensors`]; a tensor is missing, left over, or of another shape or type; a scale is not finite.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
-        self.decoder_in(WeightFormat::F32, device)
+        self.decoder_in(self.weight_format(), device)
     }
 
-    /// The model with its weights in a format. Weights are packed one by one as they are read.
+    /// The model with its weights in a format. Weights that are stored packed are read as they are, or unpacked; others are packed
+    /// one by one as they are read.
     ///
     /// # Errors
     /// As [`HuggingFaceModel::decoder`].
@@ -150,7 +162,7 @@ impl HuggingFaceModel {
                 .then_some((exchange.head, exchange.embedding)),
         };
         let blank = self.config.blank::<B>(device);
-        load_decoder(blank, &store, naming, format).map_err(self.weights_error())
+        load_decoder(blank, &store, naming, self.quantization, format).map_err(self.weights_error())
     }
 
     /// Refuses weights that are far too few for the configuration, before memory is asked for it: a number in
@@ -179,14 +191,16 @@ impl HuggingFaceModel {
         Err(WeightsError::TooFew { parameters, bytes })
     }
 
-    /// The widest type that weights are stored in.
+    /// The widest type that weights are stored in, apart from packed ones and their scales.
     ///
     /// # Errors
     /// As [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
         let constant = exchange_of(self.config.family())?.constant;
         let store = self.tensors()?;
-        let weights = store.names().filter(|name| !constant(name));
+        let packed = self.quantization.is_some();
+        let other = |name: &&str| constant(name) || (packed && quantized::is_beside(name));
+        let weights = store.names().filter(|name| !other(name));
         let elements = weights.filter_map(|name| store.element(name));
         Ok(elements.max().unwrap_or(Element::F32))
     }
@@ -204,15 +218,23 @@ impl HuggingFaceModel {
 /// # Errors
 /// As [`HuggingFaceModel::open`].
 pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
+    described(fields).map(|(config, _)| config)
+}
+
+/// The model that the fields of a `config.json` describe, and the quantization of its weights.
+fn described(
+    fields: &Map<String, Value>,
+) -> Result<(DecoderConfig, Option<Quantization>), HuggingFaceError> {
     let fields = Fields::new(fields);
-    fields.refuse("quantization_config", "quantised weights are not read")?;
     let model_type = fields.text("model_type")?;
     let exchanges = || Family::ALL.into_iter().filter_map(Family::exchange);
     let Some(exchange) = exchanges().find(|exchange| exchange.model_type == model_type) else {
         let known: Vec<&str> = exchanges().map(|exchange| exchange.model_type).collect();
         return Err(fields.error("model_type", format!("must be one of {}", known.join(", "))));
     };
-    Ok(DecoderConfig::try_from((exchange.read)(&fields)?)?)
+    let config = DecoderConfig::try_from((exchange.read)(&fields)?)?;
+    let quantization = quantization::read(&fields, &exchange, config.head().tied)?;
+    Ok((config, quantization))
 }
 
 fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {

@@ -38,7 +38,7 @@ pub struct Linear<B: BurnBackend> {
 pub enum LinearWeight<B: BurnBackend> {
     /// A parameter, `[in, out]`.
     Float(Param<Tensor<B, 2>>),
-    /// Packed by its outputs, `[out, in]`. It is no parameter: it is neither trained nor saved.
+    /// Packed by its outputs, `[out, in]`. It is no parameter: it is not trained.
     Packed(PackedWeight<B>),
 }
 
@@ -91,6 +91,14 @@ impl<B: Backend> Linear<B> {
                 let [out, fan_in] = weight.shape();
                 [fan_in, out]
             }
+        }
+    }
+
+    /// The weight, where it is packed.
+    pub(crate) fn packed(&self) -> Option<&PackedWeight<B>> {
+        match &self.weight {
+            LinearWeight::Float(_) => None,
+            LinearWeight::Packed(weight) => Some(weight),
         }
     }
 

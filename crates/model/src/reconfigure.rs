@@ -13,6 +13,7 @@ use crate::checked::DecoderConfig;
 use crate::config::{ModelConfig, Position};
 use crate::decoder::Decoder;
 use crate::error::ConfigError;
+use crate::linear::LinearWeight;
 use crate::weights::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
 
 /// Fields that say nothing about what weights compute.
@@ -47,12 +48,20 @@ impl<B: Backend> Decoder<B> {
         Ok(self.under(config))
     }
 
-    /// The parameters of the same paths under another configuration; new ones are zeros, as
+    /// The parameters of the same paths, and the packed weights, under another configuration; new parameters are zeros, as
     /// [`DecoderConfig::blank`]'s.
     pub(crate) fn under(&self, config: &DecoderConfig) -> Self {
         let mut found = Found(HashMap::new());
         visit_params(self, &mut found);
-        let blank = config.blank(&self.device());
+        let mut blank = config.blank(&self.device());
+        for (new, (_, held)) in blank.linears_mut().zip(self.linears()) {
+            if let Some(weight) = held.packed() {
+                new.weight = LinearWeight::Packed(weight.clone());
+            }
+        }
+        if self.table().packed_format().is_some() {
+            blank.lm_head.head = self.lm_head.head.clone();
+        }
         let parts = Parts::of(&blank);
         map_params(blank, &mut Held { found, parts })
     }

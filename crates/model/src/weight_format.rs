@@ -11,22 +11,40 @@ pub enum WeightFormat {
     /// As they are trained.
     #[default]
     F32,
-    /// Packed in fewer bits: less memory, and less of it is read for a token.
+    /// The linear layers and the head packed in fewer bits: less memory, and less of it is read for a token.
     Packed(PackedFormat),
+    /// The blocks' linear layers packed, and the head in f32, as published quantized models have it.
+    PackedLayers(PackedFormat),
 }
 
 impl WeightFormat {
-    /// Every format.
+    /// Every format that the command line takes.
     pub const ALL: [Self; 2] = [Self::F32, Self::INT8];
 
     /// Symmetric int8 with a scale for each output.
     pub const INT8: Self = Self::Packed(PackedFormat::Int8);
 
-    /// The name on the command line.
+    /// The name on the command line, or of the packed layers.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
-            Self::Packed(format) => format.name(),
+            Self::Packed(format) | Self::PackedLayers(format) => format.name(),
+        }
+    }
+
+    /// The format of the blocks' linear layers; none where they are in f32.
+    pub const fn layers(self) -> Option<PackedFormat> {
+        match self {
+            Self::F32 => None,
+            Self::Packed(format) | Self::PackedLayers(format) => Some(format),
+        }
+    }
+
+    /// The format of the head; none where it is in f32.
+    pub const fn head(self) -> Option<PackedFormat> {
+        match self {
+            Self::Packed(format) => Some(format),
+            Self::F32 | Self::PackedLayers(_) => None,
         }
     }
 }
@@ -35,28 +53,40 @@ impl<B: Backend> Decoder<B> {
     /// The decoder with the weights of the blocks' linear layers and of the head packed, layer by layer: the floats of one
     /// layer are freed before the next is packed. A tied embedding table stays in f32 for lookups.
     ///
-    /// Packed weights are no parameters: they are not trained, and saving the decoder is an error.
-    pub fn packed(mut self, format: PackedFormat) -> Self {
-        self.linears_mut().for_each(|linear| linear.pack(format));
-        let head = self.table().packed(format);
-        self.lm_head.head = Some(head);
+    /// Packed weights are no parameters: they are not trained, and no checkpoint holds them. A Hugging Face directory does
+    /// ([`crate::hugging_face::export`]).
+    pub fn packed(self, format: PackedFormat) -> Self {
+        self.with_weights(WeightFormat::Packed(format))
+    }
+
+    /// The decoder with its weights in a format. Weights that are packed stay packed.
+    pub fn with_weights(mut self, format: WeightFormat) -> Self {
+        if let Some(format) = format.layers() {
+            self.linears_mut().for_each(|linear| linear.pack(format));
+        }
+        if let Some(format) = format.head() {
+            let head = self.table().packed(format);
+            self.lm_head.head = Some(head);
+        }
         self
     }
 
-    /// The decoder with its weights in a format: [`Decoder::packed`], or as it is.
-    pub fn with_weights(self, format: WeightFormat) -> Self {
-        match format {
-            WeightFormat::F32 => self,
-            WeightFormat::Packed(format) => self.packed(format),
+    /// The format of its weights.
+    pub fn weight_format(&self) -> WeightFormat {
+        let layers = self.linears().find_map(|(_, linear)| linear.packed());
+        match (self.table().packed_format(), layers) {
+            (Some(format), _) => WeightFormat::Packed(format),
+            (None, Some(layers)) => WeightFormat::PackedLayers(layers.format()),
+            (None, None) => WeightFormat::F32,
         }
     }
 
     /// The format of its packed weights; none where all weights are parameters.
     pub fn packed_format(&self) -> Option<PackedFormat> {
-        self.table().packed_format()
+        self.weight_format().layers()
     }
 
-    /// Checks that all weights are parameters, so that the decoder can be saved.
+    /// Checks that all weights are parameters, as a checkpoint holds them.
     ///
     /// # Errors
     /// They are packed.

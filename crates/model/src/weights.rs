@@ -6,8 +6,10 @@ mod load_decoder;
 pub mod map;
 pub(crate) mod names;
 mod parts;
+pub(crate) mod quantized;
 mod safetensors_store;
 mod save;
+mod save_quantized;
 mod store;
 mod unique_keys;
 
@@ -22,6 +24,7 @@ pub(crate) use save::write;
 pub use save::{
     DeviceTensor, HostTensor, Published, device_tensors, named_tensors, published, save_own,
 };
+pub(crate) use save_quantized::PublishedPacked;
 pub use store::TensorStore;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};

@@ -39,7 +39,7 @@ use crate::config::{OptimizerKind, TrainConfig};
 use crate::error::TrainError;
 use block::Block;
 
-pub use inference::{HeadUse, InferencePrediction, InferenceWork, predict_inference};
+pub use inference::{HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference};
 pub use plan::{Plan, plans};
 
 const MIB: f64 = (1 << 20) as f64;

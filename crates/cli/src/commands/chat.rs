@@ -62,9 +62,10 @@ pub struct ChatArgs {
     /// End an answer before TEXT too; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop)]
     pub stop: Vec<String>,
-    /// The format of the linear layers' weights: f32, or int8 for speed and memory, at a loss that `emberlm eval` measures
-    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
-    pub weights: WeightFormat,
+    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
+    /// loss that `emberlm eval` measures [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    pub weights: Option<WeightFormat>,
     /// Neither read nor write the history of what was typed
     #[arg(long)]
     pub no_history: bool,
@@ -111,7 +112,8 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         ));
     }
     let pass = EngineConfig::for_model(model.config()).prefill_tokens;
-    let work = InferenceWork::generation(args.weights, 1, context, pass);
+    let weights = model::held_weights(&model, args.weights);
+    let work = InferenceWork::generation(weights, 1, context, pass);
     let short = |work: InferenceWork| {
         InferenceWork::generation(work.weights, 1, SHORT_CONTEXT.min(context), pass)
     };
@@ -161,7 +163,7 @@ struct Chat<'a> {
     encoder: &'a ChatEncoder,
     stops: Stops,
     strings: StopStrings,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     context: usize,
     talk: Talk,
     settings: Settings,

@@ -7,14 +7,16 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
+use emberlm_checkpoint::Model;
 use emberlm_data::{Packing, Split};
-use emberlm_model::{DecoderConfig, WeightFormat};
+use emberlm_model::WeightFormat;
 use emberlm_trainer::fit::InferenceWork;
 use emberlm_trainer::tasks::Task;
 
 use crate::backend::{BackendArg, Placement};
 use crate::error::CliError;
 use crate::memory_guard::MemoryArg;
+use crate::model;
 use crate::values::{at_least_one, packing_parser, weights_parser};
 
 /// Arguments of `eval`.
@@ -56,9 +58,10 @@ pub struct EvalArgs {
     /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,
-    /// The format of the linear layers' weights: f32 or int8, as in `emberlm generate`
-    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
-    pub weights: WeightFormat,
+    /// The format that the weights of the linear layers and the head are held in: f32, or int8, as `emberlm generate` takes it
+    /// [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = weights_parser())]
+    pub weights: Option<WeightFormat>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer
     #[arg(long)]
     pub json: bool,
@@ -89,11 +92,12 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
 fn check_memory(
     args: &EvalArgs,
     backend: Placement,
-    model: &DecoderConfig,
+    model: &Model,
     batch: usize,
     seq_len: usize,
 ) -> Result<(), CliError> {
-    let work = InferenceWork::evaluation(args.weights, batch, seq_len);
+    let weights = model::held_weights(model, args.weights);
+    let work = InferenceWork::evaluation(weights, batch, seq_len);
     let one = |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len);
     let short =
         |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len.div_ceil(4));
@@ -101,7 +105,7 @@ fn check_memory(
     let guard = args.memory.guard(backend);
     guard.check_inference(
         "evaluating",
-        &[(model, work)],
+        &[(model.config(), work)],
         &[("--batch 1", &one), (&short_option, &short)],
     )
 }

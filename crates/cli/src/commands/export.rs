@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
+use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::chat::{ChatTemplate, TEMPLATE_FILE};
@@ -31,7 +33,7 @@ const KEPT_FILES: [&str; 10] = [
     "merges.txt",
     TEMPLATE_FILE,
     "chat_template.json",
-    "generation_config.json",
+    GENERATION_CONFIG_FILE,
 ];
 
 /// Writes it.
@@ -43,9 +45,12 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         Some(_) => None,
         None => model.tokenizer()?,
     };
+    let held = model::held_weights(&model, args.weights);
     let options = ExportOptions {
         element: match args.dtype {
             Some(element) => element,
+            // The products of int8 values and scales are exact in f32.
+            None if held.format != held.stored && held.stored != WeightFormat::F32 => Element::F32,
             None => model.element()?,
         },
         shard_bytes: args.shard_size.as_u64().max(1),
@@ -53,6 +58,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     };
     let exported = backend.run(Export {
         model: &model,
+        weights: held.format,
         folder: folder.path(),
         options: &options,
     })??;
@@ -61,18 +67,24 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         (None, Some(tokenizer)) => write_tokenizer(&model, tokenizer, folder.path())?,
         (None, None) => {}
     }
+    if model.hugging_face().is_none() {
+        write_generation_config(&options.fields, folder.path())?;
+    }
     let files = exported.files.len();
     folder.finish()?;
-    print(&summary(&args.out, &exported, files, options.element))
+    let types = match held.format {
+        WeightFormat::F32 => options.element.name().to_owned(),
+        packed => format!("{} and {}", packed.name(), options.element.name()),
+    };
+    print(&summary(&args.out, &exported, files, &types))
 }
 
-fn summary(out: &Path, exported: &Exported, files: usize, element: Element) -> String {
+fn summary(out: &Path, exported: &Exported, files: usize, types: &str) -> String {
     format!(
-        "{}: {} tensors, {} of {} in {files} {}\n",
+        "{}: {} tensors, {} of {types} in {files} {}\n",
         out.display(),
         HumanCount(exported.tensors as u64),
         HumanBytes(exported.bytes),
-        element.name(),
         if files == 1 { "file" } else { "files" },
     )
 }
@@ -133,6 +145,23 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
     }
 }
 
+/// Writes the ids that begin and end a text of a trained model as its `generation_config.json`, unless that came with the model that
+/// it was fine-tuned from. `transformers` makes the same of the `config.json`, and warns of it.
+fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result<(), CliError> {
+    let ids = ["bos_token_id", "eos_token_id"].map(|name| (name, fields.get(name)));
+    let ids = ids.into_iter().filter_map(|(name, id)| {
+        let id = id.filter(|id| !id.is_null())?;
+        Some((name.to_owned(), id.clone()))
+    });
+    let ids: Map<String, Value> = ids.collect();
+    if ids.is_empty() || folder.join(GENERATION_CONFIG_FILE).exists() {
+        return Ok(());
+    }
+    let mut text = serde_json::to_vec_pretty(&ids).unwrap_or_default();
+    text.push(b'\n');
+    write(folder, GENERATION_CONFIG_FILE, text)
+}
+
 /// A template's text, with the end of a text before it where the tokenizer has one: so every conversation began in training.
 fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
     let end = tokenizer.end_of_text();
@@ -182,6 +211,7 @@ fn write(folder: &Path, name: &str, bytes: Vec<u8>) -> Result<(), CliError> {
 
 struct Export<'a> {
     model: &'a Model,
+    weights: WeightFormat,
     folder: &'a Path,
     options: &'a ExportOptions,
 }
@@ -190,7 +220,9 @@ impl Job for Export<'_> {
     type Output = Result<Exported, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
+        let decoder = self
+            .model
+            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
         Ok(export(&decoder, self.folder, self.options)?)
     }
 }

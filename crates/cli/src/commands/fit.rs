@@ -117,7 +117,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         }
     };
     let base = match &args.from {
-        Some(from) => presets::fine_tuning(model::open(from)?.config(), from),
+        Some(from) => presets::fine_tuning(model::open_to_train(from)?.config(), from),
         None => presets::run(&args.preset)?,
     };
     let mut config = run_config::layered(base, None, &args.set)?;

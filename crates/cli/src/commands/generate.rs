@@ -88,7 +88,8 @@ fn check_memory(
         let capacity = prompt.saturating_add(new).min(context);
         // A context that is full is read again from its newest half.
         let pass = prompt.clamp(1, context).max(capacity / 2);
-        InferenceWork::generation(args.weights, 1, capacity, pass)
+        let weights = model::held_weights(model, args.weights);
+        InferenceWork::generation(weights, 1, capacity, pass)
     };
     let models = [Some(model), draft];
     let works: Vec<Work<'_>> = models
@@ -167,7 +168,7 @@ struct Generate<'a> {
     prompt: Prompt,
     options: GenerateOptions,
     stops: StopStrings,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     json: bool,
     /// True if times are printed on stderr.
     verbose: bool,

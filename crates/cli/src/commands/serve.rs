@@ -98,9 +98,10 @@ pub struct ServeArgs {
     /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// The format of the weights: f32, or int8 for a quarter of the memory
-    #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = values::weights_parser())]
-    pub weights: WeightFormat,
+    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
+    /// loss that `emberlm eval` measures [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    pub weights: Option<WeightFormat>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub memory: MemoryArg,

@@ -93,7 +93,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 
 /// The preset, or the model to go on from, with everything that was said over it; and that model.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
-    let model = args.from.as_deref().map(model::open).transpose()?;
+    let model = args.from.as_deref().map(model::open_to_train).transpose()?;
     let base = match (&args.from, &model) {
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
         _ => presets::run(&args.preset)?,
@@ -164,7 +164,7 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
     }
     let model = match opened {
         Some(model) => model,
-        None => model::open(from)?,
+        None => model::open_to_train(from)?,
     };
     model.check_dataset(TrainingData::open(&config.data)?.first())?;
     Ok(Some(model))

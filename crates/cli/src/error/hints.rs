@@ -81,10 +81,14 @@ impl From<WeightsError> for CliError {
                 Some("copy the model's directory again, with all its shards")
             }
             WeightsError::Format { .. } => Some("the file is damaged: use another checkpoint"),
-            WeightsError::Packed { .. } => Some("open the model with `--weights f32`"),
+            WeightsError::Packed { .. } => {
+                Some("open the model with `--weights f32`, or export it with `--weights int8`")
+            }
             WeightsError::Missing { .. }
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }
+            | WeightsError::Scale { .. }
+            | WeightsError::WrittenShape { .. }
             | WeightsError::NotTied { .. }
             | WeightsError::TooFew { .. }
             | WeightsError::LeftOver { .. } => {
@@ -109,6 +113,12 @@ impl From<HuggingFaceError> for CliError {
                 Some(hint.to_owned())
             }
             HuggingFaceError::Io { source, .. } => io(source),
+            HuggingFaceError::Field { field, .. } if field.starts_with("quantization_config") => {
+                Some(
+                    "give the model without quantization, with --weights int8 to hold it in a quarter of the memory"
+                        .to_owned(),
+                )
+            }
             HuggingFaceError::Pickle { .. } => Some(
                 "save it as safetensors where you trust it: in Python, \
                  AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"

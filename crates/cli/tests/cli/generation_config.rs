@@ -72,6 +72,20 @@ fn several_ids_end_a_text_and_an_export_keeps_the_file() {
 }
 
 #[test]
+fn an_export_of_a_run_says_which_ids_begin_and_end_a_text() {
+    let sandbox = with_model(64, &[1]);
+    assert_eq!(sandbox.words("export run --out model").code, Some(0));
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(sandbox.path("model").join(name)).unwrap()).unwrap()
+    };
+    let (settings, config) = (read("generation_config.json"), read("config.json"));
+    for name in ["bos_token_id", "eos_token_id"] {
+        assert!(settings[name].is_u64(), "{settings}");
+        assert_eq!(settings[name], config[name]);
+    }
+}
+
+#[test]
 fn bad_values_are_ignored_with_a_warning() {
     let sandbox = with_settings(
         &json!({ "temperature": -1, "top_k": "all", "top_p": 0.9, "max_new_tokens": 2 }),

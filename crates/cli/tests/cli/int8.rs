@@ -1,6 +1,8 @@
-//! Weights of 8 bits: as good as the trained ones, and never where something is trained.
+//! Weights of 8 bits: as good as the trained ones, saved and read again, and never where something is trained.
 
-use serde_json::Value;
+use std::fs;
+
+use serde_json::{Value, json};
 
 use super::support::Sandbox;
 use super::support::train::trained;
@@ -34,15 +36,101 @@ fn perplexity_is_that_of_the_trained_weights_within_a_hundredth() {
     assert_eq!(generate("--weights int8"), made);
 }
 
+/// A directory that `export --weights int8` wrote is the model in int8 to every command that opens a model, to the bit.
 #[test]
-fn what_is_trained_or_saved_has_its_own_weights() {
-    let sandbox = Sandbox::new();
-    for command in [
-        "train",
-        "fit",
-        "export m --out o",
-        "new --preset char-nano --out m",
+fn a_saved_int8_model_is_the_model_in_int8() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --set train.steps=20"));
+    let ran = sandbox.words("export run --out saved --weights int8");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains(" of int8 and f32 in 1 file"), "{ran}");
+    assert_eq!(sandbox.words("export run --out plain").code, Some(0));
+    let bytes = |folder: &str| fs::metadata(sandbox.path(folder).join("model.safetensors"));
+    let [saved, plain] = ["saved", "plain"].map(|folder| bytes(folder).unwrap().len() as f64);
+    assert!(saved < 0.8 * plain, "{saved} {plain}");
+
+    let json = |line: &str| -> Value { sandbox.words(line).json() };
+    let eval = "--data data --json";
+    let expected = json(&format!("eval run {eval} --weights int8"));
+    assert_eq!(
+        json(&format!("eval saved {eval}"))["loss"],
+        expected["loss"]
+    );
+    assert_eq!(
+        json(&format!("eval saved {eval} --weights int8"))["loss"],
+        expected["loss"]
+    );
+    let generate = "--prompt 1 --max-new-tokens 20 --seed 2 --json --logprobs 3";
+    let expected = json(&format!("generate run {generate} --weights int8"));
+    assert_eq!(json(&format!("generate saved {generate}")), expected);
+    let draft = json("generate run --prompt 1 --max-new-tokens 9 --draft saved --json");
+    assert_eq!(draft["tokens"].as_array().unwrap().len(), 9);
+
+    let about = json("info saved --json")["about"].to_string();
+    assert!(about.contains("stored in int8"), "{about}");
+    for line in [
+        "attention saved --tokens 1,2,3 --json",
+        "logits saved --tokens 1,2 --out l.safetensors",
     ] {
+        assert_eq!(sandbox.words(line).code, Some(0), "{line}");
+    }
+    let server = sandbox.serve("serve saved");
+    let body = json!({ "model": "saved", "prompt": [1, 2, 3], "max_tokens": 3 });
+    assert_eq!(server.post("/v1/completions", &body).status, 200);
+
+    // Saved again it stays int8; unpacked, it is a model of floating-point weights.
+    assert_eq!(sandbox.words("export saved --out again").code, Some(0));
+    let read = |folder: &str, file: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
+    for file in ["model.safetensors", "config.json"] {
+        assert!(read("again", file) == read("saved", file), "{file}");
+    }
+    let ran = sandbox.words("export saved --out floats --weights f32");
+    assert!(ran.stdout.contains(" of f32 in 1 file"), "{ran}");
+    assert!(!String::from_utf8_lossy(&read("floats", "config.json")).contains("quantization"));
+    let loss = |line: &str| json(line)["loss"].as_f64().unwrap();
+    let [floats, int8] = ["floats", "saved"].map(|model| loss(&format!("eval {model} {eval}")));
+    assert!((floats - int8).abs() < 1e-4, "{floats} {int8}");
+    // And so it is read where that is asked for.
+    let unpacked = loss(&format!("eval saved {eval} --weights f32"));
+    assert_eq!(unpacked, floats);
+}
+
+#[test]
+fn a_saved_int8_model_is_not_trained() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --out run --set train.steps=2"));
+    assert_eq!(
+        sandbox.words("export run --out saved --weights int8").code,
+        Some(0)
+    );
+    for line in [
+        "train --from saved --data data --out tuned",
+        "fit --from saved",
+    ] {
+        let ran = sandbox.words(line);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert_eq!(
+            ran.stderr,
+            "error: saved: the weights are stored in int8, which is not trained\n\
+             hint: give the model that it was exported from\n\
+             hint: or unpack it, rounded as it is: emberlm export saved --weights f32 --out MODEL\n"
+        );
+    }
+    assert!(!sandbox.path("tuned").exists());
+    let config = sandbox.path("saved/config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("emberlm-int8", "pack-quantized")).unwrap();
+    let ran = sandbox.words("info saved");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let refused = "error: config.json: `quantization_config.quant_method` = missing: must be compressed-tensors\n\
+         hint: give the model without quantization, with --weights int8 to hold it in a quarter of the memory\n";
+    assert_eq!(ran.stderr, refused);
+}
+
+#[test]
+fn what_is_trained_has_its_own_weights() {
+    let sandbox = Sandbox::new();
+    for command in ["train", "fit", "new --preset char-nano --out m"] {
         let ran = sandbox.words(&format!("{command} --weights int8"));
         assert_eq!(ran.code, Some(2), "{command}: {ran}");
         assert!(

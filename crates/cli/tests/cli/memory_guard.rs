@@ -136,18 +136,22 @@ fn peak(command: &mut Command) -> f64 {
     peak as f64 / 1024.0
 }
 
-/// Within 25% of what is measured, above or below.
+/// Within 25% of what is measured, above or below. In int8 the peak is far below the weights in f32, saved or packed as they are read.
 #[test]
 fn predictions_of_inference_are_near_what_is_measured() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
+    let ran = sandbox.words("export run --weights int8 --out saved");
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let mut int8_peaks = Vec::new();
     for line in [
         "generate run --max-new-tokens 40",
         "generate run --max-new-tokens 40 --weights int8",
+        "generate saved --max-new-tokens 40",
         "eval run --data data",
         "eval run --data data --seq-len 32 --batch 512",
     ] {
-        let predicted = needed(&limited(&sandbox, line, 60_000));
+        let predicted = needed(&limited(&sandbox, line, 40_000));
         let measured = peak(&mut sandbox.command(line.split_whitespace()));
         let off = predicted / measured - 1.0;
         println!("{line}: {predicted:.1} MiB predicted, {measured:.1} MiB measured, {off:+.3}");
@@ -155,7 +159,12 @@ fn predictions_of_inference_are_near_what_is_measured() {
             off.abs() < 0.25,
             "{line}: {predicted:.1} MiB, but {measured:.1} MiB measured"
         );
+        if line.contains("int8") || line.contains("saved") {
+            int8_peaks.push(measured);
+        }
     }
+    // 130 MiB in f32, 33 MiB in int8.
+    assert!(int8_peaks.iter().all(|&peak| peak < 90.0), "{int8_peaks:?}");
 }
 
 /// A device that computes on the CPU, as Mesa's does, has the machine's memory.

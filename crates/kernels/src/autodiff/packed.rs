@@ -4,8 +4,9 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::module::AutodiffModule;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Device, Tensor, TensorPrimitive};
 
+use crate::cpu::packed::PackedMatrix;
 use crate::{Backend, PackedFormat, PackedWeight};
 
 pub(super) fn pack<B: Backend, C: CheckpointStrategy>(
@@ -13,6 +14,13 @@ pub(super) fn pack<B: Backend, C: CheckpointStrategy>(
     format: PackedFormat,
 ) -> PackedWeight<Autodiff<B, C>> {
     PackedWeight::from_inner(B::pack(weight.primitive, format))
+}
+
+pub(super) fn packed_from_host<B: Backend, C: CheckpointStrategy>(
+    matrix: PackedMatrix,
+    device: &Device<B>,
+) -> PackedWeight<Autodiff<B, C>> {
+    PackedWeight::from_inner(B::packed_from_host(matrix, device))
 }
 
 pub(super) fn unpack<B: Backend, C: CheckpointStrategy>(

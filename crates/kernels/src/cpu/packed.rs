@@ -27,6 +27,11 @@ pub struct PackedMatrix {
 }
 
 impl PackedMatrix {
+    /// `[rows, columns]`.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.view().rows(), self.columns]
+    }
+
     /// A borrowed view.
     pub fn view(&self) -> PackedView<'_> {
         PackedView {

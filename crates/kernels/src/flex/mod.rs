@@ -15,6 +15,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn_flex::Flex;
 
 use crate::cpu::bf16;
+use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, Backend, GatedGradients, HeadLossGradients, HeadLossOptions,
     LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight,
@@ -140,6 +141,10 @@ impl Backend for Flex {
 
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
         packed::pack(weight, format)
+    }
+
+    fn packed_from_host(matrix: PackedMatrix, _device: &Device<Self>) -> PackedWeight<Self> {
+        packed::packed_from_host(matrix)
     }
 
     fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {

@@ -6,7 +6,7 @@ use burn_flex::{Flex, FlexTensor, Layout};
 use super::buffer::{dense, elements, filled, is_f32, place};
 use super::linear::{added, matrix, out_shape, placed, rows};
 use crate::cpu::matrix::MatrixMut;
-use crate::cpu::packed::{self, PackedView};
+use crate::cpu::packed::{self, PackedMatrix, PackedView};
 use crate::{PackedFormat, PackedWeight, reference};
 
 pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Flex> {
@@ -14,9 +14,11 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
         return reference::pack::<Flex>(weight, format);
     }
     let weight = placed(weight);
-    let w = matrix(&weight);
-    let shape = [w.rows, w.columns];
-    let made = packed::pack(format, w);
+    packed_from_host(packed::pack(format, matrix(&weight)))
+}
+
+pub(super) fn packed_from_host(made: PackedMatrix) -> PackedWeight<Flex> {
+    let (format, shape) = (made.format, made.shape());
     let bytes = [shape[0], format.row_bytes(shape[1])];
     let scales = [shape[0], format.row_scales(shape[1])];
     let tensor = |elements, shape: [usize; 2], dtype| {

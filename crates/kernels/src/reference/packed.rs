@@ -1,10 +1,11 @@
 //! Linear layers with packed weights.
 
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::{linear, primitive, typed};
+use crate::cpu::packed::PackedMatrix;
 use crate::{Backend, LinearInputs, PackedFormat, PackedWeight, Precision};
 
 /// See [`crate::Backend::pack`].
@@ -37,6 +38,22 @@ fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
         values.into_primitive(),
         primitive(scales),
         shape,
+    )
+}
+
+/// See [`crate::Backend::packed_from_host`]. The bytes have the device's default type of integers.
+pub fn packed_from_host<B: BurnBackend>(
+    matrix: PackedMatrix,
+    device: &Device<B>,
+) -> PackedWeight<B> {
+    let (format, [rows, columns]) = (matrix.format, matrix.shape());
+    let bytes = TensorData::new(matrix.bytes, [rows, format.row_bytes(columns)]);
+    let scales = TensorData::new(matrix.scales, [rows, format.row_scales(columns)]);
+    PackedWeight::new(
+        format,
+        Tensor::<B, 2, Int>::from_data(bytes, device).into_primitive(),
+        primitive(Tensor::<B, 2>::from_data(scales, device)),
+        [rows, columns],
     )
 }
 

@@ -43,6 +43,19 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// Returns true if the field has one of these values; a field that is not there is null.
+    pub(crate) fn is_any_of(&self, name: &str, values: &[Value]) -> bool {
+        values.contains(self.map.get(name).unwrap_or(&Value::Null))
+    }
+
+    /// The object in the only field; none where there is no field or several.
+    pub(crate) fn only_object(&self) -> Read<Option<Fields<'a>>> {
+        match (self.map.len(), self.map.keys().next()) {
+            (1, Some(name)) => self.object(name),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns true if the field is there, be it as null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)

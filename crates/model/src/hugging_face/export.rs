@@ -1,10 +1,12 @@
 //! Writing a Hugging Face directory.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use safetensors::{Dtype, View};
 use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
@@ -13,9 +15,10 @@ use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, quantization};
 use crate::reconfigure::{first_difference, object};
-use crate::weights::{Element, Published, published, write};
+use crate::weights::quantized::{Quantization, QuantizedLayout};
+use crate::weights::{Element, Published, PublishedPacked, published, write};
 
 /// The options of an export.
 #[derive(Clone, Debug)]
@@ -57,28 +60,33 @@ pub struct Exported {
 pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
     let exchange = exchange_of(config.family())?;
     let options = ExportOptions::default();
-    described(&completed(config, &exchange)?, &exchange, &options).map(drop)
+    described(&completed(config, &exchange)?, &exchange, None, &options).map(drop)
 }
 
 /// Writes `config.json` and the weights of a model into an existing directory. What names the weights of an earlier one
 /// there is replaced.
 ///
+/// Packed weights are written as they are, with a `quantization_config`. A tied head that is packed is written as an untied one,
+/// since the embedding is not packed.
+///
 /// # Errors
-/// The weights are packed, `transformers` has no type for the family, the type cannot express the model, or a file cannot be
+/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be
 /// written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
-    let packed = |source| HuggingFaceError::Weights {
-        path: folder.to_owned(),
-        source,
-    };
-    decoder.check_not_packed().map_err(packed)?;
+    let weights = decoder.weight_format();
+    let quantization = weights.layers().map(|_| Quantization {
+        layout: QuantizedLayout::Words,
+        head: weights.head().is_some(),
+    });
     let exchange = exchange_of(decoder.config().family())?;
-    let config = completed(decoder.config(), &exchange)?;
-    let fields = described(&config, &exchange, options)?;
+    let mut raw = decoder.config().raw();
+    raw.head.tied &= weights.head().is_none();
+    let config = completed(&DecoderConfig::try_from(raw)?, &exchange)?;
+    let fields = described(&config, &exchange, quantization, options)?;
     let whole = if config == *decoder.config() {
         decoder.clone()
     } else {
@@ -88,8 +96,58 @@ pub fn export<B: Backend>(
     let file = folder.join(CONFIG_FILE);
     fs::write(&file, text).map_err(io(&file))?;
     let source = |path: &str| config.family().source(&config, path);
-    let tensors = published(&whole, options.element, source);
+    let parameters = published(&whole, options.element, source).into_iter();
+    let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
+    for (path, parts) in whole.packed_weights() {
+        let packed = source(&path).map(|source| PublishedPacked::of(&source, &parts));
+        tensors.extend(packed.into_iter().flatten().map(Tensor::Packed));
+    }
     write_shards(&tensors, folder, options.shard_bytes)
+}
+
+/// A tensor to be written.
+enum Tensor<B: Backend> {
+    Parameter(Published<B>),
+    Packed(PublishedPacked<B>),
+}
+
+impl<B: Backend> Tensor<B> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Parameter(tensor) => tensor.name(),
+            Self::Packed(tensor) => tensor.name(),
+        }
+    }
+}
+
+impl<B: Backend> View for &Tensor<B> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Tensor::Parameter(tensor) => tensor.dtype(),
+            Tensor::Packed(tensor) => tensor.dtype(),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Tensor::Parameter(tensor) => tensor.dims(),
+            Tensor::Packed(tensor) => tensor.dims(),
+        }
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self {
+            Tensor::Parameter(tensor) => Cow::Owned(tensor.data().into_owned()),
+            Tensor::Packed(tensor) => Cow::Owned(tensor.data().into_owned()),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            Tensor::Parameter(tensor) => tensor.data_len(),
+            Tensor::Packed(tensor) => tensor.data_len(),
+        }
+    }
 }
 
 /// The model with what its type always has.
@@ -106,9 +164,19 @@ fn completed(
 fn described(
     config: &DecoderConfig,
     exchange: &Exchange,
+    quantization: Option<Quantization>,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let mut fields = options.fields.clone();
+    // That of another directory is about other tensors.
+    fields.remove(quantization::FIELD);
+    if let Some(quantization) = quantization {
+        let path = "blocks.0.attention.out.weight";
+        let source = config.family().source(config, path);
+        let linear = source.is_some_and(|source| source.is_outputs_first());
+        let field = quantization::write(quantization, exchange, linear);
+        fields.insert(quantization::FIELD.to_owned(), field);
+    }
     fields.insert("architectures".to_owned(), json!([exchange.architecture]));
     fields.insert("model_type".to_owned(), json!(exchange.model_type));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
@@ -139,12 +207,12 @@ fn described(
 }
 
 fn write_shards<B: Backend>(
-    tensors: &[Published<B>],
+    tensors: &[Tensor<B>],
     folder: &Path,
     shard_bytes: u64,
 ) -> Result<Exported, HuggingFaceError> {
-    let size = |tensor: &&Published<B>| safetensors::View::data_len(tensor) as u64;
-    let mut shards: Vec<Vec<&Published<B>>> = vec![Vec::new()];
+    let size = |tensor: &&Tensor<B>| tensor.data_len() as u64;
+    let mut shards: Vec<Vec<&Tensor<B>>> = vec![Vec::new()];
     let mut held = 0;
     for tensor in tensors {
         let bytes = size(&tensor);

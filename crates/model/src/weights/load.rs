@@ -8,6 +8,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 
 use super::map::Source;
+use super::quantized::{Quantized, unpacked};
 use super::safetensors_store::SafetensorsStore;
 use super::save::HostTensor;
 use super::store::{TensorStore, check_shape, equal, rows_of};
@@ -85,11 +86,13 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 
 /// Reads the parameters of one module.
 pub(super) struct Loader<'a, S> {
-    store: &'a dyn TensorStore,
-    naming: Naming<S>,
+    pub(super) store: &'a dyn TensorStore,
+    pub(super) naming: Naming<S>,
     /// The parameters in parts, of which the file knows nothing.
-    parts: Parts,
-    unused: BTreeSet<String>,
+    pub(super) parts: Parts,
+    /// The parameters that the store has packed; none where it has all in floating point.
+    pub(super) quantized: Option<Quantized>,
+    pub(super) unused: BTreeSet<String>,
     /// The first error: the walk over the module cannot be stopped.
     error: Option<WeightsError>,
 }
@@ -129,6 +132,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         Self {
             unused: store.names().map(str::to_owned).collect(),
             parts: Parts::of(module),
+            quantized: None,
             store,
             naming,
             error: None,
@@ -147,6 +151,12 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
 
     /// A parameter's elements, in the decoder's layout.
     pub(super) fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
+        if let Some(matrix) = self.packed(path, shape)?
+            && let Some(quantized) = &self.quantized
+            && let Some(role) = quantized.parameters.role(path)
+        {
+            return Ok(unpacked(&matrix, role));
+        }
         let place = self.parts.row_range(path);
         let missing = || WeightsError::Missing {
             name: place.whole.to_owned(),
@@ -174,7 +184,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         Ok(values)
     }
 
-    fn name_in_file(&self, name: &str) -> String {
+    pub(super) fn name_in_file(&self, name: &str) -> String {
         if self.store.contains(name) {
             return name.to_owned();
         }

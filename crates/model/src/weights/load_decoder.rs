@@ -4,10 +4,11 @@ use std::path::Path;
 
 use burn::module::Param;
 use burn::tensor::{Tensor, TensorData};
-use emberlm_kernels::{Backend, PackedWeight, ops};
+use emberlm_kernels::{Backend, PackedFormat, PackedWeight, ops};
 
-use super::load::{Loader, Naming, load};
+use super::load::{Loader, Naming};
 use super::map::Source;
+use super::quantized::{Quantization, Quantized};
 use super::safetensors_store::SafetensorsStore;
 use super::store::TensorStore;
 use crate::decoder::Decoder;
@@ -32,53 +33,73 @@ pub fn load_own_in<B: Backend>(
         constant: |_| false,
         tied: None,
     };
-    load_decoder(decoder, &SafetensorsStore::open(file)?, naming, format)
+    load_decoder(
+        decoder,
+        &SafetensorsStore::open(file)?,
+        naming,
+        None,
+        format,
+    )
 }
 
-/// [`load`] of a decoder whose weights are then in a format, as those of [`Decoder::with_weights`]. Weights are packed one by one
-/// as they are read, so that beside the result no more than one of them is held in f32.
+/// [`super::load::load`] of a decoder whose weights are then in a format, as those of [`Decoder::with_weights`]. Weights that the
+/// store has packed are read as they are, or unpacked; others are packed one by one as they are read, so that beside the
+/// result no more than one of them is held in f32.
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Decoder<B>,
     store: &dyn TensorStore,
     naming: Naming<S>,
-    format: WeightFormat,
+    quantization: Option<Quantization>,
+    weights: WeightFormat,
 ) -> Result<Decoder<B>, WeightsError> {
-    let WeightFormat::Packed(format) = format else {
-        return load(decoder, store, naming);
-    };
     let parameters = decoder.parameters();
     let mut loader = Loader::new(&decoder, store, naming);
+    loader.quantized = quantization.map(|quantization| Quantized {
+        quantization,
+        parameters: parameters.clone(),
+    });
     // The head first: it is the largest, and nothing else is held yet.
-    if let Some(head) = decoder.lm_head.head.take() {
+    if let Some(format) = weights.head()
+        && let Some(head) = decoder.lm_head.head.take()
+    {
         let mut parts: Vec<PackedWeight<B>> = Vec::new();
         for part in head.parts() {
-            let rows = floats(&mut loader, &parameters, part)?;
-            parts.push(ops::pack(rows, format));
+            parts.push(packed(&mut loader, &parameters, part, format, |rows| rows)?);
         }
         decoder.lm_head.head = Some(TokenTable::Packed(parts));
     }
-    for linear in decoder.linears_mut() {
-        if let LinearWeight::Float(weight) = &linear.weight {
-            let weight = floats(&mut loader, &parameters, weight)?;
-            linear.weight = LinearWeight::Packed(ops::pack(weight.transpose(), format));
+    if let Some(format) = weights.layers() {
+        for linear in decoder.linears_mut() {
+            if let LinearWeight::Float(weight) = &linear.weight {
+                let turned = |weight: Tensor<B, 2>| weight.transpose();
+                let weight = packed(&mut loader, &parameters, weight, format, turned)?;
+                linear.weight = LinearWeight::Packed(weight);
+            }
         }
     }
     // The rest, and the packed copy of a tied table.
-    Ok(loader.load(decoder)?.packed(format))
+    Ok(loader.load(decoder)?.with_weights(weights))
 }
 
-/// A parameter's numbers, which the module never holds.
-fn floats<B: Backend, S: Fn(&str) -> Option<Source>>(
+/// A parameter's weight packed by its outputs, which the module never holds in f32. `outputs_first` turns a parameter into a
+/// matrix `[out, in]`.
+fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     loader: &mut Loader<'_, S>,
     parameters: &Parameters,
     param: &Param<Tensor<B, 2>>,
-) -> Result<Tensor<B, 2>, WeightsError> {
+    format: PackedFormat,
+    outputs_first: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+) -> Result<PackedWeight<B>, WeightsError> {
     let path = parameters
         .get(param.id)
         .map_or_else(String::new, |parameter| parameter.path.clone());
     let shape = param.lazy_shape();
     let shape = [shape[0], shape[1]];
+    let device = param.lazy_device();
+    if let Some(matrix) = loader.packed(&path, &shape)? {
+        return Ok(ops::packed_from_host(matrix, &device));
+    }
     let values = loader.values(&path, &shape)?;
-    let data = TensorData::new(values, shape);
-    Ok(Tensor::from_data(data, &param.lazy_device()))
+    let values = Tensor::from_data(TensorData::new(values, shape), &device);
+    Ok(ops::pack(outputs_first(values), format))
 }

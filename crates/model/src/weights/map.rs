@@ -72,6 +72,11 @@ impl Source {
         Self { tensors, layout }
     }
 
+    /// Returns true if a matrix is stored `[out, in]`.
+    pub(crate) fn is_outputs_first(&self) -> bool {
+        self.layout != Layout::AsIs
+    }
+
     /// The names of the tensors it is made of.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|tensor| tensor.name.as_str())

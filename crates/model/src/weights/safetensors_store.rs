@@ -162,6 +162,35 @@ impl SafetensorsStore {
         self
     }
 
+    /// Calls `read` with the bytes of `at_once` rows at a time, and gives their pages back.
+    fn windows(
+        &self,
+        entry: &Entry,
+        rows: Range<usize>,
+        at_once: usize,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<(), WeightsError> {
+        let [all, row] = rows_of(&entry.shape);
+        if all == 0 || row == 0 {
+            return Ok(());
+        }
+        let file = &self.files[entry.file];
+        let row_bytes = entry.bytes / all as u64;
+        for first in rows.clone().step_by(at_once) {
+            let last = rows.end.min(first + at_once);
+            let start = entry.start + first as u64 * row_bytes;
+            let len = (last - first) as u64 * row_bytes;
+            let bytes = file
+                .bytes
+                .as_slice_bytes(start, len)
+                .map_err(mapping(&file.path))?;
+            read(first..last, bytes);
+            // Only a hint: a system that ignores it holds more of the file than it needs to.
+            let _ = file.bytes.advise(start, len, MmapAdvice::DontNeed);
+        }
+        Ok(())
+    }
+
     fn find(&self, name: &str) -> Result<&Entry, WeightsError> {
         self.tensors.get(name).ok_or_else(|| WeightsError::Missing {
             name: name.to_owned(),
@@ -196,31 +225,41 @@ impl TensorStore for SafetensorsStore {
         let element = Element::of(entry.dtype).ok_or_else(|| WeightsError::Type {
             name: name.to_owned(),
             found: format!("{:?}", entry.dtype),
+            rule: "only F32, F16 and BF16 are read".to_owned(),
         })?;
         let [_, row] = rows_of(&entry.shape);
-        if row == 0 {
-            return Ok(());
-        }
-        let file = &self.files[entry.file];
-        let row_bytes = row * element.size();
-        let at_once = (WINDOW / (row * size_of::<f32>())).max(1);
+        let at_once = at_once(row * size_of::<f32>());
         let mut values = Vec::with_capacity(row * at_once.min(rows.len()));
-        for first in rows.clone().step_by(at_once) {
-            let last = rows.end.min(first + at_once);
-            let start = entry.start + (first * row_bytes) as u64;
-            let len = ((last - first) * row_bytes) as u64;
-            let bytes = file
-                .bytes
-                .as_slice_bytes(start, len)
-                .map_err(mapping(&file.path))?;
+        self.windows(entry, rows, at_once, &mut |rows, bytes| {
             values.clear();
             element.decode(bytes, &mut values);
-            // Only a hint: a system that ignores it holds more of the file than it needs to.
-            let _ = file.bytes.advise(start, len, MmapAdvice::DontNeed);
-            read(first..last, &values);
-        }
-        Ok(())
+            read(rows, &values);
+        })
     }
+
+    fn read_bytes(
+        &self,
+        name: &str,
+        dtype: Dtype,
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<(), WeightsError> {
+        let entry = self.find(name)?;
+        if entry.dtype != dtype {
+            return Err(WeightsError::Type {
+                name: name.to_owned(),
+                found: format!("{:?}", entry.dtype),
+                rule: format!("it must be {dtype:?}"),
+            });
+        }
+        let [_, row] = rows_of(&entry.shape);
+        self.windows(entry, rows, at_once(row * dtype.bitsize() / 8), read)
+    }
+}
+
+/// Rows of so many bytes in a window.
+fn at_once(row_bytes: usize) -> usize {
+    (WINDOW / row_bytes.max(1)).max(1)
 }
 
 fn io(path: &Path) -> impl Fn(std::io::Error) -> WeightsError + '_ {

@@ -220,6 +220,11 @@ impl<B: Backend> Published<B> {
         &self.stored.name
     }
 
+    /// Its dimensions in the file.
+    pub(crate) fn dims(&self) -> &[usize] {
+        &self.shape
+    }
+
     /// Its elements.
     pub fn values(&self) -> HostTensor {
         let mut values = vec![0.0; self.stored.len()];

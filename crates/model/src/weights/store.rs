@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use safetensors::Dtype;
+
 use super::element::Element;
 use crate::error::WeightsError;
 
@@ -32,6 +34,26 @@ pub trait TensorStore {
         rows: Range<usize>,
         read: &mut dyn FnMut(Range<usize>, &[f32]),
     ) -> Result<(), WeightsError>;
+
+    /// Reads some of a tensor's rows in order, as [`TensorStore::read_rows`] does, as the bytes of numbers of type `dtype`,
+    /// little-endian. A store without such tensors has no need of it.
+    ///
+    /// # Errors
+    /// There is no tensor of this name and type, or it cannot be read.
+    fn read_bytes(
+        &self,
+        name: &str,
+        dtype: Dtype,
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<(), WeightsError> {
+        let _ = (rows, read);
+        Err(WeightsError::Type {
+            name: name.to_owned(),
+            found: "of floating point".to_owned(),
+            rule: format!("it must be {dtype:?}"),
+        })
+    }
 
     /// Returns true if there is a tensor of this name.
     fn contains(&self, name: &str) -> bool {

@@ -8,6 +8,7 @@ mod damaged;
 mod flipped;
 mod index;
 mod numbers;
+mod quantized;
 mod reading;
 mod refused;
 mod rounding;

@@ -246,12 +246,12 @@ fn heads_that_do_not_divide() {
 }
 
 #[test]
-fn quantised_weights_and_other_types() {
+fn other_quantizations_and_types() {
     let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3, gemma2";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),
-            "`quantization_config` = {\"bits\":4}: quantised weights are not read".to_owned(),
+            "`quantization_config.quant_method` = missing: must be compressed-tensors".to_owned(),
         ),
         (
             json!({"model_type": "bert"}),

@@ -7,8 +7,8 @@
 //!          + the head: R · V logits, or the head's loss in blocks of rows
 //! ```
 //!
-//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights are packed as they are read,
-//! so that reading holds the largest matrix in f32.
+//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights that are stored in f32 are packed
+//! as they are read, so that reading holds the largest matrix in f32; weights that are stored packed are read as they are.
 
 use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::head_loss::most_held;
@@ -18,11 +18,30 @@ use serde::Serialize;
 use super::block::Block;
 use super::{COMPUTING, MIB, largest};
 
+/// The weights of a model that predicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldWeights {
+    /// The format that they are held in.
+    pub format: WeightFormat,
+    /// The format that they are read from.
+    pub stored: WeightFormat,
+}
+
+impl From<WeightFormat> for HeldWeights {
+    /// Weights that are stored in f32.
+    fn from(format: WeightFormat) -> Self {
+        Self {
+            format,
+            stored: WeightFormat::F32,
+        }
+    }
+}
+
 /// The work of a model that predicts, as far as its memory depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceWork {
-    /// The format that the weights are held in.
-    pub weights: WeightFormat,
+    /// The weights.
+    pub weights: HeldWeights,
     /// Sequences with a key-value cache; 0 for none.
     pub slots: usize,
     /// Tokens that a cache has room for.
@@ -46,9 +65,9 @@ pub enum HeadUse {
 
 impl InferenceWork {
     /// The evaluation of batches of `batch` windows of `sequence` tokens.
-    pub fn evaluation(weights: WeightFormat, batch: usize, sequence: usize) -> Self {
+    pub fn evaluation(weights: impl Into<HeldWeights>, batch: usize, sequence: usize) -> Self {
         Self {
-            weights,
+            weights: weights.into(),
             slots: 0,
             capacity: 0,
             pass_tokens: batch.saturating_mul(sequence),
@@ -59,13 +78,13 @@ impl InferenceWork {
 
     /// The generation of `slots` sequences of `capacity` tokens, whose prompts are read by `pass_tokens`.
     pub fn generation(
-        weights: WeightFormat,
+        weights: impl Into<HeldWeights>,
         slots: usize,
         capacity: usize,
         pass_tokens: usize,
     ) -> Self {
         Self {
-            weights,
+            weights: weights.into(),
             slots,
             capacity,
             pass_tokens: pass_tokens.saturating_add(slots),
@@ -99,11 +118,12 @@ pub fn predict_inference(
     program: u64,
 ) -> InferencePrediction {
     let caches = work.slots as f64 * count::kv_cache(model, work.capacity) as f64;
-    let weights = held_weights(model, work.weights);
-    let reading = match work.weights {
-        WeightFormat::F32 => 0.0,
-        WeightFormat::Packed(_) => largest(model),
-    };
+    let HeldWeights { format, stored } = work.weights;
+    let weights = held_weights(model, format);
+    let packs =
+        |held: Option<PackedFormat>, stored: Option<PackedFormat>| held.is_some() && held != stored;
+    let packs = packs(format.layers(), stored.layers()) || packs(format.head(), stored.head());
+    let reading = if packs { largest(model) } else { 0.0 };
     let temporaries = 4.0 * pass(model, work).max(reading);
     let live = weights + caches + temporaries;
     let allocator = (0.3 * live).min(25.0 * MIB) + 0.02 * live;
@@ -123,32 +143,25 @@ pub fn predict_inference(
     }
 }
 
-/// Bytes of the weights once they are packed: a byte for each weight and four for each output row. A tied embedding table
-/// stays in f32 beside the packed head.
+/// Bytes of the weights in a format. A tied embedding table stays in f32 beside a packed head.
 fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
-    let all = count::parameters(model).total as f64;
-    match format {
-        WeightFormat::F32 => 4.0 * all,
-        WeightFormat::Packed(PackedFormat::Int8) => {
-            let layers = model.stack().block.linear_layers();
-            let rows = |input: usize, output: usize| {
-                let elements = input as f64 * output as f64;
-                (elements, elements + 4.0 * output as f64)
-            };
-            let (mut floats, mut packed) = (0.0, 0.0);
-            for layer in layers {
-                let (elements, bytes) = rows(layer.d_input, layer.d_output);
-                floats += elements * model.n_layers() as f64;
-                packed += bytes * model.n_layers() as f64;
-            }
-            let (elements, bytes) = rows(model.d_model(), model.vocab_size());
-            packed += bytes;
-            if !model.head().tied {
-                floats += elements;
-            }
-            4.0 * (all - floats) + packed
+    let mut floats = count::parameters(model).total as f64;
+    let mut packed = 0.0;
+    if let Some(format) = format.layers() {
+        for layer in model.stack().block.linear_layers() {
+            let shape = [layer.d_output, layer.d_input];
+            floats -= (layer.d_input * layer.d_output * model.n_layers()) as f64;
+            packed += (format.bytes(shape) * model.n_layers()) as f64;
         }
     }
+    if let Some(format) = format.head() {
+        let shape = [model.vocab_size(), model.d_model()];
+        packed += format.bytes(shape) as f64;
+        if !model.head().tied {
+            floats -= (model.vocab_size() * model.d_model()) as f64;
+        }
+    }
+    4.0 * floats + packed
 }
 
 /// Elements of a pass.

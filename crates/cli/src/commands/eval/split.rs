@@ -56,7 +56,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let windows_in_all = manifest.tokens.div_ceil(seq_len as u64);
     let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
     let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
-    check_memory(args, backend, model.config(), held, longest)?;
+    check_memory(args, backend, &model, held, longest)?;
     let mut file_check = FileCheck::start([windows.split()]);
     let found = backend.run(Evaluate {
         model: &model,
@@ -89,7 +89,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
 
 struct Evaluate<'a> {
     model: &'a Model,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     windows: Windows,
     batch: usize,
     per_position: bool,

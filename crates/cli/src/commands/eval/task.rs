@@ -50,7 +50,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     })?;
     let longest = rows.iter().map(Row::seq).max().unwrap_or(1).max(1);
     let batch = args.batch.unwrap_or(BATCH_TOKENS / longest).max(1);
-    check_memory(args, backend, config, batch.min(rows.len()), longest)?;
+    check_memory(args, backend, &model, batch.min(rows.len()), longest)?;
     let likelihoods = backend.run(Score {
         model: &model,
         weights: args.weights,
@@ -67,7 +67,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
 
 struct Score<'a> {
     model: &'a Model,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     rows: Vec<Row>,
     batch: Option<usize>,
 }

@@ -41,7 +41,7 @@ pub fn wait(run: &Path) -> Result<(), CliError> {
 /// Starts the thread that looks.
 pub fn start<B: Backend>(
     run: PathBuf,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     device: Device<B>,
     replacer: Replacer<B>,
     log: Log,
@@ -83,7 +83,7 @@ type Read<B> = (Arc<Decoder<B>>, String);
 
 fn read<B: Backend>(
     run: &Path,
-    weights: WeightFormat,
+    weights: Option<WeightFormat>,
     device: &Device<B>,
 ) -> Result<Read<B>, CliError> {
     let model = model::open(run)?;

@@ -120,7 +120,7 @@ fn check_memory(
     let works = specs.iter().zip(plans).map(|(spec, plan)| {
         let engine = plan.engine();
         let work = InferenceWork::generation(
-            spec.weights,
+            model::held_weights(plan.model(), spec.weights),
             engine.slots,
             engine.capacity,
             engine.prefill_tokens,

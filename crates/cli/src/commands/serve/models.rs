@@ -18,7 +18,8 @@ pub struct ModelSpec {
     pub path: PathBuf,
     /// True if it is a run whose newest checkpoint is served.
     pub follows: bool,
-    pub weights: WeightFormat,
+    /// None for the format that they are stored in.
+    pub weights: Option<WeightFormat>,
     pub options: ServeOptions,
 }
 
@@ -134,7 +135,7 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
     ModelSpec {
         path: entry.path,
         follows: entry.follow,
-        weights: entry.weights.unwrap_or(args.weights),
+        weights: entry.weights.or(args.weights),
         options: ServeOptions {
             name: entry.name.unwrap_or_default(),
             aliases: entry.aliases,

@@ -1,0 +1,180 @@
+//! `quantization_config`: how the weights of a Hugging Face directory are quantized.
+//!
+//! Read and written are int8 weights with a scale for each output, symmetric, in the formats `pack-quantized` and `int-quantized` of
+//! `compressed-tensors`, which `transformers` loads. It quantizes `torch.nn.Linear`: a type whose matrices are of another
+//! class (GPT-2's `Conv1D`, `[in, out]`) is written without a `quant_method` and with a format of this project's, which
+//! `transformers` and vLLM refuse.
+
+use serde_json::{Value, json};
+
+use super::Exchange;
+use super::fields::Fields;
+use crate::error::HuggingFaceError;
+use crate::weights::quantized::{Quantization, QuantizedLayout};
+
+/// The field of a `config.json`.
+pub(crate) const FIELD: &str = "quantization_config";
+/// The library that loads the format.
+const METHOD: &str = "compressed-tensors";
+const WORDS: &str = "pack-quantized";
+const BYTES: &str = "int-quantized";
+/// [`WORDS`] for types that the library does not quantize.
+const OWN: &str = "emberlm-int8";
+
+type Read<T> = Result<T, HuggingFaceError>;
+
+/// The quantization that a `config.json` describes; none where its weights are in floating point. A tied head is the embedding,
+/// which is not quantized.
+pub(crate) fn read(
+    fields: &Fields<'_>,
+    exchange: &Exchange,
+    tied: bool,
+) -> Read<Option<Quantization>> {
+    let Some(config) = fields.object(FIELD)? else {
+        return Ok(None);
+    };
+    let layout = match config.optional_text("quant_method")? {
+        None if config.optional_text("format")? == Some(OWN) => QuantizedLayout::Words,
+        Some(METHOD) => compressed_tensors(&config)?,
+        _ => return Err(config.error("quant_method", format!("must be {METHOD}"))),
+    };
+    let head = !ignores_head(&config, exchange)? && !tied;
+    Ok(Some(Quantization { layout, head }))
+}
+
+fn compressed_tensors(config: &Fields<'_>) -> Read<QuantizedLayout> {
+    let layout = layout(config)?;
+    let status = config.optional_text("quantization_status")?;
+    if !matches!(status, None | Some("compressed")) {
+        return Err(config.error("quantization_status", "must be compressed"));
+    }
+    config.refuse(
+        "kv_cache_scheme",
+        "quantized key-value caches are not supported",
+    )?;
+    config.refuse("moe_sparsity_config", "sparse weights are not supported")?;
+    if let Some(sparsity) = config.object("sparsity_config")?
+        && !matches!(sparsity.optional_text("format")?, None | Some("dense"))
+    {
+        return Err(sparsity.error("format", "sparse weights are not supported"));
+    }
+    if let Some(transforms) = config.object("transform_config")?
+        && !transforms.is_empty()
+    {
+        return Err(config.error("transform_config", "transformed weights are not supported"));
+    }
+    let groups = config.object("config_groups")?;
+    let group = match &groups {
+        Some(groups) => groups.only_object()?,
+        None => None,
+    };
+    let Some(group) = group else {
+        return Err(config.error("config_groups", "must have one group"));
+    };
+    if group.optional_text("format")?.is_some() && self::layout(&group)? != layout {
+        return Err(group.error("format", "must be the format of the whole"));
+    }
+    if group.optional_texts("targets")? != Some(vec!["Linear"]) {
+        return Err(group.error("targets", "must be [\"Linear\"]"));
+    }
+    for activations in ["input_activations", "output_activations"] {
+        group.refuse(activations, "quantized activations are not supported")?;
+    }
+    let Some(weights) = group.object("weights")? else {
+        return Err(group.error("weights", "must be an object"));
+    };
+    check_weights(&weights)?;
+    Ok(layout)
+}
+
+fn layout(fields: &Fields<'_>) -> Read<QuantizedLayout> {
+    match fields.optional_text("format")? {
+        Some(WORDS) => Ok(QuantizedLayout::Words),
+        Some(BYTES) => Ok(QuantizedLayout::Bytes),
+        _ => Err(fields.error("format", format!("must be {WORDS} or {BYTES}"))),
+    }
+}
+
+/// Checks that weights are symmetric int8 with a scale for each output.
+fn check_weights(weights: &Fields<'_>) -> Read<()> {
+    if weights.optional_size("num_bits")? != Some(8) {
+        return Err(weights.error("num_bits", "must be 8"));
+    }
+    if !matches!(weights.optional_text("type")?, None | Some("int")) {
+        return Err(weights.error("type", "must be int"));
+    }
+    weights.only(
+        "symmetric",
+        true,
+        "must be true: zero points are not supported",
+    )?;
+    weights.only("dynamic", false, "must be false")?;
+    if !weights.is_any_of("actorder", &[Value::Null, json!(false)]) {
+        return Err(weights.error(
+            "actorder",
+            "must be null: reordered weights are not supported",
+        ));
+    }
+    weights.refuse("block_structure", "must be null")?;
+    // The library's two ways to say one scale for each output.
+    let group_size = weights.is_any_of("group_size", &[Value::Null, json!(-1)]);
+    let strategy = weights.optional_text("strategy")?;
+    let inferred = strategy.is_none() && weights.is_any_of("group_size", &[json!(-1)]);
+    match group_size {
+        true if strategy == Some("channel") || inferred => Ok(()),
+        true => Err(weights.error("strategy", "must be channel: one scale for each output")),
+        false => Err(weights.error("group_size", "must be null: one scale for each output")),
+    }
+}
+
+/// Returns true if the head is not quantized. No other layer may be left out.
+fn ignores_head(config: &Fields<'_>, exchange: &Exchange) -> Read<bool> {
+    let head = head_module(exchange);
+    let ignored = config.optional_texts("ignore")?.unwrap_or_default();
+    let pattern = format!("re:.*{head}");
+    if ignored.iter().all(|&name| name == head || name == pattern) {
+        return Ok(!ignored.is_empty());
+    }
+    Err(config.error("ignore", format!("must be [] or [\"{head}\"]")))
+}
+
+fn head_module(exchange: &Exchange) -> &'static str {
+    let head = exchange.head;
+    head.strip_suffix(".weight").unwrap_or(head)
+}
+
+/// The field of a quantization in words. `linear` is false where the type's matrices are not of class `Linear`.
+pub(crate) fn write(quantization: Quantization, exchange: &Exchange, linear: bool) -> Value {
+    let ignore = match quantization.head {
+        true => Vec::new(),
+        false => vec![head_module(exchange)],
+    };
+    if !linear {
+        return json!({"format": OWN, "ignore": ignore});
+    }
+    json!({
+        "quant_method": METHOD,
+        "format": WORDS,
+        "quantization_status": "compressed",
+        "global_compression_ratio": null,
+        "kv_cache_scheme": null,
+        "ignore": ignore,
+        "config_groups": {"group_0": {
+            "targets": ["Linear"],
+            "input_activations": null,
+            "output_activations": null,
+            "weights": {
+                "num_bits": 8,
+                "type": "int",
+                "symmetric": true,
+                "strategy": "channel",
+                "group_size": null,
+                "block_structure": null,
+                "dynamic": false,
+                "actorder": null,
+                "observer": "minmax",
+                "observer_kwargs": {},
+            },
+        }},
+    })
+}

@@ -1,0 +1,244 @@
+//! Packed weights in a store: the tensors of the `compressed-tensors` format.
+//!
+//! A matrix `W ≈ scale[j] · q[j, l]` is `NAME_scale`, `[out, 1]`, and its int8 values in one of two layouts:
+//!
+//! | layout | tensors |
+//! |---|---|
+//! | [`QuantizedLayout::Words`] | `NAME_packed`, I32 `[out, ⌈in / 4⌉]`, four values of a row in a word, the first in its lowest byte, each with 128 added; `NAME_shape`, I64 `[2]` |
+//! | [`QuantizedLayout::Bytes`] | `NAME`, I8 `[out, in]` |
+//!
+//! Rows are outputs in every family, in the order of the family's own matrices.
+
+use std::ops::Range;
+
+use emberlm_kernels::PackedFormat;
+use emberlm_kernels::cpu::packed::PackedMatrix;
+use safetensors::Dtype;
+
+use super::load::Loader;
+use super::map::Source;
+use super::store::check_shape;
+use crate::error::WeightsError;
+use crate::parameters::{ParameterRole, Parameters};
+use crate::weight_format::WeightFormat;
+
+/// Values in a word of [`QuantizedLayout::Words`].
+pub(super) const IN_WORD: usize = 4;
+/// Flips the highest bit: adds 128 to an int8 value, as the bytes of a word have it, or takes it away.
+pub(super) const OFFSET: u8 = 0x80;
+
+/// The layout of int8 values in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuantizedLayout {
+    /// `format: "pack-quantized"`.
+    Words,
+    /// `format: "int-quantized"`.
+    Bytes,
+}
+
+/// The quantization of the weights in a store: the blocks' linear layers in int8 with a scale for each output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quantization {
+    pub(crate) layout: QuantizedLayout,
+    /// True if the head is in int8 too.
+    pub(crate) head: bool,
+}
+
+impl Quantization {
+    /// The format of a decoder whose weights are held as they are stored.
+    pub(crate) fn weight_format(self) -> WeightFormat {
+        match self.head {
+            true => WeightFormat::Packed(PackedFormat::Int8),
+            false => WeightFormat::PackedLayers(PackedFormat::Int8),
+        }
+    }
+}
+
+/// The name of a matrix's int8 values.
+pub(super) fn values_name(layout: QuantizedLayout, name: &str) -> String {
+    match layout {
+        QuantizedLayout::Words => format!("{name}_packed"),
+        QuantizedLayout::Bytes => name.to_owned(),
+    }
+}
+
+/// The name of a matrix's scales.
+pub(super) fn scales_name(name: &str) -> String {
+    format!("{name}_scale")
+}
+
+/// The name of the shape of a matrix in words.
+pub(super) fn shape_name(name: &str) -> String {
+    format!("{name}_shape")
+}
+
+/// Returns true if a name is of what stands beside a matrix's int8 values.
+pub(crate) fn is_beside(name: &str) -> bool {
+    name.ends_with("_scale") || name.ends_with("_shape")
+}
+
+/// The parameters that a quantized store has packed.
+pub(super) struct Quantized {
+    pub(super) quantization: Quantization,
+    pub(super) parameters: Parameters,
+}
+
+/// The rows of a packed matrix that are a parameter.
+struct Rows {
+    outputs: Range<usize>,
+    all_outputs: usize,
+    inputs: usize,
+}
+
+impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
+    /// The packed matrix `[out, in]` that a parameter of a path and a shape has in the store; none where the store has it in
+    /// floating point.
+    pub(super) fn packed(
+        &mut self,
+        path: &str,
+        shape: &[usize],
+    ) -> Result<Option<PackedMatrix>, WeightsError> {
+        let Some(quantized) = &self.quantized else {
+            return Ok(None);
+        };
+        let Quantization { layout, head } = quantized.quantization;
+        let place = self.parts.row_range(path);
+        let rows = match (quantized.parameters.role(path), shape) {
+            (
+                Some(ParameterRole::Matrix | ParameterRole::FusedMatrix { .. }),
+                &[inputs, outputs],
+            ) => Rows {
+                outputs: 0..outputs,
+                all_outputs: outputs,
+                inputs,
+            },
+            (Some(ParameterRole::Head), &[outputs, inputs]) if head => Rows {
+                outputs: place.start..place.start + outputs,
+                all_outputs: place.whole_shape(shape)[0],
+                inputs,
+            },
+            _ => return Ok(None),
+        };
+        let whole = place.whole.to_owned();
+        let source = (self.naming.source)(&whole);
+        let source = source.ok_or(WeightsError::Missing { name: whole })?;
+        self.read_packed(layout, &source, &rows).map(Some)
+    }
+
+    fn read_packed(
+        &mut self,
+        layout: QuantizedLayout,
+        source: &Source,
+        rows: &Rows,
+    ) -> Result<PackedMatrix, WeightsError> {
+        let Rows {
+            outputs, inputs, ..
+        } = rows;
+        let inputs = *inputs;
+        let mut matrix = PackedMatrix {
+            format: PackedFormat::Int8,
+            bytes: vec![0; outputs.len() * inputs],
+            scales: vec![0.0; outputs.len()],
+            columns: inputs,
+        };
+        // A matrix's rows are where a vector of its outputs has its elements.
+        for stored in source.stored(&[rows.all_outputs]) {
+            let width = stored.len();
+            let (dtype, columns, flip) = match layout {
+                QuantizedLayout::Words => (Dtype::I32, inputs.div_ceil(IN_WORD), OFFSET),
+                QuantizedLayout::Bytes => (Dtype::I8, inputs, 0),
+            };
+            let values = self.name_in_file(&values_name(layout, &stored.name));
+            check_shape(self.store, &values, &[width, columns])?;
+            let row_bytes = columns * dtype.bitsize() / 8;
+            self.store
+                .read_bytes(&values, dtype, 0..width, &mut |run, bytes| {
+                    stored.places(run.clone(), |own, row| {
+                        if outputs.contains(&own) {
+                            let from = (row - run.start) * row_bytes;
+                            let to = (own - outputs.start) * inputs;
+                            let from = &bytes[from..from + inputs];
+                            let to = &mut matrix.bytes[to..to + inputs];
+                            for (to, from) in to.iter_mut().zip(from) {
+                                *to = (from ^ flip).cast_signed();
+                            }
+                        }
+                    });
+                })?;
+            let scales = self.name_in_file(&scales_name(&stored.name));
+            check_shape(self.store, &scales, &[width, 1])?;
+            let mut wrong = None;
+            self.store.read_rows(&scales, 0..width, &mut |run, read| {
+                stored.places(run.clone(), |own, row| {
+                    let scale = read[row - run.start];
+                    if !scale.is_finite() {
+                        wrong.get_or_insert((row, scale));
+                    }
+                    if outputs.contains(&own) {
+                        matrix.scales[own - outputs.start] = scale;
+                    }
+                });
+            })?;
+            if let Some((row, scale)) = wrong {
+                return Err(WeightsError::Scale {
+                    name: scales,
+                    row,
+                    scale,
+                });
+            }
+            self.unused.remove(&values);
+            self.unused.remove(&scales);
+            if layout == QuantizedLayout::Words {
+                self.check_written_shape(&stored.name, [width, inputs])?;
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// Checks the shape that a file gives for a matrix in words.
+    fn check_written_shape(
+        &mut self,
+        name: &str,
+        expected: [usize; 2],
+    ) -> Result<(), WeightsError> {
+        let name = self.name_in_file(&shape_name(name));
+        check_shape(self.store, &name, &[2])?;
+        let mut found = Vec::new();
+        self.store
+            .read_bytes(&name, Dtype::I64, 0..2, &mut |_, bytes| {
+                let (numbers, _) = bytes.as_chunks::<8>();
+                found.extend(numbers.iter().map(|&number| i64::from_le_bytes(number)));
+            })?;
+        let expected = expected.map(|size| size as i64);
+        if found != expected {
+            return Err(WeightsError::WrittenShape {
+                name,
+                found,
+                expected: expected.to_vec(),
+            });
+        }
+        self.unused.remove(&name);
+        Ok(())
+    }
+}
+
+/// The weights that a packed parameter stands for, in the parameter's own layout.
+pub(super) fn unpacked(matrix: &PackedMatrix, role: &ParameterRole) -> Vec<f32> {
+    let [outputs, inputs] = matrix.shape();
+    let mut values = vec![0.0; outputs * inputs];
+    if *role == ParameterRole::Head {
+        emberlm_kernels::cpu::packed::unpack(matrix.view(), &mut values);
+        return values;
+    }
+    for (output, (row, scale)) in matrix
+        .bytes
+        .chunks(inputs.max(1))
+        .zip(&matrix.scales)
+        .enumerate()
+    {
+        for (input, value) in row.iter().enumerate() {
+            values[input * outputs + output] = f32::from(*value) * scale;
+        }
+    }
+    values
+}

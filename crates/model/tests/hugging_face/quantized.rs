@@ -1,0 +1,415 @@
+//! Directories of int8 weights: written and read to the bit, read as `compressed-tensors` writes them, and refused where they
+//! are damaged or quantized in another way.
+
+use std::fs;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use emberlm_model::hugging_face::{HuggingFaceModel, export};
+use emberlm_model::weights::Element;
+use emberlm_model::{Decoder, WeightFormat};
+use half::bf16;
+use safetensors::Dtype;
+use serde_json::{Value, json};
+
+use super::{Copied, Stored, bits, fields_of, fixture, fixtures, load, options, stored};
+
+fn logits(decoder: &Decoder<Flex>) -> Vec<u32> {
+    let vocab_size = decoder.config().vocab_size() as i64;
+    let count = decoder.config().seq_len().min(7);
+    let ids = (0..count as i64).map(|id| (3 * id + 1) % vocab_size);
+    let ids = TensorData::new(ids.collect::<Vec<_>>(), [1, count]);
+    let ids = Tensor::<Flex, 2, Int>::from_data(ids, &Default::default());
+    let logits = decoder.forward(ids).into_data();
+    logits.iter::<f32>().map(f32::to_bits).collect()
+}
+
+/// The tiny model as `export` writes it in int8.
+fn tiny() -> Copied {
+    let copied = Copied::tiny();
+    let packed = load(copied.0.path()).with_weights(WeightFormat::INT8);
+    export(&packed, copied.0.path(), &options(Element::F32)).unwrap();
+    copied
+}
+
+#[test]
+fn packed_weights_are_read_as_they_were_written() {
+    for name in fixtures() {
+        let packed = load(&fixture(&name)).with_weights(WeightFormat::INT8);
+        let folder = tempfile::tempdir().unwrap();
+        export(&packed, folder.path(), &options(Element::F32)).unwrap();
+        let model = HuggingFaceModel::open(folder.path()).unwrap();
+        assert_eq!(model.weight_format(), WeightFormat::INT8, "{name}");
+        assert_eq!(model.element().unwrap(), Element::F32, "{name}");
+        let again = load(folder.path());
+        assert_eq!(again.weight_format(), WeightFormat::INT8, "{name}");
+        assert_eq!(logits(&again), logits(&packed), "{name}");
+        assert_eq!(bits(&again), bits(&packed), "{name}");
+        assert!(!again.config().head().tied, "{name}");
+
+        let twice = tempfile::tempdir().unwrap();
+        export(&again, twice.path(), &options(Element::F32)).unwrap();
+        assert!(stored(twice.path()) == stored(folder.path()), "{name}");
+        assert_eq!(fields_of(twice.path()), fields_of(folder.path()), "{name}");
+    }
+}
+
+/// Unpacked, they are the products of values and scales; saved in f32, the directory is one of floating-point weights.
+#[test]
+fn packed_weights_can_be_unpacked() {
+    for name in ["llama-gqa", "gpt_neox-odd", "gpt2-tied"] {
+        let folder = tempfile::tempdir().unwrap();
+        let packed = load(&fixture(name)).with_weights(WeightFormat::INT8);
+        export(&packed, folder.path(), &options(Element::F32)).unwrap();
+        let model = HuggingFaceModel::open(folder.path()).unwrap();
+        let device = Default::default();
+        let floats = model
+            .decoder_in::<Flex>(WeightFormat::F32, &device)
+            .unwrap();
+        assert_eq!(floats.weight_format(), WeightFormat::F32, "{name}");
+        for (float, packed) in floats.stack.blocks.iter().zip(&packed.stack.blocks) {
+            for (float, packed) in [
+                (&float.attention.qkv, &packed.attention.qkv),
+                (&float.feed_forward.down, &packed.feed_forward.down),
+            ] {
+                let [float, packed] = [float, packed].map(|linear| linear.weight.val().into_data());
+                assert_eq!(float.shape, packed.shape, "{name}");
+                let same = float.iter::<f32>().zip(packed.iter::<f32>());
+                assert!(same.into_iter().all(|(a, b)| a == b), "{name}");
+            }
+        }
+        let plain = tempfile::tempdir().unwrap();
+        export(&floats, plain.path(), &options(Element::F32)).unwrap();
+        assert!(!fields_of(plain.path()).contains_key("quantization_config"));
+        assert_eq!(bits(&load(plain.path())), bits(&floats), "{name}");
+    }
+}
+
+#[test]
+fn the_configuration_is_that_of_compressed_tensors() {
+    let copied = tiny();
+    let fields = fields_of(copied.0.path());
+    let quantization = &fields["quantization_config"];
+    assert_eq!(quantization["quant_method"], "compressed-tensors");
+    assert_eq!(quantization["format"], "pack-quantized");
+    let weights = &quantization["config_groups"]["group_0"]["weights"];
+    assert_eq!(weights["num_bits"], 8);
+    assert_eq!(weights["strategy"], "channel");
+    let tensors = stored(copied.0.path());
+    let up = "model.layers.0.mlp.up_proj.weight";
+    assert_eq!(tensors[&format!("{up}_packed")].shape, [3, 1]);
+    assert_eq!(tensors[&format!("{up}_packed")].dtype, Dtype::I32);
+    assert_eq!(tensors[&format!("{up}_scale")].shape, [3, 1]);
+    assert_eq!(tensors[&format!("{up}_shape")].dtype, Dtype::I64);
+
+    // GPT-2's matrices are of a class that no other program reads packed: without a method, `transformers` and vLLM refuse it.
+    let folder = tempfile::tempdir().unwrap();
+    let packed = load(&fixture("gpt2-untied")).with_weights(WeightFormat::INT8);
+    export(&packed, folder.path(), &options(Element::F32)).unwrap();
+    let expected = json!({"format": "emberlm-int8", "ignore": []});
+    assert_eq!(fields_of(folder.path())["quantization_config"], expected);
+}
+
+/// The directory that `compressed-tensors` wrote (`fixtures/make_quantized.py`), and the logits that `transformers` computed.
+#[test]
+fn what_compressed_tensors_writes_is_read() {
+    let folder = fixture("").join("../quantized");
+    let decoder = load(&folder);
+    assert!(matches!(
+        decoder.weight_format(),
+        WeightFormat::PackedLayers(_)
+    ));
+    let tensors = safetensors_of(&folder.join("expected.safetensors"));
+    let ids = tensors.tensor("ids").unwrap();
+    let (ids, _) = ids.data().as_chunks::<8>();
+    let ids: Vec<i64> = ids.iter().map(|&id| i64::from_le_bytes(id)).collect();
+    let shape = [1, ids.len()];
+    let ids = Tensor::<Flex, 2, Int>::from_data(TensorData::new(ids, shape), &Default::default());
+    let found = decoder.forward(ids).into_data();
+    let expected = tensors.tensor("logits").unwrap();
+    let (expected, _) = expected.data().as_chunks::<4>();
+    assert_eq!(found.num_elements(), expected.len());
+    for (found, expected) in found.iter::<f32>().zip(expected) {
+        let expected = f32::from_le_bytes(*expected);
+        assert!((found - expected).abs() < 2e-5, "{found} {expected}");
+    }
+}
+
+fn safetensors_of(file: &std::path::Path) -> safetensors::SafeTensors<'static> {
+    let bytes = fs::read(file).unwrap().leak();
+    safetensors::SafeTensors::deserialize(bytes).unwrap()
+}
+
+/// The tiny model with each matrix in bytes, its scales in bf16 and its head as it is: as other programs write it.
+fn in_bytes() -> Copied {
+    let copied = tiny();
+    let head = stored(Copied::tiny().0.path())["lm_head.weight"].clone();
+    copied.edit("config.json", |fields| {
+        fields["quantization_config"]["format"] = json!("int-quantized");
+        fields["quantization_config"]["ignore"] = json!(["lm_head"]);
+    });
+    copied.rewrite(|tensors| {
+        let words: Vec<String> = tensors
+            .keys()
+            .filter_map(|name| Some(name.strip_suffix("_packed")?.to_owned()))
+            .collect();
+        for name in words {
+            let values = tensors.remove(&format!("{name}_packed")).unwrap();
+            let shape = tensors.remove(&format!("{name}_shape")).unwrap();
+            let scales = tensors.get_mut(&format!("{name}_scale")).unwrap();
+            if name == "lm_head.weight" {
+                tensors.remove("lm_head.weight_scale");
+                tensors.insert(name, head.clone());
+                continue;
+            }
+            let numbers = shape.bytes.chunks(8).map(|size| usize::from(size[0]));
+            let shape: Vec<usize> = numbers.collect();
+            let rows = values.bytes.chunks(4 * shape[1].div_ceil(4));
+            let bytes = rows.flat_map(|row| row[..shape[1]].iter().map(|byte| byte ^ 0x80));
+            let bytes = bytes.collect();
+            let dtype = Dtype::I8;
+            let stored = Stored {
+                dtype,
+                shape,
+                bytes,
+            };
+            let (narrow, _) = scales.bytes.as_chunks::<4>();
+            let narrow = narrow
+                .iter()
+                .map(|&s| bf16::from_f32(f32::from_le_bytes(s)));
+            scales.bytes = narrow.flat_map(bf16::to_le_bytes).collect();
+            scales.dtype = Dtype::BF16;
+            tensors.insert(name, stored);
+        }
+    });
+    copied
+}
+
+#[test]
+fn int_quantized_directories_are_read() {
+    let copied = in_bytes();
+    let decoder = copied.load().unwrap();
+    let [words, floats] = [tiny(), Copied::tiny()].map(|copied| copied.load().unwrap());
+    assert!(matches!(
+        decoder.weight_format(),
+        WeightFormat::PackedLayers(_)
+    ));
+    let head = |decoder: &Decoder<Flex>| {
+        let head = decoder.lm_head.head.as_ref().unwrap().joined();
+        head.into_data().iter::<f32>().collect::<Vec<_>>()
+    };
+    assert_eq!(head(&decoder), head(&floats));
+    let up = |decoder: &Decoder<Flex>| {
+        let up = decoder.stack.blocks[0].feed_forward.up.weight.val();
+        up.into_data().iter::<f32>().collect::<Vec<_>>()
+    };
+    for (found, expected) in up(&decoder).into_iter().zip(up(&words)) {
+        assert!((found - expected).abs() <= expected.abs() / 128.0);
+    }
+    // Asked for, the head is packed too.
+    let model = HuggingFaceModel::open(copied.0.path()).unwrap();
+    let all = model.decoder_in::<Flex>(WeightFormat::INT8, &Default::default());
+    assert_eq!(all.unwrap().weight_format(), WeightFormat::INT8);
+    // And so it is saved again.
+    let folder = tempfile::tempdir().unwrap();
+    export(&decoder, folder.path(), &options(Element::F32)).unwrap();
+    assert_eq!(logits(&load(folder.path())), logits(&decoder));
+    let ignored = &fields_of(folder.path())["quantization_config"]["ignore"];
+    assert_eq!(*ignored, json!(["lm_head"]));
+}
+
+#[test]
+fn other_quantizations_are_refused_by_key_and_value() {
+    let group = "config_groups.group_0";
+    for (path, value, rule) in [
+        ("quant_method", json!("gptq"), "must be compressed-tensors"),
+        (
+            "format",
+            json!("nvfp4-pack-quantized"),
+            "must be pack-quantized or int-quantized",
+        ),
+        ("quantization_status", json!("frozen"), "must be compressed"),
+        (
+            "kv_cache_scheme",
+            json!({"num_bits": 8}),
+            "quantized key-value caches are not supported",
+        ),
+        (
+            "sparsity_config.format",
+            json!("sparse-24-bitmask"),
+            "sparse weights are not supported",
+        ),
+        (
+            "transform_config",
+            json!({"config_groups": {}}),
+            "transformed weights are not supported",
+        ),
+        (
+            "ignore",
+            json!(["lm_head", "model.layers.0.mlp.up_proj"]),
+            r#"must be [] or ["lm_head"]"#,
+        ),
+        ("config_groups", json!({}), "must have one group"),
+        (
+            "config_groups",
+            json!({"a": {}, "b": {}}),
+            "must have one group",
+        ),
+        (
+            &format!("{group}.targets"),
+            json!(["re:.*mlp.*"]),
+            r#"must be ["Linear"]"#,
+        ),
+        (
+            &format!("{group}.input_activations"),
+            json!({"num_bits": 8}),
+            "quantized activations are not supported",
+        ),
+        (
+            &format!("{group}.output_activations"),
+            json!({"num_bits": 8}),
+            "quantized activations are not supported",
+        ),
+        (
+            &format!("{group}.format"),
+            json!("int-quantized"),
+            "must be the format of the whole",
+        ),
+        (&format!("{group}.weights.num_bits"), json!(4), "must be 8"),
+        (
+            &format!("{group}.weights.type"),
+            json!("float"),
+            "must be int",
+        ),
+        (
+            &format!("{group}.weights.symmetric"),
+            json!(false),
+            "must be true: zero points are not supported",
+        ),
+        (
+            &format!("{group}.weights.strategy"),
+            json!("tensor"),
+            "must be channel: one scale for each output",
+        ),
+        (
+            &format!("{group}.weights.group_size"),
+            json!(128),
+            "must be null: one scale for each output",
+        ),
+        (
+            &format!("{group}.weights.actorder"),
+            json!("group"),
+            "must be null: reordered weights are not supported",
+        ),
+        (
+            &format!("{group}.weights.dynamic"),
+            json!(true),
+            "must be false",
+        ),
+    ] {
+        let copied = tiny();
+        copied.edit("config.json", |fields| {
+            let mut place = &mut fields["quantization_config"];
+            for name in path.split('.') {
+                place = &mut place[name];
+            }
+            *place = value.clone();
+        });
+        let path = format!("quantization_config.{path}");
+        assert_eq!(
+            copied.error(),
+            format!("config.json: `{path}` = {value}: {rule}")
+        );
+    }
+    let copied = tiny();
+    copied.edit("config.json", |fields| {
+        fields["quantization_config"] = json!({"bits": 4})
+    });
+    let expected =
+        "config.json: `quantization_config.quant_method` = missing: must be compressed-tensors";
+    assert_eq!(copied.error(), expected);
+}
+
+#[test]
+fn damaged_directories_are_refused_by_the_tensors_name() {
+    let up = "model.layers.0.mlp.up_proj.weight";
+    let [values, scales, shape] = ["packed", "scale", "shape"].map(|end| format!("{up}_{end}"));
+    let nan = f32::NAN.to_le_bytes();
+    let infinite = f32::INFINITY.to_le_bytes();
+    type Change<'a> = &'a dyn Fn(&mut std::collections::BTreeMap<String, Stored>);
+    let cases: &[(Change<'_>, String)] = &[
+        (
+            &|t| drop(t.remove(&values)),
+            format!("tensor `{values}` is missing"),
+        ),
+        (
+            &|t| drop(t.remove(&scales)),
+            format!("tensor `{scales}` is missing"),
+        ),
+        (
+            &|t| drop(t.remove(&shape)),
+            format!("tensor `{shape}` is missing"),
+        ),
+        (
+            &|t| t.get_mut(&scales).unwrap().shape = vec![3],
+            format!("tensor `{scales}` has shape [3], the model needs [3, 1]"),
+        ),
+        (
+            &|t| t.get_mut(&values).unwrap().shape = vec![1, 3],
+            format!("tensor `{values}` has shape [1, 3], the model needs [3, 1]"),
+        ),
+        (
+            &|t| t.get_mut(&values).unwrap().dtype = Dtype::F32,
+            format!("tensor `{values}` has type F32: it must be I32"),
+        ),
+        (
+            &|t| t.get_mut(&scales).unwrap().dtype = Dtype::I32,
+            format!("tensor `{scales}` has type I32: only F32, F16 and BF16 are read"),
+        ),
+        (
+            &|t| t.get_mut(&scales).unwrap().bytes[4..8].copy_from_slice(&nan),
+            format!("tensor `{scales}` has the scale NaN in row 1: it must be finite"),
+        ),
+        (
+            &|t| t.get_mut(&scales).unwrap().bytes[8..12].copy_from_slice(&infinite),
+            format!("tensor `{scales}` has the scale inf in row 2: it must be finite"),
+        ),
+        (
+            &|t| t.get_mut(&shape).unwrap().bytes[8] = 3,
+            format!("tensor `{shape}` says [3, 3], the model needs [3, 4]"),
+        ),
+        (
+            &|t| {
+                let zero = t[&scales].clone();
+                t.insert(format!("{up}_zero_point"), zero);
+            },
+            format!("tensors left over: {up}_zero_point"),
+        ),
+    ];
+    for (change, expected) in cases {
+        let copied = tiny();
+        copied.rewrite(change);
+        assert_eq!(copied.error(), format!("DIR: {expected}"));
+    }
+    // Weights in floating point where the configuration says int8, and the reverse.
+    let copied = Copied::tiny();
+    let quantization: Value = fields_of(tiny().0.path())["quantization_config"].clone();
+    copied.edit("config.json", |fields| {
+        fields["quantization_config"] = quantization
+    });
+    let missing = "tensor `model.layers.0.self_attn.q_proj.weight_packed` is missing";
+    let head = "tensor `lm_head.weight_packed` is missing";
+    assert!(
+        [missing, head]
+            .iter()
+            .any(|missing| copied.error() == format!("DIR: {missing}"))
+    );
+    let copied = tiny();
+    copied.edit("config.json", |fields| {
+        fields
+            .as_object_mut()
+            .unwrap()
+            .remove("quantization_config");
+    });
+    assert!(copied.error().ends_with("is missing"), "{}", copied.error());
+}
