@@ -140,7 +140,9 @@ fn peak(command: &mut Command) -> f64 {
 #[test]
 fn predictions_of_inference_are_near_what_is_measured() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
+    trained(sandbox.train(&format!(
+        "{MEDIUM} --preset char-nano --data data --steps 1 --out run"
+    )));
     let ran = sandbox.words("export run --weights int8 --out saved");
     assert_eq!(ran.code, Some(0), "{ran}");
     let mut int8_peaks = Vec::new();
