@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
+use burn::tensor::{Device, Element, Int, Tensor, TensorData, TensorPrimitive};
 
 use crate::PackedFormat;
 use crate::cpu::packed::PackedMatrix;
@@ -67,8 +67,8 @@ impl<B: Backend> PackedWeight<B> {
     pub fn to_host(&self) -> PackedMatrix {
         PackedMatrix {
             format: self.format,
-            bytes: self.bytes.to_data().iter::<i8>().collect(),
-            scales: self.scales.to_data().iter::<f32>().collect(),
+            bytes: elements(&self.bytes.to_data()),
+            scales: elements(&self.scales.to_data()),
             columns: self.columns,
         }
     }
@@ -83,5 +83,13 @@ impl<B: Backend> PackedWeight<B> {
     pub(crate) fn primitives(&self) -> (IntTensor<B>, FloatTensor<B>) {
         let (bytes, scales) = self.clone().into_tensors();
         (bytes.into_primitive(), scales.into_primitive().tensor())
+    }
+}
+
+/// The elements of a tensor, copied at once where they have the type already.
+fn elements<E: Element>(data: &TensorData) -> Vec<E> {
+    match data.as_slice::<E>() {
+        Ok(elements) => elements.to_vec(),
+        Err(_) => data.iter::<E>().collect(),
     }
 }

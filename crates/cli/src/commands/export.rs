@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
@@ -220,9 +220,12 @@ impl Job for Export<'_> {
     type Output = Result<Exported, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self
-            .model
-            .decoder_in::<B::InnerBackend>(self.weights, &device)?;
-        Ok(export(&decoder, self.folder, self.options)?)
+        // Each tensor is copied to be written: kept, the copies would add up.
+        memory::returning_freed(|| {
+            let decoder = self
+                .model
+                .decoder_in::<B::InnerBackend>(self.weights, &device)?;
+            Ok(export(&decoder, self.folder, self.options)?)
+        })
     }
 }
