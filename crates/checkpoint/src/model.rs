@@ -1,16 +1,15 @@
 //! Opens a model directory of any kind: a run (its newest whole checkpoint), a checkpoint, a new model, or a Hugging Face
 //! directory.
 
+mod weights;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Device;
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
-use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
-use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
+use emberlm_model::{DecoderConfig, WeightFormat};
 use emberlm_system::digits::grouped;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
@@ -155,40 +154,6 @@ impl Model {
                 };
                 format!("a Hugging Face model of type {kind}, stored in {stored}")
             }
-        })
-    }
-
-    /// The element type that the weights which are not packed are stored in.
-    pub fn element(&self) -> Result<Element, ModelError> {
-        Ok(match &self.source {
-            Source::Own(_) => Element::F32,
-            Source::HuggingFace(model) => model.element()?,
-        })
-    }
-
-    /// The format that the weights are stored in. Checkpoints are in f32; a Hugging Face directory may hold packed weights.
-    pub fn weight_format(&self) -> WeightFormat {
-        match &self.source {
-            Source::Own(_) => WeightFormat::F32,
-            Source::HuggingFace(model) => model.weight_format(),
-        }
-    }
-
-    /// The model with its weights as they are stored: in f32, or packed.
-    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
-        self.decoder_in(self.weight_format(), device)
-    }
-
-    /// The model with its weights in a format. Weights that are stored packed are read as they are, or unpacked; others are packed
-    /// one by one as they are read, so that beside the result no more than one of them is held in f32.
-    pub fn decoder_in<B: Backend>(
-        &self,
-        format: WeightFormat,
-        device: &Device<B>,
-    ) -> Result<Decoder<B>, ModelError> {
-        Ok(match &self.source {
-            Source::Own(checkpoint) => checkpoint.decoder_in(format, device)?,
-            Source::HuggingFace(model) => model.decoder_in(format, device)?,
         })
     }
 
