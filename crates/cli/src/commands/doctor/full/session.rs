@@ -224,7 +224,7 @@ fn last_words(said: &str) -> Option<String> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     // Graphics drivers write errors of their own, before.
     let error = lines().rev().find_map(|line| line.strip_prefix("error: "));
-    error.or_else(|| lines().last()).map(str::to_owned)
+    error.or_else(|| lines().next_back()).map(str::to_owned)
 }
 
 #[cfg(test)]
