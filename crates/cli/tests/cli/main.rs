@@ -1,6 +1,6 @@
 //! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
