@@ -1,4 +1,4 @@
-//! What is set up once after installing: completions of shells and man pages.
+//! Set-up after installing: completions of shells and man pages.
 
 use std::fs;
 

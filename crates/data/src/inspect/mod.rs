@@ -202,7 +202,7 @@ impl Pass {
     }
 }
 
-/// Returns true if the documents of a split are told apart, by an index or by the ends of texts.
+/// Returns true if the documents of a split are separated by an index or by the ends of texts.
 fn tells_apart(dataset: &Dataset, split: Split) -> bool {
     let indexed = dataset.manifest().split(split).indexes_documents();
     indexed || dataset.tokenizer().end_of_text().is_some()

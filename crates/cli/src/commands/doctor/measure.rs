@@ -42,7 +42,7 @@ pub enum Subject {
     Training,
     /// A prompt, and the tokens after it.
     Generation,
-    /// What a training step holds.
+    /// The memory of a training step.
     Memory,
 }
 
@@ -66,7 +66,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// What is measured at a size.
+    /// The workload of a size.
     pub fn of(size: Size) -> Self {
         match size {
             Size::Small => Self {
@@ -119,7 +119,7 @@ pub struct GenerationSpeed {
     pub bandwidth: Option<f64>,
 }
 
-/// What is printed.
+/// The printed result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measured {

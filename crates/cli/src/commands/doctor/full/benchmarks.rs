@@ -92,7 +92,7 @@ pub fn generation(session: &Session) -> Result<Findings, Outcome> {
     Ok(Findings::of_rows(rows))
 }
 
-/// What a training step holds.
+/// Measures the memory of a training step.
 ///
 /// # Errors
 /// It failed.

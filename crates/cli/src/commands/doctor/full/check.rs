@@ -25,7 +25,7 @@ pub enum Check {
     Training,
     /// The speed of generation.
     Generation,
-    /// What a training step holds.
+    /// The memory of a training step.
     Memory,
     /// The same training in PyTorch.
     Pytorch,

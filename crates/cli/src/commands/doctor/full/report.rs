@@ -51,7 +51,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// What a check found, and its time.
+    /// The findings of a check, and its duration.
     pub fn new(check: Check, seconds: f64, findings: Findings) -> Self {
         Self {
             check,

@@ -1,4 +1,4 @@
-//! What the checks share, and the child processes that do their work.
+//! State common to all checks, and the child processes that do their work.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::error::CliError;
 /// The folder of the children's output, within the report's.
 pub const LOGS: &str = "logs";
 
-/// How often a child is looked at.
+/// The interval at which a child is polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What the checks share.
+/// State common to all checks.
 #[derive(Debug)]
 pub struct Session {
     /// The backend and device that the report is about.
@@ -219,7 +219,7 @@ fn out_of_time(limit: Duration, left: Duration) -> Outcome {
     }
 }
 
-/// What a program says about its end: the line of the error, or the last one.
+/// The reason in the output of a failed program: the line of the error, or the last one.
 fn last_words(said: &str) -> Option<String> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     // Graphics drivers write errors of their own, before.
