@@ -30,11 +30,12 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts, each after those whose files it reads.
-const SCRIPTS: [Script; 11] = [
+const SCRIPTS: [Script; 12] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
+    Script::new("crates/model/tests/fixtures/make_quantized.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
     Script {
