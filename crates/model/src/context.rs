@@ -74,7 +74,7 @@ impl<B: BurnBackend> From<AttentionMask<B>> for StackContext<'_, B> {
 /// The memory of one block's cross-attention.
 #[derive(Clone, Debug)]
 pub struct BlockMemory<'a, B: BurnBackend> {
-    /// Its keys and values, of [`CrossAttention::project_memory`].
+    /// Its keys and values, of [`crate::nn::CrossAttention::project_memory`].
     pub heads: &'a MemoryHeads<B>,
     /// The padding mask, `[batch, memory]`: true where the memory may be seen. Without it all of it is.
     pub padding: Option<Tensor<B, 2, Bool>>,
