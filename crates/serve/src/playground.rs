@@ -57,9 +57,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 
 #[cfg(test)]
 mod tests {
-    use emberlm_generate::ranges::{
-        FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
-    };
+    use emberlm_generate::ranges;
 
     /// A field's number in the line of `settings.js` that has its name.
     fn number(name: &str, key: &str) -> f64 {
@@ -72,14 +70,11 @@ mod tests {
 
     #[test]
     fn sliders_stay_within_the_ranges_of_their_settings() {
-        for setting in [
-            TEMPERATURE,
-            TOP_P,
-            MIN_P,
-            REPETITION_PENALTY,
-            PRESENCE_PENALTY,
-            FREQUENCY_PENALTY,
-        ] {
+        // A bias is for one token: it has no slider.
+        for setting in ranges::ALL {
+            if setting == ranges::LOGIT_BIAS {
+                continue;
+            }
             let [least, most, value] =
                 ["least", "most", "value"].map(|key| number(setting.name, key));
             assert!(

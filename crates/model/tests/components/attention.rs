@@ -270,7 +270,7 @@ fn an_encoder_stack_does_not_see_padding() {
     let device = Default::default();
     let stack = encoder().init::<Flex>(&device);
     let x = random([2, 5, 16]);
-    let alone = stack
+    let expected = stack
         .forward(x.clone(), AttentionMask::default(), None)
         .unwrap();
     let padding: Vec<bool> = (0..2 * 8).map(|at| at % 8 < 5).collect();
@@ -281,7 +281,7 @@ fn an_encoder_stack_does_not_see_padding() {
     };
     let padded = Tensor::cat(vec![x, random([2, 3, 16])], 1);
     let found = stack.forward(padded.clone(), mask.clone(), None).unwrap();
-    assert_close(found.narrow(1, 0, 5), alone);
+    assert_close(found.narrow(1, 0, 5), expected);
     for weights in stack.attention_weights(padded, mask).unwrap() {
         let hidden = weights.narrow(3, 5, 3);
         assert_eq!(hidden.abs().max().into_scalar(), 0.0);
@@ -325,11 +325,11 @@ fn a_block_isolates_documents() {
         ..AttentionContext::default()
     };
     let found = block.forward(x.clone(), context).unwrap();
-    let alone = [(0, 2), (2, 4)].map(|(start, len)| {
+    let expected = [(0, 2), (2, 4)].map(|(start, len)| {
         let document = x.clone().narrow(1, start, len);
         block
             .forward(document, AttentionContext::default())
             .unwrap()
     });
-    assert_close(found, Tensor::cat(alone.to_vec(), 1));
+    assert_close(found, Tensor::cat(expected.to_vec(), 1));
 }
