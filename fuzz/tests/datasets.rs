@@ -1,7 +1,5 @@
 //! A dataset's files: mutations of good ones, within bounds of time and memory.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

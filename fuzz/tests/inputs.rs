@@ -1,7 +1,5 @@
 //! Inputs of `prepare`: mutations of good ones, within bounds of time and memory.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;

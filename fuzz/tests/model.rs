@@ -1,9 +1,5 @@
 //! A model's files: the committed corpus and 2,000 mutations of it, within bounds of time and memory.
 
-#![allow(clippy::print_stdout)]
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

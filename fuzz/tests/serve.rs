@@ -1,8 +1,5 @@
 //! Request bodies and followed events: mutations of good ones, without a server error and within bounds of time and memory.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use emberlm_fuzz::{bodies, bounded, followed_events};
 
 /// Sends the bodies of a folder, of which those named `good` are answered, and mutations of them.

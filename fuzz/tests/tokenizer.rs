@@ -1,7 +1,5 @@
 //! Tokenizer files and chat templates: mutations of good ones, within bounds of time and memory.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use emberlm_fuzz::{bounded, tokenizer};
 
 /// The files of some of the tokenizer's folders.

@@ -10,8 +10,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use npyz::{WriteOptions, WriterBuilder};
-
 use crate::shard::{HashedFile, LEARNT, check_shard_tokens};
 use crate::{DEFAULT_SHARD_TOKENS, DataError, Dataset, ShardWriter, Split, TokenWidth};
 
@@ -192,11 +190,11 @@ impl Export<'_> {
         let tokens = self.dataset.manifest().split(split).tokens;
         let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
         if self.options.format == ExportFormat::Npy {
-            out = match self.width {
-                TokenWidth::U16 => npy_header::<u16>(out, tokens),
-                TokenWidth::U32 => npy_header::<u32>(out, tokens),
-            }
-            .map_err(failed)?;
+            let descr = match self.width {
+                TokenWidth::U16 => "<u2",
+                TokenWidth::U32 => "<u4",
+            };
+            write_npy_header(&mut out, descr, tokens).map_err(failed)?;
         }
         let mut bytes = Vec::new();
         self.dataset.each_block(split, self.progress, |ids| {
@@ -221,8 +219,8 @@ impl Export<'_> {
         let path = self.folder.join(&file);
         let failed = |error| DataError::io("write", &path)(error);
         let manifest = self.dataset.manifest().split(split);
-        let out = BufWriter::new(File::create(&path).map_err(failed)?);
-        let mut out = npy_header::<bool>(out, manifest.tokens).map_err(failed)?;
+        let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
+        write_npy_header(&mut out, "|b1", manifest.tokens).map_err(failed)?;
         for shard in &manifest.shards {
             let Some(mask) = &shard.mask else {
                 let all = io::repeat(LEARNT);
@@ -339,11 +337,26 @@ impl Shards<'_> {
     }
 }
 
-/// Writes the header of an array of `len` elements.
-fn npy_header<T: npyz::AutoSerialize>(
-    out: BufWriter<File>,
-    len: u64,
-) -> io::Result<BufWriter<File>> {
-    let options = WriteOptions::<T>::new().default_dtype();
-    options.shape(&[len]).writer(out).write_header_only()
+/// Writes the header of a one-dimensional `.npy` array of `len` elements of NumPy's type `descr`: version 1.0 of the
+/// format, byte for byte as `numpy.save` writes it.
+fn write_npy_header(out: &mut impl Write, descr: &str, len: u64) -> io::Result<()> {
+    const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+    /// The array begins at a multiple of this many bytes.
+    const ALIGNMENT: usize = 64;
+    /// `numpy.save` leaves room for a length of this many digits.
+    const LENGTH_DIGITS: usize = 21;
+
+    let digits = len.to_string();
+    let room = LENGTH_DIGITS - digits.len();
+    let dictionary = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({digits},), }}{:room$}",
+        ""
+    );
+    // The header's own length is a `u16`, and a line feed ends it.
+    let before = MAGIC.len() + size_of::<u16>() + dictionary.len() + 1;
+    let padding = ALIGNMENT - before % ALIGNMENT;
+    let header = format!("{dictionary}{:padding$}\n", "");
+    out.write_all(MAGIC)?;
+    out.write_all(&(header.len() as u16).to_le_bytes())?;
+    out.write_all(header.as_bytes())
 }

@@ -1,7 +1,5 @@
 //! The tales as a dataset.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use emberlm_data::{DataError, Dataset, Split, TalesConfig, tales, write_tales_dataset};
 
 fn text(dataset: &Dataset, split: Split) -> String {

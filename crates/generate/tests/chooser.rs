@@ -1,14 +1,10 @@
 //! Choosing with penalties, bias and log-probabilities: the published formulas worked out by hand or in f64, and
 //! frequencies against them.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
-
+use crate::support::{DRAWS, assert_drawn_from, softmax};
 use emberlm_generate::{
     Chooser, ChooserConfig, LogitsError, Penalties, Sampler, SamplerConfig, SettingError,
 };
-use support::{DRAWS, assert_drawn_from, softmax};
 
 const LOGITS: [f32; 5] = [2.0, -1.0, 0.5, 0.0, 1.0];
 

@@ -1,10 +1,6 @@
 //! Text held to a schema, an expression or a grammar, read by serde's and the regex crate's parsers.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
-
+use crate::support::{DRAWS, assert_drawn_from, softmax};
 use burn_flex::Flex;
 use emberlm_generate::{
     Chooser, ChooserConfig, Constraint, Finish, GenerateOptions, Generator, Grammar, LogitsError,
@@ -16,7 +12,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regex_automata::meta::Regex;
 use serde::Deserialize;
-use support::{DRAWS, assert_drawn_from, softmax};
 
 /// Every byte, and what a trained vocabulary has besides: pieces that begin in one part of the grammar and end in another.
 fn texts() -> Vec<Vec<u8>> {

@@ -1,7 +1,5 @@
 //! What a `generation_config.json` recommends, and what of it is ignored.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use emberlm_generate::SamplingDefaults;
 use serde_json::{Value, json};
 

@@ -1,7 +1,5 @@
 //! Log-probabilities of a model's own distribution.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use emberlm_generate::LogProbs;
 
 #[test]

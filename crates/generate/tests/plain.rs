@@ -1,8 +1,5 @@
 //! Plain generation: through the cache as without it, beyond the context's end, and what it refuses.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::ops::ControlFlow;
 
 use burn::tensor::{Int, Tensor, TensorData};

@@ -1,13 +1,9 @@
 //! The sampler: what it may draw, how often, and what it refuses.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
-
+use crate::support::{DRAWS, assert_drawn_from};
 use emberlm_generate::{LogitsError, Sampler, SamplerConfig};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use support::{DRAWS, assert_drawn_from};
 
 const LOGITS: [f32; 6] = [1.0, -0.5, 2.0, 0.3, 2.0, -3.0];
 
@@ -181,7 +177,7 @@ fn a_stream_draws_what_its_generator_does() {
 #[test]
 fn streams_are_independent() {
     let logits = [0.0, 1.0, -0.5];
-    let one = support::softmax(&[0.0, 1.0, -0.5], 1.0);
+    let one = crate::support::softmax(&[0.0, 1.0, -0.5], 1.0);
     let pairs: Vec<f64> = one
         .iter()
         .flat_map(|a| one.iter().map(move |b| a * b))

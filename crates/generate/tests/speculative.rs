@@ -1,12 +1,8 @@
 //! Guessing ahead changes nothing of what comes out: at temperature 0 the same tokens, else the same distribution.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
-
 use std::ops::ControlFlow;
 
+use crate::support::{DRAWS, assert_drawn_from, softmax};
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{
@@ -17,7 +13,6 @@ use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{Decoder, DecoderConfig, families};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use support::{DRAWS, assert_drawn_from, softmax};
 
 const SEQ_LEN: usize = 20;
 const VOCAB_SIZE: usize = 11;

@@ -1,7 +1,6 @@
 //! Grammars of clients: attacks end in the sandbox, and what passes constrains as without it.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::LazyLock;
 

@@ -1,9 +1,6 @@
 //! The first weights against the table in `init.rs`: means and deviations of each part, for every family and every
 //! scheme, seeds and backends. What is expected is computed here, by hand from the table and the papers that it names.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;

@@ -1,9 +1,6 @@
 //! The parameters that a model lists are those that Burn finds in it, each with its role, for every preset's parts; adapters
 //! change a layer as the composed expression does, and are all that is trained of it.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use burn::backend::Autodiff;
 use burn::module::{Module, ParamId};
 use burn::tensor::{Tensor, TensorData};

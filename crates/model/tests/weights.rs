@@ -1,8 +1,5 @@
 //! Weights on disk: what is written is read again bit for bit, and a file that is not this model's is refused by name.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

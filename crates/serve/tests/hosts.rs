@@ -1,7 +1,5 @@
 //! The hosts that a server answers for, and the origins of pages that may ask it.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Version};

@@ -1,7 +1,5 @@
 //! Chat templates and examples against `transformers`: `fixtures/make_chat.py` wrote what it makes of conversations.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! Where chat templates are read from, and how they are recorded.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::fs;
 
 use emberlm_tokenizer::chat::{ChatExample, ChatTemplate, ChatTemplateSpec};

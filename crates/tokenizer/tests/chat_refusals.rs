@@ -1,7 +1,5 @@
 //! Broken templates and records are refused with what is at fault; none panics, and no record makes a special token.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Every tokenizer as a `tokenizer.json`, read back through the `tokenizers` crate: the same ids, the same bytes.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::sync::LazyLock;
 
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};

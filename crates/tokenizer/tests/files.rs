@@ -1,8 +1,6 @@
 //! Tokenizers from a `tokenizer.json` against Python's `tokenizers`: `fixtures/make_files.py` wrote the files, and what
 //! that library makes of hard texts with them.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};

@@ -1,7 +1,5 @@
 //! The byte-pair tokenizers against Python's `tiktoken`: `fixtures/make.py` wrote what it makes of hard texts.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::collections::BTreeMap;
 
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};

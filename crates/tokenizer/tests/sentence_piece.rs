@@ -1,8 +1,6 @@
 //! SentencePiece models against Python's `sentencepiece`: `fixtures/make_sentence_piece.py` trained small ones, and wrote
 //! what it makes of hard texts.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

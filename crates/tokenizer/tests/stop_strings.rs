@@ -1,7 +1,5 @@
 //! Stop strings across tokens' borders, against the standard library's search of the whole text.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use emberlm_tokenizer::StopStrings;
 use proptest::prelude::*;
 

@@ -1,7 +1,5 @@
 //! What a user of the crate notices, good input and bad.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use emberlm_tokenizer::{Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
 
 fn char_tokenizer() -> Tokenizer {

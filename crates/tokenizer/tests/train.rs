@@ -1,7 +1,5 @@
 //! Training against Python's `tokenizers`: `fixtures/make_trained.py` trained on the same texts with the same settings.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 use std::collections::BTreeMap;
 
 use emberlm_tokenizer::{BpeOptions, BpeTraining, Pattern, PieceCounts, Tokenizer};

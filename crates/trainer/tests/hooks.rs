@@ -1,15 +1,10 @@
 //! Hooks of a run: what they are called with, and where their metrics are read afterwards.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::sync::{Arc, Mutex};
 
+use crate::common::{TestFolder, options, train};
 use burn::backend::{Autodiff, Flex};
-use common::{TestFolder, options, train};
 use emberlm_trainer::events::{self, Ending, Event};
 use emberlm_trainer::hooks::{
     CheckpointEnd, EvaluationEnd, Hook, HookContext, HookError, RunBegin, RunEnd, StepEnd,

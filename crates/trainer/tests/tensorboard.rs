@@ -1,8 +1,5 @@
 //! TensorBoard's event files, byte for byte as TensorBoard's own classes write them (`fixtures/tensorboard/make.py`).
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 
 use emberlm_trainer::events::{Ending, Event};

@@ -8,7 +8,7 @@ use emberlm_data::{
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use crate::common::{Place, options, tokens};
+use crate::prepare::common::{Place, options, tokens};
 
 fn chat(options: PrepareOptions) -> PrepareOptions {
     PrepareOptions {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Place, options, run, tokens};
+use crate::prepare::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, Split, TOKENIZER_FILE, Tokenizer};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::{Place, options, tokens};
+use crate::prepare::common::{Place, options, tokens};
 use emberlm_data::{
     Dataset, InputOptions, OnError, PrepareOptions, Prepared, Split, SplitRule, prepare,
 };

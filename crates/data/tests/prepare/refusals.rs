@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Place, options, run, tokens};
+use crate::prepare::common::{Place, options, run, tokens};
 use emberlm_data::{DataError, Dataset, Phase, PrepareOptions, Progress, Split, prepare};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 

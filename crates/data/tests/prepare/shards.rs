@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::common::{Place, options, run, tokens};
+use crate::prepare::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, Phase, PrepareOptions, Progress, Split, prepare};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;

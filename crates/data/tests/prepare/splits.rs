@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use crate::common::{Place, options, run, tokens};
+use crate::prepare::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
 use emberlm_tokenizer::TokenizerChoice;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};

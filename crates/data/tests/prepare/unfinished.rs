@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::common::{Place, options};
+use crate::prepare::common::{Place, options};
 use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
 use emberlm_tokenizer::TokenizerKind;
 

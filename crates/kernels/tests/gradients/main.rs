@@ -23,6 +23,7 @@ mod packed;
 mod precision;
 mod pytorch;
 mod table_parts;
+mod threads;
 #[cfg(feature = "vulkan")]
 mod vulkan;
 

@@ -14,7 +14,7 @@ use emberlm_model::nn::{
 };
 use safetensors::SafeTensors;
 
-use crate::{assert_close, random};
+use crate::components::{assert_close, random};
 
 /// Of `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;

@@ -19,8 +19,8 @@ use emberlm_model::nn::{
 };
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 
-use crate::attention::{Fixture, compare};
-use crate::{assert_close, random};
+use crate::components::attention::{Fixture, compare};
+use crate::components::{assert_close, random};
 
 const D: usize = 12;
 const D_MEMORY: usize = 10;

@@ -8,7 +8,7 @@ use emberlm_model::nn::{
     FeedForwardConfig, Mechanism, Stack, StackConfig, StackContext,
 };
 
-use crate::{D, random};
+use crate::components::{D, random};
 
 fn stack(n_layers: usize, attention: AttentionConfig, crosses: bool) -> StackConfig {
     let block = BlockConfig {

@@ -6,9 +6,9 @@ use emberlm_model::config::{AttentionKind, Position, Wiring};
 use emberlm_model::nn::AttentionContext;
 use emberlm_model::{Decoder, DecoderConfig};
 
-use crate::decoding::{assert_close, decoders, device};
-use crate::spread::{SEQ_LEN, base};
-use crate::values::{BATCH, host, host_ids, tokens};
+use crate::decoder::decoding::{assert_close, decoders, device};
+use crate::decoder::spread::{SEQ_LEN, base};
+use crate::decoder::values::{BATCH, host, host_ids, tokens};
 
 #[test]
 fn rows_are_distributions_over_what_is_seen() {

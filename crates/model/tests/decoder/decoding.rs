@@ -7,8 +7,8 @@ use burn_flex::Flex;
 use emberlm_kernels::HeadLossOptions;
 use emberlm_model::{Decoder, IGNORED, KvCache};
 
-use crate::spread::{SEQ_LEN, VOCAB_SIZE, spread};
-use crate::values::{BATCH, host, host_ids, tensor, tokens};
+use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
+use crate::decoder::values::{BATCH, host, host_ids, tensor, tokens};
 
 type Device = <Flex as burn::tensor::backend::BackendTypes>::Device;
 

@@ -10,10 +10,10 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::config::{AttentionKind, ModelConfig};
 use emberlm_model::{Decoder, DecoderConfig, Tokens};
 
-use crate::gradients::one_at_a_time;
-use crate::packed_rows;
-use crate::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
-use crate::values::{host, tensor};
+use crate::decoder::gradients::one_at_a_time;
+use crate::decoder::packed_rows;
+use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
+use crate::decoder::values::{host, tensor};
 
 #[test]
 fn documents_are_what_they_are_alone_on_flex() {

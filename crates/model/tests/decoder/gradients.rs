@@ -9,7 +9,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::Decoder;
 use emberlm_model::weights::{ParamVisitor, visit_params, whole_path};
 
-use crate::values::host;
+use crate::decoder::values::host;
 
 /// Held by each test that trains. The backends have one random state per process. And Burn 0.21's clean-up after one thread's
 /// backward pass (`GraphCleaner::cleanup_orphaned_entries`) looks through the graphs of all threads, and now and then takes

@@ -8,9 +8,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::weights::{load_own_in, named_tensors, save_own};
 use emberlm_model::{Decoder, DecoderConfig, PackedFormat, WeightFormat};
 
-use crate::decoding::{assert_close, decoders, device, new_cache, targets};
-use crate::spread::{SEQ_LEN, base};
-use crate::values::{host, tensor, tokens};
+use crate::decoder::decoding::{assert_close, decoders, device, new_cache, targets};
+use crate::decoder::spread::{SEQ_LEN, base};
+use crate::decoder::values::{host, tensor, tokens};
 
 /// Of `‖a - b‖ / ‖b‖` over all logits, for weights that make activations far from linear: half a scale is 0.4 % of a row's
 /// largest weight.

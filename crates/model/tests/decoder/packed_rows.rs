@@ -6,8 +6,8 @@ use burn::tensor::{Int, Tensor};
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 use emberlm_model::{Decoder, IGNORED, Tokens, TrainingPass};
 
-use crate::gradients::by_path;
-use crate::values::{host, tensor};
+use crate::decoder::gradients::by_path;
+use crate::decoder::values::{host, tensor};
 
 const OPTIONS: HeadLossOptions = HeadLossOptions {
     label_smoothing: 0.1,

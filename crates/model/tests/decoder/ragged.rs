@@ -6,9 +6,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 use emberlm_model::{Decoder, KvCache, Piece, Wanted, WeightFormat};
 
-use crate::decoding::{assert_close, decoders, device};
-use crate::spread::{SEQ_LEN, VOCAB_SIZE};
-use crate::values::{host, host_ids, tensor};
+use crate::decoder::decoding::{assert_close, decoders, device};
+use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
+use crate::decoder::values::{host, host_ids, tensor};
 
 /// Of several sequences the tokens that each pass takes: prompts beside single tokens, sequences that come and go.
 const PASSES: [[usize; 3]; 6] = [

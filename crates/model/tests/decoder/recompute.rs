@@ -11,9 +11,9 @@ use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 use emberlm_model::config::DropoutSite;
 use emberlm_model::{Decoder, DecoderConfig, Tokens, TrainingPass};
 
-use crate::gradients::{by_path, one_at_a_time};
-use crate::spread::{SEQ_LEN, spread};
-use crate::values::{BATCH, documents, host, tokens};
+use crate::decoder::gradients::{by_path, one_at_a_time};
+use crate::decoder::spread::{SEQ_LEN, spread};
+use crate::decoder::values::{BATCH, documents, host, tokens};
 
 /// Loss and gradients as they are stored, by the parameters' paths.
 #[derive(Debug, PartialEq)]

@@ -16,9 +16,9 @@ use emberlm_model::{
     Decoder, DecoderConfig, IGNORED, TokenTable, Tokens, TrainingPass, WeightFormat,
 };
 
-use crate::gradients::{by_path, one_at_a_time};
-use crate::spread::{SEQ_LEN, VOCAB_SIZE, spread};
-use crate::values::{documents, host, host_ids, tensor, tokens};
+use crate::decoder::gradients::{by_path, one_at_a_time};
+use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
+use crate::decoder::values::{documents, host, host_ids, tensor, tokens};
 
 /// Of `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;

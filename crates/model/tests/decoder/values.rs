@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor, TensorData};
 
-use crate::spread::{SEQ_LEN, VOCAB_SIZE};
+use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
 
 pub const BATCH: usize = 2;
 

@@ -14,8 +14,8 @@ use emberlm_model::weights::{
 };
 use emberlm_model::{Decoder, DecoderConfig, Family, KvCache};
 
-use crate::fixture::Fixture;
-use crate::optimize::Trainer;
+use crate::parity::fixture::Fixture;
+use crate::parity::optimize::Trainer;
 
 // Of `‖a - b‖ / ‖b‖`, b being PyTorch's. Measured on flex, ndarray and Vulkan: logits 4e-7, loss 1e-7, gradients 1e-6,
 // the ten steps' losses and norms 7e-6.

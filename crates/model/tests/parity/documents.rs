@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach, ops};
 
-use crate::checks::{host, relative, within};
+use crate::parity::checks::{host, relative, within};
 
 const SEQ: usize = 16;
 /// Where the documents of each row begin.

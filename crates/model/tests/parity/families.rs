@@ -9,11 +9,11 @@ use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::HuggingFaceModel;
 
-use crate::checks::{
+use crate::parity::checks::{
     Batch, GRADIENT, LOSS, STEP, check_gradients, check_greedy, check_mean, host, relative, within,
 };
-use crate::fixture::Fixture;
-use crate::optimize::Trainer;
+use crate::parity::fixture::Fixture;
+use crate::parity::optimize::Trainer;
 
 // Measured: see docs/results.md. `transformers` takes its norms and angles in float32.
 const LOGITS: f64 = 3e-6;

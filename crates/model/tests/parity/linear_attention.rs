@@ -8,7 +8,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::config::{AttentionKind, Init};
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
-use crate::checks::{host, relative, within};
+use crate::parity::checks::{host, relative, within};
 
 /// Two chunks of tokens, both whole: a GPU backend compiles its kernels for each shape anew.
 const SEQ: usize = 128;

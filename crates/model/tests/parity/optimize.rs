@@ -11,8 +11,8 @@ use emberlm_model::Decoder;
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 use serde_json::Value;
 
-use crate::checks::{Batch, host, within};
-use crate::fixture::Fixture;
+use crate::parity::checks::{Batch, host, within};
+use crate::parity::fixture::Fixture;
 
 /// A gradient's norm moves with the weights' rounding as the loss, which is flat where training goes, does not.
 const NORM: f64 = 4.0;

@@ -5,7 +5,7 @@ use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, KvCache, ModelConfig, Piece, Wanted, families};
 
-use crate::checks::{host, relative, within};
+use crate::parity::checks::{host, relative, within};
 
 const SEQ: usize = ModelConfig::TINY_SEQ_LEN;
 

@@ -6,8 +6,10 @@ use burn::tensor::backend::DeviceOps;
 use burn_flex::Flex;
 use emberlm_model::Decoder;
 
-use crate::fixture::{Training, config, gradients, optimizer, rates, start, updated, values};
-use crate::restore::KINDS;
+use crate::optimizer::fixture::{
+    Training, config, gradients, optimizer, rates, start, updated, values,
+};
+use crate::optimizer::restore::KINDS;
 
 type B = Training<Flex>;
 

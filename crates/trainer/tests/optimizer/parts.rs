@@ -9,8 +9,8 @@ use emberlm_model::{Decoder, TokenTable};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::ParameterGroup;
 
-use crate::fixture::{Training, config, decoder_config, optimizer, start, updated};
-use crate::restore::{KINDS, on_host};
+use crate::optimizer::fixture::{Training, config, decoder_config, optimizer, start, updated};
+use crate::optimizer::restore::{KINDS, on_host};
 
 type Model = Decoder<Training<Flex>>;
 /// Tensors by their names.

@@ -10,7 +10,7 @@ use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::{Optimizer, Snapshot};
 
-use crate::fixture::{config, optimizer, start, updated, updated_by, values};
+use crate::optimizer::fixture::{config, optimizer, start, updated, updated_by, values};
 
 pub const KINDS: [OptimizerKind; 3] = [
     OptimizerKind::AdamW,

@@ -6,7 +6,7 @@ use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
 use emberlm_trainer::OptimizerKind;
 
-use crate::fixture::{config, floats, gradients, optimizer, start, updated, values};
+use crate::optimizer::fixture::{config, floats, gradients, optimizer, start, updated, values};
 
 /// Of the whole change of a parameter. Measured on flex and ndarray: AdamW and Lion 8e-6, Muon 1.3e-5.
 const TOLERANCE: f64 = 5e-5;

@@ -1,7 +1,5 @@
 //! `prepare`: shards, splits, chats, tokenizers of files, interrupted runs and refusals.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps fails, as it should.
-
 mod chat;
 mod common;
 mod own_tokenizer;

@@ -1,7 +1,5 @@
 //! The components of a model, each built and used on its own, from outside of the crate.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod attention;
 mod encoder_decoder;
 mod refused;

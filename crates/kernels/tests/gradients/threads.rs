@@ -1,9 +1,6 @@
 //! The same bits on any number of threads: training steps of a small network of the trait's operations in pools of one,
 //! two and three threads.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use burn::backend::Autodiff;
 use burn::tensor::backend::Backend as _;
 use burn::tensor::{Int, Tensor, TensorData};

@@ -1,7 +1,5 @@
 //! Function calling over HTTP. The weights are random: what answers must be holds whatever the model wants.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod entry;
 mod mistral;
 mod named_templates;

@@ -3,10 +3,6 @@
 //! attention, which has no fixture, is compared between backends, and so are attention within documents and passes over
 //! pieces of several sequences.
 
-#![allow(clippy::print_stdout)]
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
 mod checks;
 #[cfg(feature = "vulkan")]
 mod documents;
@@ -23,7 +19,7 @@ macro_rules! on_backend {
             $(
                 #[test]
                 fn $name() {
-                    crate::$check::check::<$backend>($fixture, &$device);
+                    crate::parity::$check::check::<$backend>($fixture, &$device);
                 }
             )*
         }
@@ -112,12 +108,16 @@ transformers!(
 variants!(flex_variants, burn_flex::Flex, Default::default());
 variants!(ndarray_variants, burn_ndarray::NdArray, Default::default());
 #[cfg(feature = "vulkan")]
-equations!(vulkan, burn::backend::Vulkan, crate::vulkan_device());
+equations!(
+    vulkan,
+    burn::backend::Vulkan,
+    crate::parity::vulkan_device()
+);
 #[cfg(feature = "vulkan")]
 transformers!(
     vulkan_transformers,
     burn::backend::Vulkan,
-    crate::vulkan_device()
+    crate::parity::vulkan_device()
 );
 
 #[test]

@@ -1,8 +1,6 @@
 //! What is read out of files of every format: what Python's libraries read, and a clear error where there is nothing to
 //! be read.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod broken;
 mod damaged;
 mod places;

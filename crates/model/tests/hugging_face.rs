@@ -1,9 +1,6 @@
 //! Hugging Face directories: what is read, what is refused and in which words, and that what is written is what was
 //! read, byte for byte. What the models compute is compared in `parity`.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod damaged;
 mod flipped;
 mod index;

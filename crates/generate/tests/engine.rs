@@ -1,8 +1,5 @@
 //! The engine: whatever runs beside it, a request gets the tokens of a plain generation; slots are shared, reused and freed.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod deterministic;
 mod embedded;
 mod mixes;

@@ -1,9 +1,6 @@
 //! The decoder at every preset's parts and at a spread of every other legal configuration: cached decoding, attention weights,
 //! packed weights, passes over several sequences, isolated documents, recomputation, and token tables in parts.
 
-#![recursion_limit = "256"]
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod attention_weights;
 mod decoding;
 mod documents;

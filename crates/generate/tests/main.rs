@@ -1,0 +1,22 @@
+//! Integration tests: samplers, constraints, plain and speculative generation, and the engine.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![recursion_limit = "256"]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod chooser;
+mod constraint;
+mod defaults;
+mod engine;
+mod logprobs;
+mod plain;
+mod sampler;
+mod speculative;
+mod support;
+mod vetting;

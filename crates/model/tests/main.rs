@@ -1,0 +1,19 @@
+//! Integration tests: components, decoders, weights on disk, and parity with PyTorch and `transformers`.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![recursion_limit = "256"]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod components;
+mod decoder;
+mod hugging_face;
+mod initialisation;
+mod parameters;
+mod parity;
+mod weights;

@@ -1,0 +1,13 @@
+//! Integration tests: host names and tool calls over HTTP.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod hosts;
+mod tools;

@@ -1,0 +1,21 @@
+//! Integration tests: tokenizers, chat templates and training against the reference libraries.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod chat;
+mod chat_files;
+mod chat_refusals;
+mod export;
+mod files;
+mod golden;
+mod sentence_piece;
+mod stop_strings;
+mod tokenizer;
+mod train;

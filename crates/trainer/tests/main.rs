@@ -1,0 +1,16 @@
+//! Integration tests: hooks, optimizers and TensorBoard event files.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![recursion_limit = "256"]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod common;
+mod hooks;
+mod optimizer;
+mod tensorboard;

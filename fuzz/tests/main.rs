@@ -1,0 +1,18 @@
+//! Integration tests: every fuzz target runs on its seeds and on bounded mutations.
+//!
+//! One program, so that the dependencies are linked once.
+
+#![recursion_limit = "256"]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs
+)]
+
+mod datasets;
+mod events;
+mod inputs;
+mod model;
+mod serve;
+mod tokenizer;
