@@ -20,16 +20,14 @@ pub struct TestArgs {
     vulkan: bool,
     /// Run only the unit tests of the libraries and programs: less than a minute once they are built.
     ///
-    /// Leaves out:
+    /// Leaves out every test program in the packages' `tests` folders: the end-to-end tests of the command line (`cli`),
+    /// the kernels' `cpu`, `gradients` and `speed`, the model's `parity`, the bounded fuzz tests, and all others. Add
+    /// `--test NAME` to run one of them too.
     ///
-    /// - the test programs in the packages' `tests` folders: the end-to-end tests of the command line (`cli`), the
-    ///   kernels' `cpu`, `gradients` and `speed`, the model's `parity`, the bounded fuzz tests, and all others.
-    ///   `--test NAME` adds one of them.
-    /// - the documentation's examples.
-    /// - the tests on Vulkan, also where EMBERLM_TEST_VULKAN=1 is set.
+    /// Leaves out the documentation's examples, and the tests on Vulkan even if EMBERLM_TEST_VULKAN=1 is set.
     ///
-    /// Dependencies have the same features as without this option, so they are built only once.
-    #[arg(long, conflicts_with = "vulkan", verbatim_doc_comment)]
+    /// Dependencies have the same features as in a full run, so that they are built only once.
+    #[arg(long, conflicts_with = "vulkan")]
     quick: bool,
     /// Test only this package (may be repeated).
     #[arg(short, long = "package", value_name = "NAME")]
