@@ -14,7 +14,7 @@ mod measurement;
 mod peers;
 mod prepare;
 pub mod programs;
-mod report;
+pub mod report;
 mod scaling;
 mod serve;
 mod train;

@@ -89,4 +89,19 @@ pub enum Error {
     /// A program did not say what was looked for in its output.
     #[error("`{command}` named no {what}")]
     Unnamed { command: String, what: &'static str },
+    /// A file is no timing report of cargo, or one of another format.
+    #[error(
+        "`{}` is not a timing report of cargo: {problem}\nhint: pass the page that `cargo build --timings` writes, \
+         `target/cargo-timings/cargo-timing.html`; it must contain `const UNIT_DATA = [...];` with the fields name, \
+         version, target, start and duration of each unit",
+        path.display()
+    )]
+    TimingReport { path: PathBuf, problem: String },
+    /// A build is measured in a target folder that has files.
+    #[error(
+        "`{}` is not empty: crates that are already built would not be measured\nhint: pass another folder, or leave out \
+         --target-dir to build in a temporary one",
+        folder.display()
+    )]
+    NotEmpty { folder: PathBuf },
 }

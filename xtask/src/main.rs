@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask audit`, `cargo xtask sanitize`,
-//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`.
+//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask build-times`,
+//! `cargo xtask fixtures`, `cargo xtask test-clients`.
 //!
 //! Map: one file per task; `workspace` has what all of them need of the workspace, `python` runs scripts, `served` is the real server
 //! as a process, `storm` many clients of it at once, `error` the failures.
@@ -9,6 +10,7 @@
 mod attack;
 mod audit;
 mod bench;
+mod build_times;
 mod card;
 mod clients;
 mod error;
@@ -50,6 +52,8 @@ enum Task {
     Card(card::CardArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
+    /// Build the release binary from scratch, and print which crates take the time.
+    BuildTimes(build_times::BuildTimesArgs),
     /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
     /// Run the fuzzers, and print their executions, coverage and findings.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Task::Audit(args) => audit::run(&args),
         Task::Card(args) => card::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::BuildTimes(args) => build_times::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::TestClients(args) => clients::run(&args),

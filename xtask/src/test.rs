@@ -1,8 +1,8 @@
-//! `cargo xtask test`: every test of the workspace, by `cargo test` with the backends' features on.
+//! `cargo xtask test`: every test of the workspace, by `cargo test` with the backends' features on; `--quick`: the unit tests only.
 
 use std::process::ExitCode;
 
-use cargo_metadata::Metadata;
+use cargo_metadata::{Metadata, Package, Target};
 
 use crate::{error::Error, workspace};
 
@@ -18,6 +18,17 @@ pub struct TestArgs {
     /// The environment's EMBERLM_TEST_VULKAN=1 says the same.
     #[arg(long)]
     vulkan: bool,
+    /// Run only the unit tests of the libraries and programs: less than a minute once they are built.
+    ///
+    /// Leaves out every test program in the packages' `tests` folders: the end-to-end tests of the command line (`cli`),
+    /// the kernels' `cpu`, `gradients` and `speed`, the model's `parity`, the bounded fuzz tests, and all others. Add
+    /// `--test NAME` to run one of them too.
+    ///
+    /// Leaves out the documentation's examples, and the tests on Vulkan even if EMBERLM_TEST_VULKAN=1 is set.
+    ///
+    /// Dependencies have the same features as in a full run, so that they are built only once.
+    #[arg(long, conflicts_with = "vulkan")]
+    quick: bool,
     /// Test only this package (may be repeated).
     #[arg(short, long = "package", value_name = "NAME")]
     packages: Vec<String>,
@@ -32,8 +43,7 @@ pub struct TestArgs {
 /// Runs the tests and returns cargo's own exit code.
 pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
     let mut command = workspace::cargo();
-    let mut args = args.clone();
-    args.vulkan |= asked_by_environment();
+    let args = args.clone().with_environment(asked_by_environment());
     command.args(cargo_arguments(&args, &workspace::metadata()?));
     eprintln!("running {}", workspace::shown(&command));
     let code = workspace::status(&mut command)?.code();
@@ -47,11 +57,29 @@ pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
 pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
     let args = TestArgs {
         vulkan: asked_by_environment(),
+        quick: false,
         packages: Vec::new(),
         args: Vec::new(),
         harness: Vec::new(),
     };
     features(&args, metadata)
+}
+
+impl TestArgs {
+    /// Adds the tests on Vulkan if the environment asks for them, except to a quick run.
+    fn with_environment(mut self, vulkan: bool) -> Self {
+        self.vulkan |= vulkan && !self.quick;
+        self
+    }
+
+    /// Returns whether the tests of a package are selected.
+    fn selects(&self, package: &Package) -> bool {
+        self.packages.is_empty()
+            || self
+                .packages
+                .iter()
+                .any(|wanted| wanted == package.name.as_str())
+    }
 }
 
 /// So that the continuous integration can call the very command that a reader of the README calls.
@@ -69,6 +97,9 @@ fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
     if !features.is_empty() {
         words.push(format!("--features={}", features.join(",")));
     }
+    if args.quick {
+        words.extend(unit_test_targets(args, metadata).map(str::to_owned));
+    }
     words.extend(args.args.iter().cloned());
     if !args.harness.is_empty() {
         words.push("--".to_owned());
@@ -77,15 +108,24 @@ fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
     words
 }
 
+/// The options that select unit tests. Cargo refuses `--lib` where no selected package has a library.
+fn unit_test_targets(args: &TestArgs, metadata: &Metadata) -> impl Iterator<Item = &'static str> {
+    let packages = selected_packages(args, metadata);
+    let targets = || packages.iter().flat_map(|package| &package.targets);
+    let library = targets().any(Target::is_lib).then_some("--lib");
+    let programs = targets().any(Target::is_bin).then_some("--bins");
+    library.into_iter().chain(programs)
+}
+
+fn selected_packages<'a>(args: &TestArgs, metadata: &'a Metadata) -> Vec<&'a Package> {
+    let mut packages = metadata.workspace_packages();
+    packages.retain(|package| args.selects(package));
+    packages
+}
+
 /// The wanted backends that the tested packages know: cargo refuses a feature that none of them has.
 fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
-    let tested =
-        |name: &str| args.packages.is_empty() || args.packages.iter().any(|wanted| wanted == name);
-    let packages: Vec<_> = metadata
-        .workspace_packages()
-        .into_iter()
-        .filter(|package| tested(package.name.as_str()))
-        .collect();
+    let packages = selected_packages(args, metadata);
     let known = |feature: &&str| {
         packages
             .iter()
@@ -109,12 +149,17 @@ mod tests {
         test: TestArgs,
     }
 
-    fn words(line: &str) -> String {
+    fn parsed(line: &str) -> Result<TestArgs, clap::Error> {
         let typed = std::iter::once("test").chain(line.split_whitespace());
-        let args = Wrapper::try_parse_from(typed)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .test;
-        cargo_arguments(&args, &workspace::metadata().unwrap()).join(" ")
+        Wrapper::try_parse_from(typed).map(|wrapper| wrapper.test)
+    }
+
+    fn command_line(args: &TestArgs) -> String {
+        cargo_arguments(args, &workspace::metadata().unwrap()).join(" ")
+    }
+
+    fn words(line: &str) -> String {
+        command_line(&parsed(line).unwrap_or_else(|error| panic!("{error}")))
     }
 
     #[test]
@@ -145,5 +190,40 @@ mod tests {
             words("-p emberlm-cli"),
             "test --package=emberlm-cli --features=flex,ndarray"
         );
+    }
+
+    #[test]
+    fn quick_runs_the_unit_tests_with_the_features_of_a_full_run() {
+        assert_eq!(
+            words("--quick"),
+            "test --workspace --features=flex,ndarray --lib --bins"
+        );
+        assert_eq!(
+            words("--quick --test sampler -- --nocapture"),
+            "test --workspace --features=flex,ndarray --lib --bins --test sampler -- --nocapture"
+        );
+    }
+
+    #[test]
+    fn quick_selects_only_the_kinds_of_targets_that_the_packages_have() {
+        assert_eq!(
+            words("--quick -p emberlm-data"),
+            "test --package=emberlm-data --lib"
+        );
+        assert_eq!(words("--quick -p xtask"), "test --package=xtask --bins");
+        assert_eq!(
+            words("--quick -p xtask -p emberlm-data lexer"),
+            "test --package=xtask --package=emberlm-data --lib --bins lexer"
+        );
+    }
+
+    #[test]
+    fn quick_refuses_vulkan_and_ignores_it_in_the_environment() {
+        let error = parsed("--quick --vulkan").unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+        let quick = parsed("--quick").unwrap().with_environment(true);
+        assert!(!command_line(&quick).contains("vulkan"));
+        let full = parsed("").unwrap().with_environment(true);
+        assert!(command_line(&full).contains("vulkan"));
     }
 }
