@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask audit`, `cargo xtask sanitize`,
-//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`.
+//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask fixtures`, `cargo xtask test-clients`,
+//! `cargo xtask lint-containers`.
 //!
 //! Map: one file per task; `workspace` has what all of them need of the workspace, `python` runs scripts, `served` is the real server
 //! as a process, `storm` many clients of it at once, `error` the failures.
@@ -11,6 +12,7 @@ mod audit;
 mod bench;
 mod card;
 mod clients;
+mod containers;
 mod error;
 mod fixtures;
 mod fuzz;
@@ -56,6 +58,8 @@ enum Task {
     Fuzz(fuzz::FuzzArgs),
     /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
     TestClients(clients::ClientsArgs),
+    /// Check the container files with hadolint.
+    LintContainers(containers::ContainersArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::TestClients(args) => clients::run(&args),
+        Task::LintContainers(args) => containers::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");
