@@ -1,6 +1,6 @@
 //! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask audit`, `cargo xtask sanitize`,
 //! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask build-times`,
-//! `cargo xtask fixtures`, `cargo xtask test-clients`.
+//! `cargo xtask fixtures`, `cargo xtask test-clients`, `cargo xtask lint-containers`.
 //!
 //! Map: one file per task; `workspace` has what all of them need of the workspace, `python` runs scripts, `served` is the real server
 //! as a process, `storm` many clients of it at once, `error` the failures.
@@ -13,6 +13,7 @@ mod bench;
 mod build_times;
 mod card;
 mod clients;
+mod containers;
 mod error;
 mod fixtures;
 mod fuzz;
@@ -60,6 +61,8 @@ enum Task {
     Fuzz(fuzz::FuzzArgs),
     /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
     TestClients(clients::ClientsArgs),
+    /// Check the container files with hadolint.
+    LintContainers(containers::ContainersArgs),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::TestClients(args) => clients::run(&args),
+        Task::LintContainers(args) => containers::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");
