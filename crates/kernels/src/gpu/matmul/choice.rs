@@ -1,5 +1,8 @@
-//! Which kernel makes a product: the quickest for its kind of shapes, found by trying, and remembered.
+//! Selects the kernel of a product: the fastest of a benchmark for its kind of shapes, which is cached. On software devices it is the
+//! first kernel that supports the shapes.
 
+use burn_cubecl::cubecl::client::ComputeClient;
+use burn_cubecl::cubecl::ir::features::Plane;
 use burn_cubecl::cubecl::tune::{LocalTuner, Tunable, TunableSet, TuneGroup, local_tuner};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeRuntime, CubeTuneId};
@@ -35,10 +38,13 @@ impl<R: CubeRuntime> Product<R> {
     }
 }
 
-/// Writes `a b` to `output`, by the kernel that was the quickest.
-pub(super) fn quickest<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, output: CubeTensor<R>) {
+/// Writes `a b` to `output` with the selected kernel.
+pub(super) fn multiply<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, output: CubeTensor<R>) {
     static TUNER: LocalTuner<Key, CubeTuneId> = local_tuner!();
     let client = a.client.clone();
+    if is_software_device(&client) {
+        return multiply_with_first(a, b, output);
+    }
     let device = CubeTuneId::new(&client, &a.device);
     let product = Product {
         a,
@@ -47,6 +53,29 @@ pub(super) fn quickest<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, outpu
         is_trial: false,
     };
     TUNER.execute(&device, &client, TUNER.init(kernels::<R>), product);
+}
+
+/// Returns true for a CPU that emulates a GPU. CubeCL reports no plane operations for these; every hardware device since Vulkan 1.1 has
+/// them.
+fn is_software_device<R: CubeRuntime>(client: &ComputeClient<R>) -> bool {
+    !client.properties().features.plane.contains(Plane::Ops)
+}
+
+/// Writes `a b` to `output` with the first kernel of the highest priority that supports the shapes. A benchmark costs more than it saves on
+/// software devices: Mesa compiles some of the kernels in two seconds each.
+fn multiply_with_first<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, output: CubeTensor<R>) {
+    let key = Key::between(&a, &b, &output);
+    let mut candidates: Vec<Kernel> = all()
+        .into_iter()
+        .filter(|kernel| kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0)
+        .collect();
+    candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.way.priority(&key)));
+    let mut strategies = candidates.into_iter().map(|kernel| kernel.strategy);
+    let launched =
+        strategies.any(|strategy| launch(&strategy, a.clone(), b.clone(), output.clone()).is_ok());
+    if !launched {
+        launch(&Strategy::Naive, a, b, output).expect("the naive kernel supports every product");
+    }
 }
 
 fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
