@@ -84,28 +84,20 @@ mod vulkan {
         alike(&found, &expected, 1e-3);
     }
 
-    /// A table of GPT-2's size takes 147 MiB, and Mesa's software device at most 128 in a buffer: it is in parts there, and one
-    /// table in the checkpoint, from which the processor goes on.
+    /// GPT-2's embedding table takes 147 MiB, and a buffer of Mesa's software device holds at most 128 MiB: the table, here also the head,
+    /// is stored in parts on Vulkan and whole in the checkpoint. Flex continues the run with its weights and moments.
     #[test]
     fn a_table_larger_than_a_buffer_is_trained() {
         let sandbox = Sandbox::with_data();
         let how = "--set model.vocab_size=50257 --set model.d_model=768 --set model.n_layers=1 --set model.seq_len=16 \
-            --set train.micro_batch=1 --set train.evaluation.tokens=16 --set train.evaluation.sample_tokens=0 \
-            --set train.schedule.decay_steps=3";
+            --set model.head.tied=true --set model.init={kind=\"normal\",std=0.02,scale_residual=false} \
+            --set train.micro_batch=1 --set train.evaluation.tokens=16 \
+            --set train.evaluation.sample_tokens=0 --set train.schedule.decay_steps=3";
         let expected = sandbox.curve("flex", 3, how);
-        let line =
-            format!("train {TINY} --data data --steps 2 --out vulkan {how} --backend vulkan");
-        let mut command = sandbox.command(line.split_whitespace());
-        // Trying every kernel for products of this size is most of the minutes that it would take.
-        command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
-        let ran = command.output().unwrap();
-        assert!(
-            ran.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ran.stderr)
-        );
-        alike(&sandbox.losses("vulkan"), &expected[..2], 1e-3);
-        let weights = sandbox.weights("vulkan", 2);
+        // One step: each takes seconds, and the two that follow on flex depend on its weights and moments.
+        let found = sandbox.curve("vulkan", 1, &format!("{how} --backend vulkan"));
+        alike(&found, &expected[..1], 1e-3);
+        let weights = sandbox.weights("vulkan", 1);
         let tensors = safetensors::SafeTensors::deserialize(&weights).unwrap();
         assert_eq!(tensors.tensor("tokens").unwrap().shape(), [50_257, 768]);
         trained(sandbox.words("train --resume vulkan --steps 3 --backend flex --renderer plain"));

@@ -165,15 +165,16 @@ fn a_report_does_not_replace_other_files() {
 mod vulkan {
     use super::*;
 
-    /// Compiling shaders takes a software device most of the time, so that a check may not fit. None may fail.
+    /// One check: `anywhere` resumes a run on Vulkan, and a software device takes half a minute for the same in the doctor.
     #[test]
     fn no_check_fails_on_a_device() {
         let sandbox = Sandbox::new();
-        let line = "doctor --full --size small --backend vulkan --minutes 3 --out out --check memory --check resume";
+        let line =
+            "doctor --full --size small --backend vulkan --minutes 3 --out out --check memory";
         let ran = sandbox.words(line);
         assert_eq!(ran.code, Some(0), "{ran}");
         let report = report(&sandbox);
-        assert_eq!(outcomes(&report).len(), 2);
+        assert_eq!(outcomes(&report).len(), 1);
         assert!(
             report["machine"]["devices"][0]["driver"].is_string(),
             "{report:#}"

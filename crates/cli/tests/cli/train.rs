@@ -181,25 +181,6 @@ fn backends_agree_on_a_run() {
     }
 }
 
-/// On a software device where there is no other: `.ci/run` installs one.
-#[cfg(feature = "vulkan")]
-mod vulkan {
-    use super::*;
-
-    #[test]
-    fn a_step_is_trained_as_on_the_cpu() {
-        let sandbox = Sandbox::with_data();
-        for backend in ["flex", "vulkan"] {
-            let line = format!("--data data --steps 2 --out {backend} --backend {backend}");
-            trained(sandbox.train(&line));
-        }
-        let (flex, vulkan) = (sandbox.losses("flex"), sandbox.losses("vulkan"));
-        for (a, b) in flex.iter().zip(&vulkan) {
-            assert!((a - b).abs() < 1e-3, "{flex:?}\n{vulkan:?}");
-        }
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_does_not_grow_with_the_corpus() {
