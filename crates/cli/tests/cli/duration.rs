@@ -33,6 +33,21 @@ fn printed_seconds(stderr: &str) -> f64 {
         .sum()
 }
 
+/// The printed time of a run over the one that its first 160 steps lead to.
+fn printed_over_measured(more: &str) -> f64 {
+    let sandbox = Sandbox::with_data();
+    let line = format!("--steps 200000 --set train.log_interval=20 {more}");
+    let mut child = sandbox.start_training("", &line);
+    wait_until("some steps", || sandbox.events_so_far("run", "pace") > 8);
+    send(&child, Signal::TERM);
+    let mut stderr = String::new();
+    let mut pipe = child.stderr.take().unwrap();
+    pipe.read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{stderr}");
+    let left = &sandbox.events("run", "pace")[8]["seconds_left"];
+    printed_seconds(&stderr) / left.as_f64().unwrap()
+}
+
 /// Runs of a small model whose step is mostly the update, and of one whose step is mostly its passes.
 #[test]
 fn the_printed_time_is_that_of_the_steps() {
@@ -40,20 +55,15 @@ fn the_printed_time_is_that_of_the_steps() {
         "--set model.d_model=96 --set model.n_layers=1 --set train.micro_batch=1",
         "--set model.d_model=32 --set train.micro_batch=16 --set train.accumulation=2",
     ] {
-        let sandbox = Sandbox::with_data();
-        let line = format!("--steps 200000 --set train.log_interval=20 {more}");
-        let mut child = sandbox.start_training("", &line);
-        wait_until("some steps", || sandbox.events_so_far("run", "pace") > 8);
-        send(&child, Signal::TERM);
-        let mut stderr = String::new();
-        let mut pipe = child.stderr.take().unwrap();
-        pipe.read_to_string(&mut stderr).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{stderr}");
-        let printed = printed_seconds(&stderr);
-        let left = &sandbox.events("run", "pace")[8]["seconds_left"];
-        let ratio = printed / left.as_f64().unwrap();
-        // Other tests use the processor's cores as well.
-        assert!((0.33..3.0).contains(&ratio), "{ratio}: {stderr}");
+        // Other tests use the cores as well, and begin or end between the prediction and the steps: the median of three runs, where
+        // the first is not near.
+        let mut ratios = vec![printed_over_measured(more)];
+        if !(0.33..3.0).contains(&ratios[0]) {
+            ratios.extend((0..2).map(|_| printed_over_measured(more)));
+        }
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios[ratios.len() / 2];
+        assert!((0.33..3.0).contains(&median), "{more}: {ratios:?}");
     }
 }
 
