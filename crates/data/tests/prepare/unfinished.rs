@@ -102,7 +102,7 @@ fn the_process_that_is_killed() {
 fn start(place: &Place, case: &str, threads: usize, steps: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "unfinished::the_process_that_is_killed"])
+        .args(["--exact", "prepare::unfinished::the_process_that_is_killed"])
         .env(PLACE, place.path(""))
         .env(CASE, case)
         .env(THREADS, threads.to_string())
