@@ -16,7 +16,12 @@ use serde_json::{Value, json};
 const WORKER: &str = "EMBERLM_VETTING_TEST_WORKER";
 
 static SANDBOX: LazyLock<GrammarSandbox> = LazyLock::new(|| {
-    let test = ["--exact", "vetting::worker", "--nocapture", "--test-threads=1"];
+    let test = [
+        "--exact",
+        "vetting::worker",
+        "--nocapture",
+        "--test-threads=1",
+    ];
     GrammarSandbox::new(WorkerCommand::this_program(test).env(WORKER, "1"))
 });
 

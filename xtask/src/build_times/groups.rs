@@ -2,7 +2,7 @@
 
 use super::timings::Unit;
 
-/// What a group of crates is for.
+/// Purpose of a group of crates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Burn and its CPU backend.

@@ -14,7 +14,7 @@ const UNITS: &str = "const UNIT_DATA =";
 pub struct Timings {
     /// The compiled units: at least one.
     pub units: Vec<Unit>,
-    /// How many units cargo runs at once, where the report states it.
+    /// Number of units that cargo runs at once, if the report states it.
     pub jobs: Option<usize>,
     /// The number of CPU cores, where the report states it.
     pub cores: Option<usize>,
