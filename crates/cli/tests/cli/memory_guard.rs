@@ -19,7 +19,10 @@ fn limited(sandbox: &Sandbox, line: &str, kib: usize) -> Ran {
 /// The size in MiB after `needs about`.
 #[track_caller]
 fn needed(ran: &Ran) -> f64 {
-    let (_, rest) = ran.stderr.split_once("needs about ").unwrap();
+    let (_, rest) = ran
+        .stderr
+        .split_once("needs about ")
+        .unwrap_or_else(|| panic!("no need is stated in {ran}"));
     let mut words = rest.split_whitespace();
     let size: f64 = words.next().unwrap().parse().unwrap();
     match words.next().unwrap() {
@@ -119,21 +122,38 @@ fn the_check_can_be_left_out() {
     assert!(sandbox.path("run/config.toml").exists(), "{ran}");
 }
 
-/// The largest anonymous memory of a process, in MiB, looked at every few milliseconds.
-fn peak(command: &mut Command) -> f64 {
+/// The largest anonymous memory of a process, in MiB, sampled every few milliseconds.
+///
+/// The sum over the mappings is exact; `RssAnon` may lag by megabytes per core.
+fn sampled_peak(command: &mut Command) -> f64 {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
+    let mappings = format!("/proc/{}/smaps_rollup", child.id());
     let mut peak: u64 = 0;
     while child.try_wait().unwrap().is_none() {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find(|line| line.starts_with("RssAnon:"));
+        let text = fs::read_to_string(&mappings).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("Anonymous:"));
         let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
         peak = peak.max(kib.unwrap_or(0));
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     assert!(child.wait().unwrap().success());
     peak as f64 / 1024.0
+}
+
+/// The peak of a command's memory in MiB, with at most three runs.
+///
+/// Samples can miss the peak, never exceed it, so a run counts only if it is the largest.
+fn peak(sandbox: &Sandbox, line: &str, predicted: f64) -> f64 {
+    let mut peak = 0.0;
+    for _ in 0..3 {
+        let sampled = sampled_peak(&mut sandbox.command(line.split_whitespace()));
+        peak = f64::max(peak, sampled);
+        if predicted < peak * 1.25 {
+            break;
+        }
+    }
+    peak
 }
 
 /// Within 25% of what is measured, above or below. In int8 the peak is far below the weights in f32, saved or packed as they are read.
@@ -154,7 +174,7 @@ fn predictions_of_inference_are_near_what_is_measured() {
         "eval run --data data --seq-len 32 --batch 512",
     ] {
         let predicted = needed(&limited(&sandbox, line, 40_000));
-        let measured = peak(&mut sandbox.command(line.split_whitespace()));
+        let measured = peak(&sandbox, line, predicted);
         let off = predicted / measured - 1.0;
         println!("{line}: {predicted:.1} MiB predicted, {measured:.1} MiB measured, {off:+.3}");
         assert!(
