@@ -20,6 +20,9 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A data file of the workspace is not what its reader expects.
+    #[error("{} is invalid: {reason}", path.display())]
+    Invalid { path: PathBuf, reason: String },
     /// A program could not be started.
     #[error("cannot start `{command}`: {source}")]
     Start {

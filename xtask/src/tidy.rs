@@ -1,14 +1,18 @@
 //! `cargo xtask tidy`: the rules of docs/architecture.md that the compiler does not check. It also runs as a test.
 //!
-//! Map: `layers` (who may depend on whom, from `cargo metadata`), `manifests` (the shared lints), `sources` (one file
-//! at a time: unsafe code, length, families' names) reading Rust through `lexer`.
+//! Map: `layers` (allowed dependencies between crates, from `cargo metadata`), `manifests` (the shared lints), `sources`
+//! (one file at a time: unsafe code, length, families' names), `language` (refused phrases), `links` (links of the
+//! documentation and its table of contents). Rust is read through `lexer`.
 
+mod language;
 mod layers;
 mod lexer;
+mod links;
 mod manifests;
 mod sources;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -16,7 +20,14 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// One broken rule, and where.
+/// The folders whose Rust files follow the rules of `sources`.
+const CODE: [&str; 3] = ["crates/", "examples/", "xtask/"];
+/// Folders that hold what was built or found, not what was written.
+const NOT_SOURCE: [&str; 4] = ["target", "corpus", "artifacts", "node_modules"];
+/// Extensions of the files whose language and links are checked.
+const READ_BY_PEOPLE: [&str; 4] = ["rs", "md", "html", "js"];
+
+/// One broken rule and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the workspace's root, with forward slashes.
@@ -25,7 +36,7 @@ pub struct Finding {
     line: usize,
     /// The rule's name.
     rule: &'static str,
-    /// What the rule asks, and what was found.
+    /// The rule, and the text that breaks it.
     message: String,
 }
 
@@ -65,25 +76,33 @@ pub fn check() -> Result<Vec<Finding>, Error> {
         findings.extend(manifests::check(&file, &text));
     }
     let families = sources::family_names(root)?;
-    for folder in ["crates", "examples", "xtask"] {
-        for path in rust_files(&root.join(folder))? {
-            findings.extend(sources::check(
-                &relative(root, &path),
-                &read(&path)?,
-                &families,
-            ));
+    let language = language::Language::read(root)?;
+    let mut documents = BTreeMap::new();
+    for path in text_files(root)? {
+        let (file, text) = (relative(root, &path), read(&path)?);
+        if file.ends_with(".rs") && CODE.iter().any(|folder| file.starts_with(folder)) {
+            findings.extend(sources::check(&file, &text, &families));
+        }
+        findings.extend(language.check(&file, &text));
+        if file.ends_with(".md") {
+            documents.insert(file, text);
         }
     }
+    findings.extend(links::check(root, &documents));
     Ok(findings)
 }
 
-/// Every Rust file below a folder, in order.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Every file below a folder that people read, in order. Build folders and hidden ones are left out.
+fn text_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in entries(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            files.extend(rust_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            if !name.starts_with('.') && !NOT_SOURCE.contains(&name.as_ref()) {
+                files.extend(text_files(&path)?);
+            }
+        } else if READ_BY_PEOPLE.contains(&extension.as_ref()) {
             files.push(path);
         }
     }

@@ -1,5 +1,5 @@
-//! Splits Rust source into code and string literals, line by line, leaving comments out: enough to look for a word
-//! without being fooled by one in a comment or in a message.
+//! Splits Rust source into code, string literals and comments, line by line, so that a rule about one of them does not
+//! see the others.
 
 /// One line of a source file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub struct Line {
     pub code: String,
     /// The string literals that begin on this line.
     pub strings: Vec<String>,
+    /// The text of comments after `//`, or between `/*` and `*/`. A doc comment's begins with `/` or `!`.
+    pub comment: String,
 }
 
 /// Reads a file that compiles; of one that does not, some lines may be misread.
@@ -32,8 +34,9 @@ struct Lexer {
 impl Lexer {
     fn step(&mut self) {
         if self.sees("//") {
+            self.at += 2;
             while self.peek(0).is_some_and(|next| next != '\n') {
-                self.at += 1;
+                self.keep_comment();
             }
         } else if self.sees("/*") {
             self.block_comment();
@@ -77,6 +80,15 @@ impl Lexer {
         }
     }
 
+    /// Takes one character as comment.
+    fn keep_comment(&mut self) {
+        if let Some(next) = self.take().filter(|next| *next != '\n')
+            && let Some(line) = self.lines.last_mut()
+        {
+            line.comment.push(next);
+        }
+    }
+
     fn block_comment(&mut self) {
         let mut depth = 0;
         loop {
@@ -86,9 +98,10 @@ impl Lexer {
                 -i32::from(self.sees("*/"))
             };
             depth += step;
-            self.take();
-            if step != 0 {
-                self.take();
+            if step == 0 {
+                self.keep_comment();
+            } else {
+                self.at += 2;
             }
             if depth == 0 || self.peek(0).is_none() {
                 return;
@@ -167,13 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_left_out_and_lines_kept() {
+    fn comments_are_separate_and_lines_kept() {
+        let comments: Vec<String> = lines("a // b\n/* c /* d */\n e */ f")
+            .into_iter()
+            .map(|line| line.comment)
+            .collect();
+        assert_eq!(comments, [" b", " c  d ", " e "]);
         assert_eq!(code("a // b\n/* c /* d */\n e */ f"), ["a", "", "f"]);
         assert_eq!(code("/// \"half a string\na()"), ["", "a()"]);
     }
 
     #[test]
-    fn strings_are_told_from_code() {
+    fn strings_are_separate_from_code() {
         assert_eq!(code(r#"f("unsafe \" // x", b"y")"#), [r#"f("", b"")"#]);
         assert_eq!(
             strings("a\nf(\"one\ntwo\", \"three\")"),

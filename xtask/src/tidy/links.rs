@@ -1,0 +1,193 @@
+//! The links of the documentation: a relative link names a file of the workspace, its `#anchor` a heading of that file,
+//! and `docs/SUMMARY.md` lists every page.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use super::Finding;
+
+/// The table of contents, in mdBook's format.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// A link with its line, counted from 1.
+struct Link {
+    line: usize,
+    target: String,
+}
+
+/// Checks the links of Markdown files, given by their paths relative to the workspace's root.
+pub fn check(root: &Path, documents: &BTreeMap<String, String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut listed = BTreeSet::new();
+    for (file, text) in documents {
+        for link in links(text) {
+            let (path, anchor) = link.target.split_once('#').unwrap_or((&link.target, ""));
+            let target = if path.is_empty() {
+                file.clone()
+            } else {
+                beside(file, path)
+            };
+            if file == SUMMARY {
+                listed.insert(target.clone());
+            }
+            let message = if !root.join(&target).exists() {
+                format!("`{}`: there is no {target}", link.target)
+            } else if let Some(text) = documents.get(&target).filter(|_| !anchor.is_empty())
+                && !anchors(text).contains(anchor)
+            {
+                format!("`{}`: {target} has no heading #{anchor}", link.target)
+            } else {
+                continue;
+            };
+            findings.push(finding(file, link.line, message));
+        }
+    }
+    if documents.contains_key(SUMMARY) {
+        let pages = documents.keys().filter(|file| file.starts_with("docs/"));
+        let missing = pages.filter(|file| *file != SUMMARY && !listed.contains(*file));
+        findings.extend(missing.map(|file| finding(SUMMARY, 1, format!("{file} is not listed"))));
+    }
+    findings
+}
+
+fn finding(file: &str, line: usize, message: String) -> Finding {
+    Finding {
+        file: file.to_owned(),
+        line,
+        rule: "links",
+        message,
+    }
+}
+
+/// The path that a relative link of a file names, from the workspace's root.
+fn beside(file: &str, target: &str) -> String {
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let mut path = PathBuf::new();
+    for part in folder.join(target).components() {
+        match part {
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+    }
+    path.to_string_lossy().replace('\\', "/")
+}
+
+/// The relative links of a text, `[text](target)` and `[name]: target`, outside of code.
+fn links(text: &str) -> Vec<Link> {
+    let mut found = Vec::new();
+    for (line, prose) in prose_lines(text) {
+        let mut targets: Vec<&str> = prose
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', ' ']).next())
+            .collect();
+        if prose.starts_with('[')
+            && let Some((_, target)) = prose.split_once("]: ")
+        {
+            targets.push(target.trim());
+        }
+        let relative = |target: &&str| !target.contains("://") && !target.starts_with("mailto:");
+        found.extend(targets.into_iter().filter(relative).map(|target| Link {
+            line,
+            target: target.to_owned(),
+        }));
+    }
+    found
+}
+
+/// The lines outside of code blocks, with inline code left out.
+fn prose_lines(text: &str) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let fence = line.trim_start().starts_with("```");
+        in_block ^= fence;
+        if !fence && !in_block {
+            found.push((at + 1, line.split('`').step_by(2).collect()));
+        }
+    }
+    found
+}
+
+/// The anchors of a text's headings, as code hosts and mdBook make them: lower case, spaces as hyphens, without
+/// punctuation, and a number after a repeated one.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        in_block ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !in_block) else {
+            continue;
+        };
+        let anchor: String = heading
+            .trim_start_matches('#')
+            .trim()
+            .chars()
+            .filter(|next| next.is_alphanumeric() || matches!(next, ' ' | '-' | '_'))
+            .map(|next| if next == ' ' { '-' } else { next })
+            .flat_map(char::to_lowercase)
+            .collect();
+        let repeated = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = std::iter::once(anchor.clone())
+            .chain(repeated)
+            .find(|name| !found.contains(name));
+        found.extend(free);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(documents: &[(&str, &str)]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        for (file, text) in documents {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let documents = documents
+            .iter()
+            .map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+            .collect();
+        let findings = check(root.path(), &documents);
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn links_to_files_and_headings_are_followed() {
+        let page = "[a](../README.md#the-first-one-1), [b](https://example.org/x) `[c](no.md)`\n```\n[d](no.md)\n```\n";
+        let readme = "# The first `one`!\n## The first one\n[here](#the-first-one) [page](docs/a.md)\n[docs]: docs\n";
+        assert!(refused(&[("docs/a.md", page), ("README.md", readme)]).is_empty());
+    }
+
+    #[test]
+    fn broken_links_are_findings() {
+        let page = "\n[a](no.md) and [b](#none)\n";
+        assert_eq!(
+            refused(&[("docs/a.md", page)]),
+            [
+                "docs/a.md:2: [links] `no.md`: there is no docs/no.md",
+                "docs/a.md:2: [links] `#none`: docs/a.md has no heading #none",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_summary_lists_every_page() {
+        let summary = "# Summary\n- [A](a.md)\n";
+        let pages = [
+            ("docs/SUMMARY.md", summary),
+            ("docs/a.md", ""),
+            ("docs/b/c.md", ""),
+        ];
+        assert_eq!(
+            refused(&pages),
+            ["docs/SUMMARY.md:1: [links] docs/b/c.md is not listed"]
+        );
+    }
+}
