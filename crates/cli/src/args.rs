@@ -26,6 +26,7 @@ use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::man::ManArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
+use crate::commands::reference::ReferenceArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::serve::ServeArgs;
 use crate::commands::sweep::SweepArgs;
@@ -162,6 +163,9 @@ pub enum Command {
     /// Measure speed and memory (what `emberlm doctor --full` runs)
     #[command(hide = true)]
     Measure(MeasureArgs),
+    /// Print a generated page of the documentation
+    #[command(hide = true)]
+    Reference(ReferenceArgs),
 }
 
 /// Arguments of `generate`.

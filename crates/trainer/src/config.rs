@@ -22,7 +22,7 @@ mod sections;
 
 use check::{Range, check_all, require};
 pub use data::{DataConfig, MixedDataset};
-pub use docs::field_docs;
+pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use groups::{Group, Groups};
 pub use keys::suggested_key;
 pub(crate) use keys::{suggested_in, suggested_value};

@@ -18,6 +18,7 @@ mod new;
 pub mod plot;
 pub mod prepare;
 mod preset_list;
+pub mod reference;
 pub mod runs;
 pub mod serve;
 pub mod sweep;
@@ -55,5 +56,6 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Man(args) => man::run(&args),
         Command::Measure(args) => doctor::measure::run(args),
         Command::FitStep(args) => fit_step::run(args),
+        Command::Reference(args) => reference::run(args),
     }
 }

@@ -1,7 +1,9 @@
-//! The documentation of a run's settings, for `config.toml` and for what reads it.
+//! The settings of a run with their documentation and defaults, for `config.toml`, its reader and the reference page.
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
+use serde::Serialize;
+use toml::Value;
 
 use super::optimizer::{AdamWConfig, LionConfig, MuonConfig};
 use super::schedule::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
@@ -11,38 +13,117 @@ use super::sections::{
 };
 use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
 
+/// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingsTable {
+    /// The table's path; `*` stands for any last part.
+    pub path: &'static str,
+    /// The `kind` that has these settings, where the table has one.
+    pub kind: Option<&'static str>,
+    names: &'static [&'static str],
+    docs: &'static [&'static str],
+    defaults: fn() -> Option<Value>,
+}
+
+/// One setting of a [`SettingsTable`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The key within its table.
+    pub key: &'static str,
+    /// Its documentation.
+    pub docs: &'static str,
+    /// Its default, unless it is unset or required.
+    pub default: Option<Value>,
+}
+
+impl SettingsTable {
+    /// A table without defaults: a setting is required, or its documentation states what it is derived from.
+    const fn required<T: DocumentedFields>(path: &'static str) -> Self {
+        Self {
+            path,
+            kind: None,
+            names: T::FIELD_NAMES,
+            docs: T::FIELD_DOCS,
+            defaults: || None,
+        }
+    }
+
+    const fn new<T: DocumentedFields + Default + Serialize>(path: &'static str) -> Self {
+        Self {
+            defaults: || Value::try_from(T::default()).ok(),
+            ..Self::required::<T>(path)
+        }
+    }
+
+    const fn kind<T: DocumentedFields + Default + Serialize>(
+        path: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self {
+            kind: Some(kind),
+            ..Self::new::<T>(path)
+        }
+    }
+
+    /// Its settings, in the order of the file.
+    pub fn settings(&self) -> Vec<Setting> {
+        let defaults = (self.defaults)();
+        let named = self.names.iter().zip(self.docs);
+        named
+            .map(|(key, docs)| Setting {
+                key,
+                docs,
+                default: defaults.as_ref().and_then(|table| table.get(key)).cloned(),
+            })
+            .collect()
+    }
+
+    fn is(&self, table: &str, kind: Option<&str>) -> bool {
+        let here = match self.path.strip_suffix('*') {
+            Some(above) => table.starts_with(above),
+            None => table == self.path,
+        };
+        here && (self.kind.is_none() || self.kind == kind)
+    }
+}
+
+/// Every table of a run's configuration. The tables within `model` are described at their settings.
+pub const TABLES: [SettingsTable; 20] = [
+    SettingsTable::required::<ModelConfig>("model"),
+    SettingsTable::new::<DataConfig>("data"),
+    SettingsTable::required::<MixedDataset>("data.mix"),
+    SettingsTable::new::<TrainConfig>("train"),
+    SettingsTable::new::<PrecisionConfig>("train.precision"),
+    SettingsTable::new::<LossConfig>("train.loss"),
+    SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),
+    SettingsTable::kind::<MuonConfig>("train.optimizer", "muon"),
+    SettingsTable::kind::<LionConfig>("train.optimizer", "lion"),
+    SettingsTable::kind::<ConstantConfig>("train.schedule", "constant"),
+    SettingsTable::kind::<DecayConfig>("train.schedule", "cosine"),
+    SettingsTable::kind::<DecayConfig>("train.schedule", "linear"),
+    SettingsTable::kind::<InverseSqrtConfig>("train.schedule", "inverse_sqrt"),
+    SettingsTable::kind::<CooldownConfig>("train.schedule", "warmup_stable_decay"),
+    SettingsTable::kind::<NonFiniteConfig>("train.skip", "non_finite"),
+    SettingsTable::kind::<OutliersConfig>("train.skip", "outliers"),
+    SettingsTable::new::<EvaluationConfig>("train.evaluation"),
+    SettingsTable::new::<CheckpointConfig>("train.checkpoints"),
+    SettingsTable::new::<Groups>("train.groups"),
+    SettingsTable::new::<Group>("train.groups.*"),
+];
+
 /// The documentation of the setting `key` in a table such as `train.optimizer`, whose `kind` is given where the table has
 /// one. `None` for a setting that the table, or its kind, does not have.
 pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static str> {
     if key == "kind" {
         return kind_docs(table);
     }
-    let docs = match (table, kind) {
-        ("model", _) => ModelConfig::get_field_docs(key),
-        ("data", _) => DataConfig::get_field_docs(key),
-        ("data.mix", _) => MixedDataset::get_field_docs(key),
-        ("train", _) => TrainConfig::get_field_docs(key),
-        ("train.precision", _) => PrecisionConfig::get_field_docs(key),
-        ("train.loss", _) => LossConfig::get_field_docs(key),
-        ("train.optimizer", Some("adamw")) => AdamWConfig::get_field_docs(key),
-        ("train.optimizer", Some("muon")) => MuonConfig::get_field_docs(key),
-        ("train.optimizer", Some("lion")) => LionConfig::get_field_docs(key),
-        ("train.schedule", Some("constant")) => ConstantConfig::get_field_docs(key),
-        ("train.schedule", Some("cosine" | "linear")) => DecayConfig::get_field_docs(key),
-        ("train.schedule", Some("inverse_sqrt")) => InverseSqrtConfig::get_field_docs(key),
-        ("train.schedule", Some("warmup_stable_decay")) => CooldownConfig::get_field_docs(key),
-        ("train.skip", Some("non_finite")) => NonFiniteConfig::get_field_docs(key),
-        ("train.skip", Some("outliers")) => OutliersConfig::get_field_docs(key),
-        ("train.evaluation", _) => EvaluationConfig::get_field_docs(key),
-        ("train.checkpoints", _) => CheckpointConfig::get_field_docs(key),
-        ("train.groups", _) => Groups::get_field_docs(key),
-        _ if table.starts_with("train.groups.") => Group::get_field_docs(key),
-        _ => return None,
-    };
-    docs.ok()
+    let described = TABLES.iter().find(|described| described.is(table, kind))?;
+    let mut named = described.names.iter().zip(described.docs);
+    named.find_map(|(name, docs)| (*name == key).then_some(*docs))
 }
 
-fn kind_docs(table: &str) -> Option<&'static str> {
+/// The documentation of a table's `kind`. `None` for a table without kinds.
+pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",
