@@ -1,9 +1,7 @@
-//! The project's own tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask audit`, `cargo xtask sanitize`,
-//! `cargo xtask fuzz`, `cargo xtask attack`, `cargo xtask bench train`, `cargo xtask build-times`,
-//! `cargo xtask fixtures`, `cargo xtask test-clients`, `cargo xtask lint-containers`.
+//! The project's own tasks; `cargo xtask --help` lists them.
 //!
-//! Map: one file per task; `workspace` has what all of them need of the workspace, `python` runs scripts, `served` is the real server
-//! as a process, `storm` many clients of it at once, `error` the failures.
+//! Map: one file per task; `workspace` runs programs and reads the workspace's metadata, `python` runs scripts, `served`
+//! starts the real server as a process, `storm` sends it many clients at once, `error` holds the failures.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -18,6 +16,7 @@ mod error;
 mod fixtures;
 mod fuzz;
 mod python;
+mod reference;
 mod sanitize;
 mod served;
 mod storm;
@@ -57,6 +56,8 @@ enum Task {
     BuildTimes(build_times::BuildTimesArgs),
     /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
+    /// Write the generated pages of docs/reference.
+    Reference(reference::ReferenceArgs),
     /// Run the fuzzers, and print their executions, coverage and findings.
     Fuzz(fuzz::FuzzArgs),
     /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::BuildTimes(args) => build_times::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
+        Task::Reference(args) => reference::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::TestClients(args) => clients::run(&args),
         Task::LintContainers(args) => containers::run(&args),

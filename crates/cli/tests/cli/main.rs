@@ -46,6 +46,7 @@ mod int8;
 mod memory;
 #[cfg(target_os = "linux")]
 mod memory_guard;
+mod messages;
 mod mistakes;
 mod model;
 mod model_errors;
@@ -58,6 +59,7 @@ mod precision;
 mod prepare;
 mod prepare_errors;
 mod readme;
+mod reference;
 mod resume;
 #[cfg(unix)]
 mod run_folder;

@@ -1,0 +1,47 @@
+//! `cargo xtask reference`: writes the generated pages of `docs/reference` from the program's own definitions. A test of the
+//! binary fails when a page is stale.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::bench::programs::Program;
+use crate::error::Error;
+use crate::python::absolute;
+use crate::workspace;
+
+/// The pages, by their names in `emberlm reference`.
+const PAGES: [&str; 3] = ["commands", "configuration", "metrics"];
+
+/// Arguments of `cargo xtask reference`.
+#[derive(Debug, clap::Args)]
+pub struct ReferenceArgs {
+    /// Use this binary instead of building one.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// Writes every page.
+pub fn run(args: &ReferenceArgs) -> Result<ExitCode, Error> {
+    let metadata = workspace::metadata()?;
+    let binary = match &args.binary {
+        Some(binary) => absolute(binary)?,
+        None => {
+            let mut build = workspace::cargo();
+            build.args(["build", "--release", "--package=emberlm-cli"]);
+            workspace::success(&mut build)?;
+            Program::Emberlm.path(&metadata).into()
+        }
+    };
+    let folder = metadata.workspace_root.as_std_path().join("docs/reference");
+    for page in PAGES {
+        let mut command = Command::new(&binary);
+        let text = workspace::stdout(command.args(["reference", page]))?;
+        let path = folder.join(format!("{page}.md"));
+        std::fs::write(&path, text).map_err(|source| Error::Write {
+            path: path.clone(),
+            source,
+        })?;
+        println!("wrote {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
