@@ -18,7 +18,6 @@ const MISTAKES: &[&str] = &[
     "train --data data --set train.steps",
     "train --data data --set train.optimizer.kind=adam",
     "train --data data --set model.heads=3",
-    "train --data data --out run",
     "train --data data --batch-size 0",
     "train --resume data",
     "train --config nowhere.toml",
