@@ -1,5 +1,5 @@
-//! The program of the README's section "As a library": `cargo run --release -p emberlm-examples --bin readme` writes the
-//! folders `counting` and `run`.
+//! The program of docs/guides/library.md: `cargo run --release -p emberlm-examples --bin readme` writes the folders
+//! `counting` and `run`.
 
 #![allow(clippy::print_stdout)]
 #![recursion_limit = "256"]
@@ -13,7 +13,7 @@ use emberlm::train::{DataConfig, RunOptions, RunStart, presets, run_config, trai
 use emberlm::{Model, Tokenizer};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 100 ids that stand for nothing but themselves; `Tokenizer::from_words` gives each a word.
+    // 100 ids without a text. `Tokenizer::from_words` assigns a word to each id instead.
     let tokenizer = Tokenizer::of_ids(100, None)?;
     let count = |from: u32| -> Vec<u32> { (from..from + 50).map(|id| id % 100).collect() };
     let (documents, val) = ((0..200).map(count), (200..220).map(count));

@@ -32,20 +32,37 @@ fn a_loop_of_ones_own_lowers_the_loss() {
 }
 
 #[test]
-fn the_readme_has_the_program_that_is_compiled() {
+fn the_library_guide_has_the_program_that_is_compiled() {
     let program = include_str!("../readme.rs");
     let (_, code) = program.split_once("#![recursion_limit").unwrap();
-    let readme = include_str!("../../README.md");
+    let guide = include_str!("../../docs/guides/library.md");
     assert!(
-        readme.contains(&format!("```rust\n#![recursion_limit{code}```\n")),
-        "examples/readme.rs differs from the README"
+        guide.contains(&format!("```rust\n#![recursion_limit{code}```\n")),
+        "examples/readme.rs differs from docs/guides/library.md"
     );
 }
 
 #[test]
-fn the_dependency_of_the_readme_is_a_crate_with_its_features() {
+fn the_readme_shows_lines_of_the_program() {
+    let program: Vec<&str> = include_str!("../readme.rs")
+        .lines()
+        .map(str::trim)
+        .collect();
     let readme = include_str!("../../README.md");
-    let (_, after) = readme
+    let (_, after) = readme.split_once("```rust\n").unwrap();
+    let (excerpt, _) = after.split_once("```").unwrap();
+    for line in excerpt.lines() {
+        assert!(
+            program.contains(&line.trim()),
+            "{line:?} is not in examples/readme.rs"
+        );
+    }
+}
+
+#[test]
+fn the_dependency_of_the_library_guide_is_a_crate_with_its_features() {
+    let guide = include_str!("../../docs/guides/library.md");
+    let (_, after) = guide
         .split_once("[dependencies]\nemberlm = { path = \"../emberlm/")
         .unwrap();
     let (folder, after) = after.split_once('"').unwrap();

@@ -1,20 +1,25 @@
-//! Runs the README's commands, in their order, in one folder.
+//! Runs the commands of the README and of the tour, in their order. Each page has a separate folder.
 
 use serde_json::json;
 
 use super::support::Sandbox;
 
-/// What is put after a `train` of the README, so that a test takes seconds.
+/// Options appended to every `train`, so that a test takes seconds.
 const SHORT: &str = " --renderer plain --steps 2 --set train.evaluation.sample_tokens=5";
 
-fn readme() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    std::fs::read_to_string(path).unwrap()
+/// The text of a file, by its path in the repository.
+fn page(path: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    std::fs::read_to_string(format!("{root}{path}")).unwrap()
 }
 
-/// The lines of the README's `sh` blocks that call the binary.
-fn commands(readme: &str) -> Vec<String> {
-    let blocks = readme.split("```sh\n").skip(1);
+fn readme() -> String {
+    page("README.md")
+}
+
+/// The lines of a page's `sh` blocks that call the binary.
+fn commands(page: &str) -> Vec<String> {
+    let blocks = page.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
     let ours = lines.filter_map(|line| {
         let by_cargo = line.strip_prefix("cargo run --release -- ");
@@ -23,9 +28,9 @@ fn commands(readme: &str) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// The README's sweep, so short that a test takes seconds.
-fn sweep(readme: &str) -> String {
-    let block = readme.split("```toml\n").nth(1).unwrap();
+/// The page's sweep, shortened so that a test takes seconds.
+fn sweep(page: &str) -> String {
+    let block = page.split("```toml\n").nth(1).unwrap();
     let text = block
         .split("```")
         .next()
@@ -37,7 +42,7 @@ fn sweep(readme: &str) -> String {
     text.replace("\"train.steps\" = 300\n", short)
 }
 
-/// A command line's words, some of them in quotes.
+/// The words of a command line. Words in double quotes may contain spaces.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (i, part) in line.split('"').enumerate() {
@@ -57,10 +62,10 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-#[test]
-fn every_command_works_as_written() {
+/// Runs every command of a page, in one folder with the files that the page asks for.
+fn run_commands(page: &str) {
     let sandbox = Sandbox::new();
-    sandbox.write("rates.toml", sweep(&readme()));
+    sandbox.write("rates.toml", sweep(page));
     sandbox.write(
         "book.txt",
         "The words of a book. The end of it.\n".repeat(200),
@@ -72,7 +77,7 @@ fn every_command_works_as_written() {
     };
     sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
     sandbox.write("notes.txt", "A few notes beside the book.\n".repeat(100));
-    let commands = commands(&readme());
+    let commands = commands(page);
     assert!(commands.len() >= 10, "{commands:?}");
     for command in &commands {
         if command.starts_with("watch") || command.starts_with("serve") {
@@ -84,7 +89,7 @@ fn every_command_works_as_written() {
         if trains {
             line += SHORT;
         }
-        // Weights have their layers.
+        // The weights of `--from` determine the number of layers.
         if trains && !command.contains("--from") {
             line += " --set model.n_layers=1";
         }
@@ -94,8 +99,26 @@ fn every_command_works_as_written() {
 }
 
 #[test]
-fn every_command_is_listed() {
-    let readme = readme();
+fn every_command_works_as_written() {
+    run_commands(&readme());
+}
+
+#[test]
+fn every_command_of_the_tour_works_as_written() {
+    run_commands(&page("docs/guides/tour.md"));
+}
+
+#[test]
+fn every_command_is_in_the_tour() {
+    let tour = commands(&page("docs/guides/tour.md"));
+    for name in command_names() {
+        let used = tour.iter().any(|line| words(line)[0] == name);
+        assert!(used, "{name} is not in docs/guides/tour.md");
+    }
+}
+
+/// The commands that `emberlm --help` lists.
+fn command_names() -> Vec<String> {
     let help = Sandbox::new().words("--help").ok();
     let listed = help.split("Commands:").nth(1).unwrap();
     let names = listed
@@ -104,7 +127,13 @@ fn every_command_is_listed() {
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_whitespace().next())
         .filter(|&name| name != "help");
-    for name in names {
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_is_listed() {
+    let readme = readme();
+    for name in command_names() {
         let row = format!("| `emberlm {name}` |");
         assert!(readme.contains(&row), "{name} is not in the README");
     }
