@@ -1,5 +1,5 @@
 //! The published models. To add one: a file here with its equations, sizes and weight map, a variant of [`Family`] and
-//! a line in its table below; `docs/families.md` lists them.
+//! a line in its table below; `docs/reference/families.md` lists them.
 
 mod cs336;
 mod gemma2;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_page_about_them_is_up_to_date() {
-        let page = include_str!("../../../docs/families.md");
+        let page = include_str!("../../../docs/reference/families.md");
         for preset in presets() {
             let row = format!("| `{}` |", preset.name);
             let sized = preset.config.vocab_size.is_some();
