@@ -1,4 +1,5 @@
-//! Self-attention with grouped key-value heads. `cross_attention` has queries of one sequence over keys and values of another.
+//! Self-attention with grouped key-value heads. Cross-attention, whose queries and keys come from different sequences,
+//! is in `cross_attention`.
 
 use std::ops::Range;
 
@@ -20,14 +21,14 @@ use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
 
-/// The configuration of an [`Attention`].
+/// Configuration of an [`Attention`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionConfig {
     /// Width of the input and the output.
     pub d_model: usize,
     /// Query heads.
     pub heads: usize,
-    /// Key-value heads, which divide the query heads.
+    /// Key-value heads; their number divides the number of query heads.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
@@ -35,39 +36,39 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
     /// True if the output projection has a bias.
     pub out_bias: bool,
-    /// The norm of each head's queries and keys, if there is one.
+    /// Normalization of each head's queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
-    /// The weighting of values.
+    /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
 
-/// The weighting of an attention's values.
+/// Rule that weights an attention's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mechanism {
-    /// By the softmax of the scores `scale · q kᵀ`.
+    /// Weights are the softmax of the scores `scale · q kᵀ`.
     Softmax {
-        /// The keys that a query sees.
+        /// Keys that a query attends to.
         reach: Reach,
         /// Factor on the scores.
         scale: f64,
         /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
         soft_cap: Option<f64>,
-        /// Probability of dropping a weight while training.
+        /// Probability of dropping an attention weight during training.
         dropout: f64,
     },
-    /// By random features' estimate of the causal softmax (Choromanski et al. 2021).
+    /// Random features estimate the causal softmax (Choromanski et al. 2021).
     Linear {
         /// Features per head.
         features: usize,
         /// Seed of the features.
         seed: u64,
-        /// Stream of the seed: the number of the block.
+        /// Stream of the seed: the block's index.
         stream: u64,
     },
 }
 
 impl AttentionConfig {
-    /// Causal softmax attention of `heads` heads, each `d_model / heads` wide, without biases and dropout.
+    /// Causal softmax attention with `heads` heads, each `d_model / heads` wide, without biases or dropout.
     pub fn new(d_model: usize, heads: usize) -> Self {
         let head_dim = d_model / heads.max(1);
         Self {
@@ -87,7 +88,7 @@ impl AttentionConfig {
         }
     }
 
-    /// The same with another reach; linear attention stays causal.
+    /// Returns the configuration with another reach. Linear attention stays causal.
     pub fn with_reach(mut self, new: Reach) -> Self {
         if let Mechanism::Softmax { reach, .. } = &mut self.mechanism {
             *reach = new;
@@ -95,7 +96,7 @@ impl AttentionConfig {
         self
     }
 
-    /// The projection to queries, then keys, then values.
+    /// The fused projection to queries, keys and values, in this order.
     pub(crate) fn qkv(&self) -> LinearConfig {
         let width = (self.heads + 2 * self.kv_heads) * self.head_dim;
         LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
@@ -106,13 +107,13 @@ impl AttentionConfig {
         LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
     }
 
-    /// The norm of a head's queries, and that of its keys.
+    /// The norms of a head's queries and of its keys.
     pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
         let norm = self.qk_norm?;
         Some([NormConfig::new(norm, self.head_dim); 2])
     }
 
-    /// An attention with the initial weights of [`LinearConfig::init`].
+    /// Builds an attention with the initial weights of [`LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Attention<B> {
         self.init_from(&Initializer::standalone(self.d_model, device), "")
     }
@@ -151,7 +152,7 @@ pub(crate) fn default_scale(head_dim: usize) -> f64 {
     1.0 / (head_dim as f64).sqrt()
 }
 
-/// The kernels' options of a mechanism; linear attention takes none of them.
+/// The kernel options of a mechanism. Linear attention uses none of them.
 fn options(mechanism: Mechanism) -> AttentionOptions {
     let (reach, scale, soft_cap, dropout) = match mechanism {
         Mechanism::Softmax {
@@ -171,8 +172,8 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
     }
 }
 
-/// `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it, with queries, keys and values of one fused linear
-/// layer.
+/// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
+/// queries, keys and values.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -189,15 +190,15 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
-    /// `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
+    /// Projection `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
     pub qkv: Linear<B>,
-    /// `[heads · head_dim, d_model]`.
+    /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// Over a query's head, before it is rotated.
+    /// Norm of each query head, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
-    /// Over a key's head, before it is rotated.
+    /// Norm of each key head, applied before the rotation.
     pub k_norm: Option<Norm<B>>,
-    /// Linear attention's; none with a softmax.
+    /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
     #[module(skip)]
     heads: usize,
@@ -210,7 +211,7 @@ pub struct Attention<B: BurnBackend> {
 }
 
 impl<B: Backend> Attention<B> {
-    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
+    /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
     ///
     /// # Errors
     /// The attention does not support the mask; see [`AttentionContext::mask`].
@@ -224,7 +225,7 @@ impl<B: Backend> Attention<B> {
         Ok(self.run(x, context, residual))
     }
 
-    /// Refuses a mask that the attention does not support.
+    /// Returns an error if the attention does not support the mask.
     pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
         match self.features {
             Some(_) => no_mask(mask),
@@ -233,7 +234,7 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// [`Attention::forward`] under a context that was checked.
+    /// [`Attention::forward`] with a context that has been checked.
     pub(crate) fn run(
         &self,
         x: Tensor<B, 3>,
@@ -260,8 +261,9 @@ impl<B: Backend> Attention<B> {
         self.out.forward(mixed, residual)
     }
 
-    /// The rows of several sequences, `[1, rows, d_model]`, to the same, added to `residual` where there is one: the
-    /// linear layers take all rows at once, and each of `sequences` attends to its own cache. `angles` are the rows'.
+    /// Processes the rows of several sequences, `[1, rows, d_model]` to the same shape, and adds `residual` if given.
+    /// The linear layers process all rows at once; each sequence of `sequences` attends to its own cache. `angles`
+    /// belong to the rows.
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
@@ -290,7 +292,7 @@ impl<B: Backend> Attention<B> {
         self.out.forward(mixed, residual)
     }
 
-    /// In what precision its products are made, beside those of its maps.
+    /// Sets the precision of the attention's matrix products, except those of its linear layers.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.options.precision = precision;
     }
@@ -309,7 +311,7 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// The weights that [`Attention::forward`] without a cache gives the values, `[batch, heads, seq, seq]`.
+    /// Attention weights that [`Attention::forward`] without a cache applies to the values, `[batch, heads, seq, seq]`.
     ///
     /// # Errors
     /// Those of [`Attention::forward`].
@@ -323,7 +325,7 @@ impl<B: Backend> Attention<B> {
         Ok(self.run_weights(x, rotary, mask))
     }
 
-    /// [`Attention::weights`] under a mask that was checked.
+    /// [`Attention::weights`] with a mask that has been checked.
     pub(crate) fn run_weights(
         &self,
         x: Tensor<B, 3>,
@@ -338,8 +340,8 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// Queries `[batch, heads, seq, head_dim]`, keys and values `[batch, kv_heads, seq, head_dim]`, turned by the tokens'
-    /// `angles`.
+    /// Returns queries `[batch, heads, seq, head_dim]` and keys and values `[batch, kv_heads, seq, head_dim]`. Queries
+    /// and keys are rotated by the tokens' `angles`.
     fn project(
         &self,
         x: Tensor<B, 3>,
@@ -359,7 +361,7 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// The values as each query weighs them, the cache's before these.
+    /// Returns the weighted sum of the values for each query; the cache's values precede the new ones.
     fn mix(
         &self,
         q: Tensor<B, 4>,
@@ -392,7 +394,7 @@ impl<B: Backend> Attention<B> {
     }
 }
 
-/// The heads of a range: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
+/// Splits a range of columns into heads: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
 pub(crate) fn take_heads<B: Backend>(
     projected: &Tensor<B, 3>,
     heads: Range<usize>,
@@ -406,19 +408,19 @@ pub(crate) fn take_heads<B: Backend>(
         .swap_dims(1, 2)
 }
 
-/// `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
+/// Merges heads: `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
 pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
     let [batch, heads, seq, head_dim] = x.dims();
     x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
 }
 
-/// `x` `[batch, heads, seq, head_dim]` turned by the angles of its tokens.
+/// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
 fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
     let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
     ops::rotary(angles.layout, x, cos, sin)
 }
 
-/// `x` `[batch, heads, seq, head_dim]` after the norm of its heads, where there is one.
+/// Normalizes the heads of `x` `[batch, heads, seq, head_dim]`; returns `x` if there is no norm.
 pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
     match norm {
         Some(norm) => norm.forward(x),

@@ -14,8 +14,8 @@
 //!               ▼                           ▼
 //! ```
 //!
-//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. A cross-attention, where there is
-//! one, is a sublayer between the two, wired as they are; in `parallel` it is a third branch.
+//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. A cross-attention,
+//! where there is one, is a sublayer between the two, wired as they are; in `parallel` it is a third branch.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -37,12 +37,12 @@ use crate::linear::LinearConfig;
 use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
 
-/// The configuration of a [`Block`].
+/// Configuration of a [`Block`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockConfig {
     /// The self-attention.
     pub attention: AttentionConfig,
-    /// The cross-attention to a memory, in an encoder–decoder's decoder.
+    /// The cross-attention to an encoder's output, in the decoder of an encoder–decoder.
     pub cross_attention: Option<CrossAttentionConfig>,
     /// The feed-forward layer.
     pub feed_forward: FeedForwardConfig,
@@ -50,12 +50,12 @@ pub struct BlockConfig {
     pub norm: config::Norm,
     /// The order of sublayers and norms.
     pub wiring: Wiring,
-    /// Probability of dropping an element of a sublayer's output while training.
+    /// Probability of dropping an element of a sublayer's output during training.
     pub dropout: f64,
 }
 
 impl BlockConfig {
-    /// A pre-norm block with RMSNorm, without cross-attention and dropout.
+    /// A pre-norm block with RMSNorm, without cross-attention or dropout.
     pub const fn new(attention: AttentionConfig, feed_forward: FeedForwardConfig) -> Self {
         Self {
             attention,
@@ -67,7 +67,7 @@ impl BlockConfig {
         }
     }
 
-    /// Its norms, each of `d_model` elements.
+    /// The block's norms, each over `d_model` elements.
     pub(crate) fn norms(&self) -> BlockNorms<NormConfig> {
         let norm = NormConfig::new(self.norm, self.attention.d_model);
         let shared = self.wiring == Wiring::Parallel { shared_norm: true };
@@ -79,8 +79,10 @@ impl BlockConfig {
         }
     }
 
-    /// Its linear layers: queries, keys and values; output; those of the cross-attention, where there is one: queries, keys and
-    /// values, output; gate, where there is one; up; down.
+    /// The block's linear layers, in this order:
+    /// - attention: fused queries, keys and values; output
+    /// - cross-attention, if any: queries; keys and values; output
+    /// - feed-forward: gate, if any; up; down
     pub fn linear_layers(&self) -> Vec<LinearConfig> {
         let (gate, up) = self.feed_forward.widening();
         let attention = [self.attention.qkv(), self.attention.out()];
@@ -94,7 +96,7 @@ impl BlockConfig {
             .collect()
     }
 
-    /// Elements of its norms, those of queries and keys among them.
+    /// Number of elements in the block's norms, including those of queries and keys.
     pub(crate) fn norm_parameters(&self) -> u128 {
         let norms = self.norms();
         let whole = [Some(norms.first), norms.second, norms.after, norms.after];
@@ -107,7 +109,7 @@ impl BlockConfig {
         all.map(|norm| norm.parameters()).sum()
     }
 
-    /// A block with the initial weights of [`crate::nn::LinearConfig::init`].
+    /// Builds a block with the initial weights of [`crate::nn::LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Block<B> {
         let from = Initializer::standalone(self.attention.d_model, device);
         self.init_from(&from, "")
@@ -138,11 +140,11 @@ impl BlockConfig {
 
 /// The norms of a block.
 pub(crate) struct BlockNorms<T> {
-    /// Of the attention.
+    /// Norm of the attention.
     pub(crate) first: T,
-    /// Of the feed-forward layer, and another of the cross-attention; none where the first is shared.
+    /// Norm of the feed-forward layer, and a separate one of the cross-attention; `None` if both share the first.
     pub(crate) second: Option<T>,
-    /// After each sublayer.
+    /// Norm after each sublayer.
     pub(crate) after: Option<T>,
 }
 
@@ -162,19 +164,19 @@ pub(crate) struct BlockNorms<T> {
 /// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
-    /// Of the attention.
+    /// Norm of the attention.
     pub norm1: Norm<B>,
-    /// Mixes tokens.
+    /// Self-attention.
     pub attention: Attention<B>,
-    /// After the attention, in a sandwich.
+    /// Norm after the attention, with sandwich wiring.
     pub norm1_after: Option<Norm<B>>,
-    /// Attends to a memory, where there is a cross-attention.
+    /// Cross-attention, if any.
     pub cross: Option<CrossSublayer<B>>,
-    /// Of the feed-forward layer; none where the wiring shares the first.
+    /// Norm of the feed-forward layer; `None` if the wiring shares the first norm.
     pub norm2: Option<Norm<B>>,
-    /// Works on each token.
+    /// Feed-forward layer.
     pub feed_forward: FeedForward<B>,
-    /// After the feed-forward layer, in a sandwich.
+    /// Norm after the feed-forward layer, with sandwich wiring.
     pub norm2_after: Option<Norm<B>>,
     #[module(skip)]
     wiring: Wiring,
@@ -183,7 +185,7 @@ pub struct Block<B: BurnBackend> {
 }
 
 impl<B: Backend> Block<B> {
-    /// `[batch, seq, d_model]` to the same.
+    /// Maps `[batch, seq, d_model]` to the same shape.
     ///
     /// # Errors
     /// Those of [`Attention::forward`], a memory without cross-attention, or a cross-attention without a memory.
@@ -198,7 +200,7 @@ impl<B: Backend> Block<B> {
         Ok(self.run(x, context))
     }
 
-    /// Refuses a context that the block does not support.
+    /// Returns an error if the block does not support the context.
     pub(crate) fn check(
         &self,
         mask: &AttentionMask<B>,
@@ -212,7 +214,7 @@ impl<B: Backend> Block<B> {
         }
     }
 
-    /// [`Block::forward`] under a context that was checked.
+    /// [`Block::forward`] with a context that has been checked.
     pub(crate) fn run(&self, x: Tensor<B, 3>, context: BlockContext<'_, B>) -> Tensor<B, 3> {
         let BlockContext { attention, memory } = context;
         self.wired(x, memory, |x, residual| {
@@ -220,7 +222,7 @@ impl<B: Backend> Block<B> {
         })
     }
 
-    /// The rows of several sequences, `[1, rows, d_model]` to the same: see [`Attention::ragged`].
+    /// Processes the rows of several sequences, `[1, rows, d_model]` to the same shape; see [`Attention::ragged`].
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
@@ -232,8 +234,8 @@ impl<B: Backend> Block<B> {
         })
     }
 
-    /// The block around its attention: `attend` takes what is attended to, and what that is added to where nothing comes
-    /// between.
+    /// Wires the block around its attention. `attend` receives the attention's input, and the residual stream if the
+    /// sum can be computed with the output projection.
     fn wired(
         &self,
         x: Tensor<B, 3>,
@@ -286,7 +288,7 @@ impl<B: Backend> Block<B> {
         }
     }
 
-    /// The residual stream after the cross-attention sublayer that `sublayer` wires; `x` where there is none.
+    /// Returns the residual stream after the cross-attention sublayer; `x` if there is none.
     fn crossed(
         &self,
         x: Tensor<B, 3>,
@@ -299,7 +301,7 @@ impl<B: Backend> Block<B> {
         }
     }
 
-    /// The weights of its self-attention, `[batch, heads, seq, seq]`.
+    /// Weights of the self-attention, `[batch, heads, seq, seq]`.
     ///
     /// # Errors
     /// Those of [`Attention::weights`].
@@ -313,7 +315,7 @@ impl<B: Backend> Block<B> {
         Ok(self.run_attention_weights(x, rotary, mask))
     }
 
-    /// [`Block::attention_weights`] under a mask that was checked.
+    /// [`Block::attention_weights`] with a mask that has been checked.
     pub(crate) fn run_attention_weights(
         &self,
         x: Tensor<B, 3>,
@@ -327,12 +329,13 @@ impl<B: Backend> Block<B> {
         self.attention.run_weights(x, rotary, mask)
     }
 
-    /// The feed-forward part of `x`, added to `residual`.
+    /// Adds the feed-forward layer's output for `x` to `residual`.
     fn feed(&self, x: Tensor<B, 3>, residual: Tensor<B, 3>) -> Tensor<B, 3> {
         self.added(residual, |residual| self.feed_forward.forward(x, residual))
     }
 
-    /// A sublayer's contribution to the residual stream: added as it is computed, unless there is a dropout between the two.
+    /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer adds it while
+    /// computing.
     fn added(
         &self,
         residual: Tensor<B, 3>,
@@ -344,7 +347,7 @@ impl<B: Backend> Block<B> {
         residual + dropout(part(None), self.residual_dropout)
     }
 
-    /// A sublayer's output, normalized, added to the residual stream.
+    /// Adds a sublayer's normalized output to the residual stream.
     fn added_after(
         &self,
         residual: Tensor<B, 3>,
@@ -358,12 +361,12 @@ impl<B: Backend> Block<B> {
         residual + dropout(output, self.residual_dropout)
     }
 
-    /// The cross-attention's norm, the first where it is shared.
+    /// Applies the norm of the cross-attention, or the first norm if it is shared.
     fn cross_norm(&self, cross: &CrossSublayer<B>, x: Tensor<B, 3>) -> Tensor<B, 3> {
         cross.norm.as_ref().unwrap_or(&self.norm1).forward(x)
     }
 
-    /// The feed-forward's norm, the first where it is shared.
+    /// Applies the norm of the feed-forward layer, or the first norm if it is shared.
     fn second_norm(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
         self.norm2.as_ref().unwrap_or(&self.norm1).forward(x)
     }

@@ -1,4 +1,4 @@
-//! A configuration that is a model, and the components that it describes. `rules` are what makes it one.
+//! Checked model configuration and the components that it describes. `rules` validates it.
 
 mod rules;
 
@@ -17,10 +17,11 @@ use crate::lm_head::LmHeadConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
 use crate::stack::StackConfig;
 
-/// A configuration that is a model: every size is set, every rule holds. [`DecoderConfig::try_from`] makes one;
+/// A checked configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
 /// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] are its components.
 ///
-/// Its values cannot be changed: [`DecoderConfig::raw`] gives the unchecked configuration to change and to check again.
+/// It is immutable. To change a value, take the unchecked configuration from [`DecoderConfig::raw`], edit it and check
+/// it again.
 ///
 /// ```
 /// use emberlm_model::{DecoderConfig, families};
@@ -35,7 +36,7 @@ use crate::stack::StackConfig;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
-    /// Every default filled in.
+    /// The configuration with every default filled in.
     filled: ModelConfig,
     vocab_size: usize,
     kv_heads: usize,
@@ -43,7 +44,7 @@ pub struct DecoderConfig {
 }
 
 impl DecoderConfig {
-    /// The published family it stems from.
+    /// The published family that the model belongs to.
     pub fn family(&self) -> Family {
         self.filled.family
     }
@@ -88,7 +89,7 @@ impl DecoderConfig {
         self.filled.qk_norm
     }
 
-    /// Probability of dropping an element while training.
+    /// Probability of dropping an element during training.
     pub fn dropout(&self) -> f64 {
         self.filled.dropout
     }
@@ -108,12 +109,12 @@ impl DecoderConfig {
         self.filled.norm_embedding
     }
 
-    /// Which linear layers have a bias.
+    /// The linear layers that have a bias.
     pub fn bias(&self) -> Biases {
         self.filled.bias
     }
 
-    /// The attention, its default features filled in.
+    /// The attention, with its default number of features filled in.
     pub fn attention(&self) -> &AttentionKind {
         &self.filled.attention
     }
@@ -123,12 +124,12 @@ impl DecoderConfig {
         self.filled.norm
     }
 
-    /// The positions, their default dims filled in.
+    /// The position encoding, with its default dims filled in.
     pub fn position(&self) -> Position {
         self.filled.position
     }
 
-    /// The feed-forward layer, its default width filled in.
+    /// The feed-forward layer, with its default width filled in.
     pub fn feed_forward(&self) -> FeedForward {
         self.filled.feed_forward
     }
@@ -148,7 +149,7 @@ impl DecoderConfig {
         self.filled.init
     }
 
-    /// The configuration as it is written to files, with its defaults filled in.
+    /// The configuration as written to files, with its defaults filled in.
     pub fn raw(&self) -> ModelConfig {
         self.filled.clone()
     }
@@ -202,7 +203,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The attention of a block, which [`DecoderConfig::attention_of`] says for each.
+    /// The attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
     fn block_attention(&self) -> AttentionConfig {
         AttentionConfig {
             d_model: self.filled.d_model,
@@ -284,7 +285,7 @@ impl DecoderConfig {
         self.filled.feed_forward.activation
     }
 
-    /// The norms' ε.
+    /// ε of the norms.
     pub fn norm_epsilon(&self) -> f64 {
         self.filled.norm.epsilon()
     }
@@ -297,7 +298,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The number of the newest tokens that the attention of block `layer` sees; none where it sees all.
+    /// Number of newest tokens that the attention of block `layer` attends to; `None` if it attends to all.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         let window = self.window()?;
         (!window.full_layers.contains(layer)).then_some(window.tokens)
@@ -311,7 +312,7 @@ impl DecoderConfig {
             .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
     }
 
-    /// The dropout probability at a site: 0 where it does not act.
+    /// The dropout probability at a site: 0 if dropout does not act there.
     pub fn dropout_at(&self, site: DropoutSite) -> f64 {
         if self.filled.dropout_sites.contains(&site) {
             self.filled.dropout
@@ -320,7 +321,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Returns true if the model can take `tokens` at once.
+    /// Checks that the model accepts `tokens` as one sequence.
     ///
     /// # Errors
     /// No tokens, more than `seq_len`, or an id outside of the vocabulary.

@@ -18,7 +18,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family it stems from, whose tensor names exchanged weights have: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct ModelConfig {
     pub head_dim: Option<usize>,
     /// Normalize queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
-    /// Probability of dropping an element while training.
+    /// Probability of dropping an element during training.
     pub dropout: f64,
     /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
     pub dropout_sites: Vec<DropoutSite>,
@@ -48,9 +48,9 @@ pub struct ModelConfig {
     pub scale_embedding: bool,
     /// Normalize the embeddings before the first block.
     pub norm_embedding: bool,
-    /// Which linear layers have a bias.
+    /// The linear layers that have a bias.
     pub bias: Biases,
-    /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap } or "linear" { features (default 4 · head_dim), seed }, a random estimate of it at a cost linear in the sequence.
+    /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap } or "linear" { features (default 4 · head_dim), seed }, an estimate by random features whose cost is linear in the sequence length.
     #[serde(default)]
     pub attention: AttentionKind,
     /// The normalization: kind "layer" { bias, epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for ModelConfig {
     }
 }
 
-/// A published family of models; [`crate::families`] holds what each is.
+/// A published family of models; [`crate::families`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
@@ -90,9 +90,9 @@ pub enum Family {
     Pocket,
     /// The decoder of "Attention Is All You Need".
     Vanilla,
-    /// The same with its norms first, learned positions and GELU.
+    /// The vanilla decoder with pre-norm, learned positions and GELU.
     Prenorm,
-    /// Stanford CS336's.
+    /// The model of Stanford CS336.
     Cs336,
     /// GPT-2.
     Gpt2,
@@ -100,13 +100,13 @@ pub enum Family {
     Gptj,
     /// GPT-NeoX and Pythia.
     GptNeox,
-    /// LLaMA, its second and third version too.
+    /// LLaMA 1, 2 and 3.
     Llama,
     /// Mistral 7B.
     Mistral,
     /// Qwen2 and Qwen2.5.
     Qwen2,
-    /// Qwen3's dense models.
+    /// The dense Qwen3 models.
     Qwen3,
     /// Gemma 2.
     Gemma2,
@@ -118,7 +118,7 @@ pub enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Norm {
-    /// LayerNorm (Ba et al. 2016) with a gain, and a bias or not.
+    /// LayerNorm (Ba et al. 2016) with a gain and an optional bias.
     Layer {
         /// True if it has a bias.
         bias: bool,
@@ -143,7 +143,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// Its ε.
+    /// The norm's ε.
     pub const fn epsilon(self) -> f64 {
         match self {
             Self::Layer { epsilon, .. }
@@ -154,7 +154,7 @@ impl Norm {
     }
 }
 
-/// How a token's position enters.
+/// Encoding of token positions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Position {
@@ -175,7 +175,7 @@ pub enum Position {
         #[serde(default)]
         scaling: RotaryScaling,
     },
-    /// None: order is known from the causal mask alone.
+    /// None: only the causal mask conveys order.
     None,
 }
 
@@ -183,23 +183,23 @@ pub enum Position {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
-    /// The frequencies as they are.
+    /// Unchanged frequencies.
     #[default]
     None,
-    /// All divided by a factor (Chen et al. 2023, "position interpolation").
+    /// Divides all frequencies by a factor (Chen et al. 2023, "position interpolation").
     Linear {
         /// The divisor.
         factor: f64,
     },
-    /// LLaMA 3.1's: long wavelengths divided, short ones kept, a smooth ramp between.
+    /// LLaMA 3.1's scaling: divides long wavelengths, keeps short ones, with a smooth ramp between.
     Llama3 {
         /// The divisor of the longest wavelengths.
         factor: f64,
-        /// Wavelengths above `original_seq_len / low_frequency_factor` are divided in full.
+        /// Wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor.
         low_frequency_factor: f64,
-        /// Wavelengths below `original_seq_len / high_frequency_factor` are kept.
+        /// Wavelengths below `original_seq_len / high_frequency_factor` stay unchanged.
         high_frequency_factor: f64,
-        /// The context that the frequencies were trained for.
+        /// The context length that the frequencies were trained for.
         original_seq_len: usize,
     },
 }
@@ -208,20 +208,20 @@ pub enum RotaryScaling {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedForward {
-    /// Gated or not.
+    /// Dense or gated.
     pub kind: FeedForwardKind,
-    /// `f`.
+    /// The activation `f`.
     pub activation: Activation,
-    /// Hidden elements; by default `expansion · d_model`, rounded to a whole number.
+    /// Hidden elements; by default `expansion · d_model`, rounded to an integer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// Hidden elements per element of `d_model`, where `width` is not set; by default 4.
+    /// Hidden elements per element of `d_model`, used if `width` is not set; by default 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<f64>,
 }
 
 impl FeedForward {
-    /// `down(f(up(x)))`, of the default width.
+    /// `down(f(up(x)))` with the default width.
     pub const fn dense(activation: Activation) -> Self {
         Self {
             kind: FeedForwardKind::Dense,
@@ -231,7 +231,7 @@ impl FeedForward {
         }
     }
 
-    /// `down(f(gate(x)) · up(x))`, of the default width.
+    /// `down(f(gate(x)) · up(x))` with the default width.
     pub const fn gated(activation: Activation) -> Self {
         Self {
             kind: FeedForwardKind::Gated,
@@ -241,7 +241,7 @@ impl FeedForward {
         }
     }
 
-    /// The same with a hidden width.
+    /// Returns the layer with a fixed hidden width.
     pub const fn with_width(self, width: usize) -> Self {
         Self {
             width: Some(width),
@@ -249,7 +249,7 @@ impl FeedForward {
         }
     }
 
-    /// The same with a hidden width that follows `d_model`.
+    /// Returns the layer with a hidden width proportional to `d_model`.
     pub const fn with_expansion(self, expansion: f64) -> Self {
         Self {
             expansion: Some(expansion),
@@ -258,7 +258,7 @@ impl FeedForward {
     }
 }
 
-/// True if a feed-forward layer is gated.
+/// Structure of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedForwardKind {
@@ -268,7 +268,7 @@ pub enum FeedForwardKind {
     Gated,
 }
 
-/// How a block is wired; [`crate::Decoder`]'s blocks draw each.
+/// Wiring of a block; see the drawings at [`crate::Decoder`]'s blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Wiring {
@@ -280,25 +280,25 @@ pub enum Wiring {
     Sandwich,
     /// `x + attention(norm(x)) + feed_forward(norm(x))`, a norm after the last block.
     Parallel {
-        /// One norm for both or one each.
+        /// True if one norm serves both sublayers.
         shared_norm: bool,
     },
 }
 
-/// Which linear maps have a bias.
+/// Linear layers that have a bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Biases {
-    /// The queries', keys' and values' projection.
+    /// The projection to queries, keys and values.
     pub qkv: bool,
     /// The attention's output projection.
     pub attention_out: bool,
-    /// The feed-forward's maps.
+    /// The feed-forward's linear layers.
     pub feed_forward: bool,
 }
 
 impl Biases {
-    /// A bias on all of them, or on none.
+    /// All of them with a bias, or none.
     pub const fn all(bias: bool) -> Self {
         Self {
             qkv: bias,
@@ -324,40 +324,40 @@ pub struct Head {
     pub soft_cap: Option<f64>,
 }
 
-/// A place where dropout can act.
+/// A site where dropout can act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropoutSite {
     /// The embeddings.
     Embedding,
-    /// The attention's weights, after the softmax.
+    /// The attention weights, after the softmax.
     Attention,
-    /// The feed-forward's hidden elements, after the activation.
+    /// The feed-forward's hidden activations.
     Hidden,
-    /// What a sublayer adds to the residual stream.
+    /// A sublayer's output, before it is added to the residual stream.
     Residual,
 }
 
-/// How the first weights are drawn. Gains start at 1, norms' biases at 0.
+/// Weight initialization. Gains start at 1 and norm biases at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Init {
-    /// `N(0, std²)` for embeddings and maps, biases 0; with `scale_residual` the maps into the residual stream take
-    /// `std / √(2 · n_layers)` (Radford et al. 2019).
+    /// `N(0, std²)` for embeddings and linear layers, biases 0. With `scale_residual`, layers that write to the
+    /// residual stream use `std / √(2 · n_layers)` (Radford et al. 2019).
     Normal {
         /// The standard deviation.
         std: f64,
-        /// True if maps into the residual stream start smaller.
+        /// True if layers that write to the residual stream start smaller.
         scale_residual: bool,
     },
-    /// PyTorch's defaults: embeddings `N(0, 1)`, maps and their biases uniform in `±1/√fan_in`.
+    /// PyTorch's defaults: embeddings `N(0, 1)`, linear layers and their biases uniform in `±1/√fan_in`.
     FanIn,
-    /// Maps `N(0, 1/fan_in)`, embeddings `N(0, 1)`, biases 0 (Chowdhery et al. 2022, section 5).
+    /// Linear layers `N(0, 1/fan_in)`, embeddings `N(0, 1)`, biases 0 (Chowdhery et al. 2022, section 5).
     LeCun,
-    /// Every table and map `N(0, 2/(rows + columns))`, cut at three standard deviations, biases 0 (Glorot and Bengio
-    /// 2010).
+    /// Every table and linear layer `N(0, 2/(rows + columns))`, truncated at three standard deviations, biases 0
+    /// (Glorot and Bengio 2010).
     TruncatedXavier,
-    /// `N(0, 2/(5 · d_model))` (Nguyen and Salazar 2019), maps into the residual stream with the standard deviation
-    /// `2/(n_layers · √d_model)` (Wang and Komatsuzaki 2021), biases 0.
+    /// `N(0, 2/(5 · d_model))` (Nguyen and Salazar 2019), layers that write to the residual stream with standard
+    /// deviation `2/(n_layers · √d_model)` (Wang and Komatsuzaki 2021), biases 0.
     Small,
 }

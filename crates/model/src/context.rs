@@ -1,4 +1,4 @@
-//! The inputs of attentions, blocks and stacks besides their hidden states.
+//! Inputs of attentions, blocks and stacks other than their hidden states.
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Tensor};
@@ -10,15 +10,15 @@ use crate::error::ContextError;
 use crate::kv_cache::LayerCache;
 use crate::position::RotaryTable;
 
-/// The inputs of an attention besides its hidden states, each optional.
+/// Inputs of an attention other than its hidden states; each is optional.
 #[derive(Debug)]
 pub struct AttentionContext<'a, B: Backend> {
     /// The rotation of queries and keys.
     pub rotary: Option<&'a RotaryTable<B>>,
-    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`, where `keys` counts the tokens in
-    /// the cache and then those of the input. Documents are refused with a cache, and each of them by linear attention.
+    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`; `keys` counts the cached tokens
+    /// and then the input's. Documents are not supported with a cache. Linear attention supports none of the three.
     pub mask: AttentionMask<B>,
-    /// The keys and values that the input continues; its own are appended.
+    /// The keys and values of earlier tokens; the input's keys and values are appended.
     pub cache: Option<&'a mut LayerCache<B>>,
 }
 
@@ -32,12 +32,12 @@ impl<B: Backend> Default for AttentionContext<'_, B> {
     }
 }
 
-/// The inputs of a block besides its hidden states.
+/// Inputs of a block other than its hidden states.
 #[derive(Debug)]
 pub struct BlockContext<'a, B: Backend> {
-    /// Of the self-attention.
+    /// Inputs of the self-attention.
     pub attention: AttentionContext<'a, B>,
-    /// Of the cross-attention; none exactly where the block has none.
+    /// Memory of the cross-attention; `None` exactly if the block has no cross-attention.
     pub memory: Option<BlockMemory<'a, B>>,
 }
 
@@ -50,12 +50,12 @@ impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
     }
 }
 
-/// The inputs of a stack besides its hidden states and its cache.
+/// Inputs of a stack other than its hidden states and its cache.
 #[derive(Clone, Debug)]
 pub struct StackContext<'a, B: BurnBackend> {
-    /// Of every block's self-attention, as [`AttentionContext::mask`].
+    /// Mask of every block's self-attention; see [`AttentionContext::mask`].
     pub mask: AttentionMask<B>,
-    /// Of the blocks' cross-attentions; none exactly where they have none.
+    /// Memory of the blocks' cross-attentions; `None` exactly if they have none.
     pub memory: Option<&'a StackMemory<B>>,
 }
 
@@ -74,14 +74,14 @@ impl<B: BurnBackend> From<AttentionMask<B>> for StackContext<'_, B> {
 /// The memory of one block's cross-attention.
 #[derive(Clone, Debug)]
 pub struct BlockMemory<'a, B: BurnBackend> {
-    /// Its keys and values, of [`crate::nn::CrossAttention::project_memory`].
+    /// Its keys and values, computed by [`crate::nn::CrossAttention::project_memory`].
     pub heads: &'a MemoryHeads<B>,
-    /// The padding mask, `[batch, memory]`: true where the memory may be seen. Without it all of it is.
+    /// The padding mask `[batch, memory]`: true at positions that can be attended to. Without it, all can.
     pub padding: Option<Tensor<B, 2, Bool>>,
 }
 
-/// The memory of a stack's cross-attentions: keys and values of every block. They are the same for every input, so a decoder
-/// that generates computes them once. [`crate::nn::Stack::project_memory`] makes it.
+/// The memory of a stack's cross-attentions: keys and values for every block. It does not depend on the decoder's
+/// input, so generation computes it once, with [`crate::nn::Stack::project_memory`].
 #[derive(Clone, Debug)]
 pub struct StackMemory<B: BurnBackend> {
     pub(crate) blocks: Vec<MemoryHeads<B>>,
@@ -89,7 +89,7 @@ pub struct StackMemory<B: BurnBackend> {
 }
 
 impl<B: Backend> StackMemory<B> {
-    /// The memory of block `layer`; none where there is no such block.
+    /// The memory of block `layer`; `None` if there is no such block.
     pub fn block(&self, layer: usize) -> Option<BlockMemory<'_, B>> {
         let heads = self.blocks.get(layer)?;
         let padding = self.padding.clone();
@@ -97,7 +97,7 @@ impl<B: Backend> StackMemory<B> {
     }
 }
 
-/// Refuses every mask, for linear attention.
+/// Returns an error for any mask: linear attention supports none.
 pub(crate) fn no_mask<B: BurnBackend>(mask: &AttentionMask<B>) -> Result<(), ContextError> {
     let given = match mask {
         AttentionMask {

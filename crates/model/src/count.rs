@@ -1,7 +1,7 @@
-//! The size of a model: parameters, operations and memory, from the configuration only.
+//! Size of a model, computed from the configuration only: parameters, operations and memory.
 //!
-//! A configuration can be legal and beyond any machine. Counting is done in 128 bits, which the product of the largest
-//! legal sizes does not fill, and a result beyond `usize` is its greatest number.
+//! A legal configuration can exceed any machine. Counts use 128 bits, which the product of the largest legal sizes does
+//! not overflow; results above `usize::MAX` are clamped to it.
 
 mod table;
 
@@ -15,18 +15,18 @@ use crate::attention::{AttentionConfig, Mechanism};
 use crate::checked::DecoderConfig;
 use crate::kv_cache::held_tokens;
 
-/// Parameters by part. A tied head counts 0: it is the embedding's.
+/// Parameters by component. A tied head counts 0, because it is the embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parameters {
-    /// All of them.
+    /// Sum of all components.
     pub total: usize,
     /// The token embedding.
     pub embedding: usize,
-    /// The learned positions.
+    /// Learned positions.
     pub positions: usize,
-    /// The attentions' maps with their biases.
+    /// The attentions' linear layers with their biases.
     pub attention: usize,
-    /// The feed-forward parts' maps with their biases.
+    /// The feed-forward layers' linear layers with their biases.
     pub feed_forward: usize,
     /// Gains and biases of all norms.
     pub norms: usize,
@@ -34,12 +34,12 @@ pub struct Parameters {
     pub head: usize,
 }
 
-/// Floating-point operations per token at the full sequence length, a multiplication and an addition being two.
+/// Floating-point operations per token at the full sequence length. A multiplication and an addition count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flops {
-    /// One forward pass: 2 per weight of each map and of the head, and `4 · heads · head_dim · seq_len` per block for
-    /// the attention's two products, counted over the full square as is the custom (Chowdhery et al. 2022). Linear
-    /// attention's are those of its features, its sums and the squares of its chunks instead.
+    /// One forward pass: 2 per weight of each linear layer and of the head, and `4 · heads · head_dim · seq_len` per
+    /// block for the attention's two products. These are counted over the full square, as is customary (Chowdhery et
+    /// al. 2022). For linear attention, the products of its features, sums and chunk squares are counted instead.
     pub forward: usize,
     /// Forward and backward: three times the forward pass.
     pub training: usize,
@@ -50,13 +50,13 @@ pub struct Flops {
 pub struct Memory {
     /// The weights.
     pub weights: usize,
-    /// Weights, gradients and AdamW's two moments; activations come on top.
+    /// Weights, gradients and AdamW's two moments, without activations.
     pub training_state: usize,
-    /// The memory of one full-length sequence's cache: keys and values, or linear attention's sums.
+    /// Cache of one full-length sequence: keys and values, or linear attention's sums.
     pub kv_cache: usize,
 }
 
-/// A count as a `usize`, at most its greatest number.
+/// Converts a count to `usize`, clamped to `usize::MAX`.
 fn narrow(count: u128) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -95,7 +95,7 @@ pub fn flops_per_token(config: &DecoderConfig) -> Flops {
     }
 }
 
-/// Operations per token of an attention's products besides its linear layers.
+/// Operations per token of an attention's products, without its linear layers.
 fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
     let [heads, kv_heads, head_dim, seq_len] = [
         attention.heads,
@@ -108,7 +108,7 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
         Mechanism::Softmax { .. } => 4 * heads * head_dim * seq_len,
         Mechanism::Linear { features, .. } => {
             let features = features as u128;
-            // Values carry a column of ones.
+            // The values have an additional column of ones.
             let chunk = (LINEAR_ATTENTION_CHUNK as u128).min(seq_len);
             let value = head_dim + 1;
             let per_query = features * head_dim + chunk * (features + value) + features * value;
@@ -118,7 +118,7 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
     }
 }
 
-/// Elements that one block keeps of a sequence of the full length while decoding.
+/// Cached elements per block for a sequence of the full length.
 fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
     let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
     match attention.mechanism {

@@ -1,4 +1,4 @@
-//! Cross-attention: the queries of one sequence over the keys and values of another (Vaswani et al. 2017, section 3.2.3).
+//! Cross-attention: queries from one sequence, keys and values from another (Vaswani et al. 2017, section 3.2.3).
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -14,38 +14,38 @@ use crate::norm::{Norm, NormConfig};
 
 /// The configuration of a [`CrossAttention`].
 ///
-/// A type of its own beside [`crate::nn::AttentionConfig`]: cross-attention has no causal order, no rotary positions and no
-/// cache that grows, and always has a memory.
+/// It is separate from [`crate::nn::AttentionConfig`] because cross-attention has no causal order, no rotary positions
+/// and no growing cache, and always has a memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CrossAttentionConfig {
     /// Width of the input and the output.
     pub d_model: usize,
-    /// Width of the memory, the sequence that is attended to.
+    /// Width of the memory, i.e. the sequence attended to.
     pub d_memory: usize,
     /// Query heads.
     pub heads: usize,
-    /// Key-value heads, which divide the query heads.
+    /// Key-value heads; their number divides the number of query heads.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Whether the projection to queries has a bias.
+    /// True if the projection to queries has a bias.
     pub q_bias: bool,
-    /// Whether the projection to keys and values has a bias.
+    /// True if the projection to keys and values has a bias.
     pub kv_bias: bool,
-    /// Whether the output projection has a bias.
+    /// True if the output projection has a bias.
     pub out_bias: bool,
-    /// The norm of each head's queries and keys, if there is one.
+    /// Normalization of each head's queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
     /// Factor on the scores.
     pub scale: f64,
     /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
     pub soft_cap: Option<f64>,
-    /// Probability of dropping a weight while training.
+    /// Probability of dropping an attention weight during training.
     pub dropout: f64,
 }
 
 impl CrossAttentionConfig {
-    /// `heads` heads, each `d_model / heads` wide, over a memory of the same width, without biases and dropout.
+    /// `heads` heads, each `d_model / heads` wide, over a memory of the same width, without biases or dropout.
     pub fn new(d_model: usize, heads: usize) -> Self {
         let head_dim = d_model / heads.max(1);
         Self {
@@ -64,7 +64,7 @@ impl CrossAttentionConfig {
         }
     }
 
-    /// The projection to queries, that to keys and then values, and the output projection.
+    /// The projection to queries, the fused projection to keys and values, and the output projection.
     pub(crate) fn linear_layers(&self) -> [LinearConfig; 3] {
         let q_width = self.heads * self.head_dim;
         let kv_width = 2 * self.kv_heads * self.head_dim;
@@ -75,12 +75,12 @@ impl CrossAttentionConfig {
         ]
     }
 
-    /// The norm of a head's queries, and that of its keys.
+    /// The norms of a head's queries and of its keys.
     pub(crate) fn head_norm(&self) -> Option<NormConfig> {
         Some(NormConfig::new(self.qk_norm?, self.head_dim))
     }
 
-    /// A cross-attention with the initial weights of [`LinearConfig::init`].
+    /// Builds a cross-attention with the initial weights of [`LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> CrossAttention<B> {
         self.init_from(&Initializer::standalone(self.d_model, device), "")
     }
@@ -152,8 +152,8 @@ pub struct CrossAttention<B: BurnBackend> {
     options: AttentionOptions,
 }
 
-/// The keys and values of a memory, `[batch, kv_heads, memory, head_dim]` each. They are the same for every query, so a decoder
-/// that generates computes them once.
+/// The keys and values of a memory, `[batch, kv_heads, memory, head_dim]` each. They do not depend on the queries, so
+/// generation computes them once.
 #[derive(Clone, Debug)]
 pub struct MemoryHeads<B: BurnBackend> {
     keys: Tensor<B, 4>,
@@ -161,7 +161,7 @@ pub struct MemoryHeads<B: BurnBackend> {
 }
 
 impl<B: Backend> CrossAttention<B> {
-    /// The keys and values of a memory `[batch, memory, d_memory]`.
+    /// Computes the keys and values of a memory `[batch, memory, d_memory]`.
     pub fn project_memory(&self, memory: Tensor<B, 3>) -> MemoryHeads<B> {
         let (kv_heads, head_dim) = (self.kv_heads, self.head_dim);
         let projected = self.kv.forward(memory, None);
@@ -172,8 +172,8 @@ impl<B: Backend> CrossAttention<B> {
         }
     }
 
-    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one. In `mask`, the padding is that of the memory,
-    /// `[batch, memory]`, and the bias is `[heads, seq, memory]`.
+    /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given. In `mask`, the padding is that of
+    /// the memory, `[batch, memory]`, and the bias is `[heads, seq, memory]`.
     pub fn forward(
         &self,
         x: Tensor<B, 3>,
@@ -186,7 +186,7 @@ impl<B: Backend> CrossAttention<B> {
         self.out.forward(merge_heads(mixed), residual)
     }
 
-    /// The weights that [`CrossAttention::forward`] gives the values, `[batch, heads, seq, memory]`.
+    /// Attention weights that [`CrossAttention::forward`] applies to the values, `[batch, heads, seq, memory]`.
     pub fn weights(
         &self,
         x: Tensor<B, 3>,
@@ -201,7 +201,7 @@ impl<B: Backend> CrossAttention<B> {
         [self.kv_heads * self.head_dim; 2]
     }
 
-    /// `[batch, heads, seq, head_dim]`.
+    /// Queries, `[batch, heads, seq, head_dim]`.
     fn queries(&self, x: Tensor<B, 3>) -> Tensor<B, 4> {
         let projected = self.q.forward(x, None);
         normed(

@@ -1,4 +1,4 @@
-//! The cross-attention sublayer of a block, by which an encoder–decoder's decoder attends to the encoder's output.
+//! The cross-attention sublayer of a block, which attends to the encoder's output in an encoder–decoder.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -13,16 +13,17 @@ use crate::norm::Norm;
 /// A cross-attention with its norms, between a block's self-attention and its feed-forward layer.
 #[derive(Module, Debug)]
 pub struct CrossSublayer<B: BurnBackend> {
-    /// Before the cross-attention, or in post-norm after the residual sum; none where the wiring shares the block's first.
+    /// Norm before the cross-attention, or after the residual sum with post-norm wiring; `None` if the wiring shares
+    /// the block's first norm.
     pub norm: Option<Norm<B>>,
-    /// Attends to the memory.
+    /// Cross-attention to the memory.
     pub attention: CrossAttention<B>,
-    /// After the cross-attention, in a sandwich.
+    /// Norm after the cross-attention, with sandwich wiring.
     pub norm_after: Option<Norm<B>>,
 }
 
 impl<B: Backend> CrossSublayer<B> {
-    /// The cross-attention of `x` `[batch, seq, d_model]`, added to `residual` where there is one.
+    /// Applies the cross-attention to `x` `[batch, seq, d_model]` and adds `residual` if given.
     pub(crate) fn attend(
         &self,
         x: Tensor<B, 3>,

@@ -21,28 +21,28 @@ use crate::stack::Stack;
 use crate::token_table::TokenTable;
 use crate::tokens::Tokens;
 
-/// A decoder with its weights: embeddings, a causal stack and a language-model head. A weight's path is that of the fields
+/// A decoder with its weights: embeddings, a causal stack and a language-model head. Weight paths are field paths
 /// within these three (`tokens`, `blocks.0.norm1.gain`, `head`).
 #[derive(Module, Debug)]
 pub struct Decoder<B: BurnBackend> {
-    /// Tokens to vectors.
+    /// Maps tokens to vectors.
     pub embeddings: Embeddings<B>,
     /// The blocks.
     pub stack: Stack<B>,
-    /// Vectors to logits.
+    /// Maps vectors to logits.
     pub lm_head: LmHead<B>,
     #[module(skip)]
     config: DecoderConfig,
 }
 
 impl DecoderConfig {
-    /// A model with its first weights, a function of the configuration and `seed` alone.
+    /// Builds a model with its initial weights, which depend only on the configuration and `seed`.
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
         self.init_within(seed, device, B::largest_buffer(device))
     }
 
-    /// [`DecoderConfig::init`] where a buffer is at most `largest` bytes: its tables of tokens are in parts that are no larger.
-    /// What the model computes does not depend on it, but for rounding.
+    /// [`DecoderConfig::init`] for a device whose buffers hold at most `largest` bytes: token tables are split into
+    /// parts of at most this size. Results are the same except for rounding.
     pub fn init_within<B: Backend>(
         &self,
         seed: u64,
@@ -52,12 +52,12 @@ impl DecoderConfig {
         self.initialized(&Initializer::new(self, Some(seed), device, largest))
     }
 
-    /// A model whose maps and embeddings are zeros, for weights to be read over them: each is made when it is looked at.
+    /// Builds a zero-initialized model to load weights into. Parameters are allocated lazily.
     pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
         self.blank_within(device, B::largest_buffer(device))
     }
 
-    /// [`DecoderConfig::blank`] with tables of tokens as [`DecoderConfig::init_within`] has them.
+    /// [`DecoderConfig::blank`] with token tables split as in [`DecoderConfig::init_within`].
     pub fn blank_within<B: Backend>(&self, device: &Device<B>, largest: Option<u64>) -> Decoder<B> {
         self.initialized(&Initializer::new(self, None, device, largest))
     }
@@ -78,7 +78,7 @@ impl<B: Backend> Decoder<B> {
         &self.config
     }
 
-    /// The same model with its products in another precision; what it holds stays as it is.
+    /// Returns the model with its matrix products in another precision. The stored weights do not change.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.lm_head.precision = precision;
         for linear in self.linears_mut() {
@@ -126,7 +126,7 @@ impl<B: Backend> Decoder<B> {
             })
     }
 
-    /// The packed weights, each as parts of consecutive outputs, with the paths that they have as parameters.
+    /// The packed weights with their parameter paths; each weight is in parts of consecutive outputs.
     pub(crate) fn packed_weights(&self) -> Vec<(String, Vec<PackedWeight<B>>)> {
         let linears = self.linears().filter_map(|(path, linear)| {
             let weight = linear.packed()?.clone();
@@ -139,21 +139,22 @@ impl<B: Backend> Decoder<B> {
         linears.chain(head).collect()
     }
 
-    /// The device its weights are on.
+    /// The device that holds the weights.
     pub fn device(&self) -> Device<B> {
         self.embeddings.tokens.device()
     }
 
-    /// Logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
+    /// Computes the logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
     ///
-    /// Tokens are below `vocab_size` and at most `seq_len`: [`DecoderConfig::check_tokens`] says so for input.
+    /// Token ids must be below `vocab_size` and sequences at most `seq_len` long; [`DecoderConfig::check_tokens`]
+    /// checks input.
     pub fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         let hidden = self.hidden(tokens, None);
         self.logits(hidden)
     }
 
-    /// Logits of every position of tokens that continue what the cache holds; they are added to it. Together they are
-    /// at most the cache's capacity and the model's `seq_len`.
+    /// Computes the logits of every position of tokens that continue the cached ones, and adds them to the cache. The
+    /// total must not exceed the cache's capacity or the model's `seq_len`.
     pub fn forward_cached(
         &self,
         tokens: Tensor<B, 2, Int>,
@@ -163,7 +164,7 @@ impl<B: Backend> Decoder<B> {
         self.logits(hidden)
     }
 
-    /// Logits of the last position alone, `[batch, vocab_size]`, as [`Decoder::forward_cached`]'s.
+    /// Logits of the last position only, `[batch, vocab_size]`; otherwise as [`Decoder::forward_cached`].
     pub fn next_logits(&self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
         let hidden = self.hidden(tokens, Some(cache));
         let [batch, seq, _] = hidden.dims();
@@ -172,28 +173,28 @@ impl<B: Backend> Decoder<B> {
         logits.reshape([batch, self.config.vocab_size()])
     }
 
-    /// The mean over each sequence's positions of the states that the head's weight is multiplied with, before any scale:
-    /// `[batch, seq]` to `[batch, d_model]`. Tokens as in [`Decoder::forward`].
+    /// Mean-pooled final hidden states, before the logit scale: `[batch, seq]` to `[batch, d_model]`. Tokens as in
+    /// [`Decoder::forward`].
     pub fn mean_hidden(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         self.hidden(tokens, None).mean_dim(1).squeeze_dim(1)
     }
 
-    /// The cross-entropy in nats, summed over all tokens but those whose target is ignored (below 0, as
-    /// [`crate::IGNORED`]), `[1]`: `tokens` and `targets` `[batch, seq]`.
+    /// The cross-entropy in nats, summed over all tokens whose target is not ignored, `[1]`. Targets below 0, such as
+    /// [`crate::IGNORED`], are ignored. `tokens` and `targets` are `[batch, seq]`.
     pub fn loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 1> {
         match self.table().packed_format() {
-            // In blocks of logits: the fused loss takes a head in f32, which is not held for it.
+            // In blocks of logits: the fused loss would need the head in f32.
             Some(_) => self.token_losses(tokens, targets).sum(),
             None => self.training_loss_sum(tokens, targets, HeadLossOptions::default()),
         }
     }
 
-    /// [`Decoder::loss_sum`] with the terms that training may add to it. They are of the logits after the soft cap, where
-    /// there is one.
+    /// [`Decoder::loss_sum`] with the optional additional terms of training, which use the logits after the soft cap,
+    /// if any.
     pub fn training_loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -204,7 +205,7 @@ impl<B: Backend> Decoder<B> {
         self.training_loss_sum_of(hidden, targets, options)
     }
 
-    /// [`Decoder::training_loss_sum`] from the states before the head, `[batch, seq, d_model]`.
+    /// [`Decoder::training_loss_sum`] from the final hidden states `[batch, seq, d_model]`.
     pub fn training_loss_sum_of(
         &self,
         hidden: Tensor<B, 3>,
@@ -215,15 +216,16 @@ impl<B: Backend> Decoder<B> {
         self.lm_head.loss_sum(hidden, tokens, targets, options)
     }
 
-    /// The attentions' weights after the softmax, block by block, `[batch, heads, seq, seq]` each; for linear attention
-    /// those that its estimate amounts to. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never makes them.
+    /// The attention weights after the softmax, one tensor `[batch, heads, seq, seq]` per block; for linear attention,
+    /// the weights equivalent to its estimate. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never computes
+    /// them.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let embedded = self.embeddings.forward(&tokens.into(), 0);
         self.stack
             .run_attention_weights(embedded, StackContext::default())
     }
 
-    /// The states before the head, `[batch, seq, d_model]`.
+    /// The final hidden states `[batch, seq, d_model]`.
     pub(crate) fn hidden(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -236,12 +238,12 @@ impl<B: Backend> Decoder<B> {
         self.stack.run(x, mask.into(), cache)
     }
 
-    /// `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
+    /// Maps `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
     pub(crate) fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
         self.lm_head.forward(hidden, &self.embeddings.tokens)
     }
 
-    /// The table that the hidden states are multiplied with for the logits.
+    /// The table that projects hidden states to logits.
     pub(crate) fn table(&self) -> &TokenTable<B> {
         self.lm_head.table(&self.embeddings.tokens)
     }

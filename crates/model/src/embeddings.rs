@@ -1,4 +1,4 @@
-//! The embeddings of tokens and their positions.
+//! Embeddings of tokens and their positions.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -21,18 +21,18 @@ pub struct EmbeddingsConfig {
     pub vocab_size: usize,
     /// Width of the output.
     pub d_model: usize,
-    /// The positions that are added.
+    /// The position vectors that are added.
     pub positions: AddedPositionsConfig,
     /// True if token embeddings are multiplied by `√d_model`.
     pub scale: bool,
-    /// The norm of the embeddings, if there is one.
+    /// The norm of the embeddings, if any.
     pub norm: Option<config::Norm>,
-    /// Probability of dropping an element while training.
+    /// Probability of dropping an element during training.
     pub dropout: f64,
 }
 
 impl EmbeddingsConfig {
-    /// Token embeddings without positions, scale, norm and dropout.
+    /// Token embeddings without positions, scale, norm or dropout.
     pub const fn new(vocab_size: usize, d_model: usize) -> Self {
         Self {
             vocab_size,
@@ -44,7 +44,7 @@ impl EmbeddingsConfig {
         }
     }
 
-    /// Elements of the table of tokens.
+    /// Number of elements in the token table.
     pub(crate) fn tokens(&self) -> u128 {
         self.vocab_size as u128 * self.d_model as u128
     }
@@ -54,7 +54,7 @@ impl EmbeddingsConfig {
         Some(NormConfig::new(self.norm?, self.d_model))
     }
 
-    /// Embeddings with PyTorch's initial weights, `N(0, 1)`, drawn from the backend's random state.
+    /// Builds embeddings with PyTorch's initial weights, `N(0, 1)`, drawn from the backend's random state.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Embeddings<B> {
         self.init_from(&Initializer::standalone(self.d_model, device))
     }
@@ -70,12 +70,12 @@ impl EmbeddingsConfig {
     }
 }
 
-/// Token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i]))`.
+/// Maps token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i]))`.
 #[derive(Module, Debug)]
 pub struct Embeddings<B: BurnBackend> {
     /// The token embedding, `[vocab_size, d_model]`.
     pub tokens: TokenTable<B>,
-    /// The vectors added by position.
+    /// The position vectors.
     pub positions: AddedPositions<B>,
     /// The norm of the sum.
     pub norm_embedding: Option<Norm<B>>,
@@ -86,14 +86,14 @@ pub struct Embeddings<B: BurnBackend> {
 }
 
 impl<B: Backend> Embeddings<B> {
-    /// `[batch, seq, d_model]` of tokens `[batch, seq]`, the first of which is at position `offset`.
+    /// Embeds tokens `[batch, seq]` as `[batch, seq, d_model]`; the first token is at position `offset`.
     pub fn forward(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
         let x = self.scaled(tokens.ids.clone());
         let documents = tokens.documents.as_ref();
         self.normed(self.positions.add(x, offset, documents))
     }
 
-    /// `[1, rows, d_model]` of ids `[1, rows]` at the positions `[rows]`.
+    /// Embeds ids `[1, rows]` at the positions `[rows]` as `[1, rows, d_model]`.
     pub(crate) fn forward_at(
         &self,
         ids: Tensor<B, 2, Int>,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// A configuration that names no model: the field, its value and the rule it breaks.
+/// A configuration error: the field, its value and the rule it violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("model.{field} = {value}: {rule}")]
 pub struct ConfigError {
@@ -16,7 +16,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error of `field`, whose `value` breaks `rule`.
+    /// An error in `field`, whose `value` violates `rule`.
     pub fn new(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
         Self {
             field: Cow::Borrowed(field),
@@ -26,7 +26,7 @@ impl ConfigError {
     }
 }
 
-/// Tokens that the model cannot take.
+/// Tokens that the model cannot process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// No tokens at all.
@@ -52,10 +52,10 @@ pub enum InputError {
     },
 }
 
-/// A context of a component, such as a mask or a memory, that it does not support.
+/// An unsupported context of a component, such as a mask or a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// Linear attention with a mask: its running sums are of all tokens so far.
+    /// A mask with linear attention, whose running sums contain all tokens so far.
     #[error(
         "linear attention supports no {mask}: its running sums cannot leave out a token; use softmax attention"
     )]
@@ -63,9 +63,9 @@ pub enum ContextError {
         /// The field of the mask.
         mask: &'static str,
     },
-    /// Isolated documents that continue a cache.
+    /// Isolated documents with a cache.
     #[error(
-        "isolated documents are not supported with a cache: pass each document a cache of its own"
+        "isolated documents are not supported with a cache: use one cache per document"
     )]
     CachedDocuments,
     /// A cache of another model.

@@ -1,4 +1,4 @@
-//! Linear attention's random features: which they are is part of the configuration, like the positions' angles.
+//! Random features of linear attention. They follow from the configuration, like the rotary angles.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -11,7 +11,7 @@ use emberlm_kernels::Backend;
 
 use crate::attention::{AttentionConfig, Mechanism};
 
-/// The rows `ω` of `φ(x) = exp(ω x' - ‖x'‖²/2)`, untrained, the same for all heads of a block.
+/// The rows `ω` of `φ(x) = exp(ω x' - ‖x'‖²/2)`. They are not trained and are shared by all heads of a block.
 #[derive(Module, Debug)]
 pub(crate) struct FeatureTable<B: BurnBackend> {
     /// `[features, head_dim]`.
@@ -19,7 +19,7 @@ pub(crate) struct FeatureTable<B: BurnBackend> {
 }
 
 impl<B: Backend> FeatureTable<B> {
-    /// Those of linear attention.
+    /// Draws the features of linear attention; returns `None` for other mechanisms.
     pub(crate) fn init(config: &AttentionConfig, device: &Device<B>) -> Option<Self> {
         let Mechanism::Linear {
             features,
@@ -40,9 +40,9 @@ impl<B: Backend> FeatureTable<B> {
     }
 }
 
-/// `count` rows of `width` elements, each distributed as a Gaussian vector, `width` at a time orthogonal to each other:
-/// the estimate stays unbiased and varies less (Choromanski et al. 2021, section 2.4). Drawn on the host from the
-/// stream of a seed: the same on every backend.
+/// Draws `count` rows of `width` elements, each distributed as a Gaussian vector; groups of `width` rows are
+/// orthogonal, which keeps the estimate unbiased and reduces its variance (Choromanski et al. 2021, section 2.4). They
+/// are drawn on the host from one stream of a seed, so they are the same on every backend.
 fn orthogonal_rows(count: usize, width: usize, seed: u64, stream: u64) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
@@ -64,8 +64,8 @@ fn orthogonal_rows(count: usize, width: usize, seed: u64, stream: u64) -> Vec<f3
     rows
 }
 
-/// `x` without its parts along the unit vectors of `block`, of length 1. Taken out twice: once leaves what rounding made
-/// of it (Giraud et al. 2005).
+/// Returns the unit vector of `x` without its components along the unit vectors of `block`. The projection is applied
+/// twice, to remove the rounding error of the first pass (Giraud et al. 2005).
 fn direction_beside(block: &[Vec<f64>], mut x: Vec<f64>) -> Vec<f64> {
     for unit in block.iter().chain(block) {
         let along = dot(unit, &x);
@@ -115,7 +115,7 @@ mod tests {
             }
         }
         let mean_square = rows.iter().map(|row| dot(row, row)).sum::<f64>() / rows.len() as f64;
-        // The mean of 70 χ² of 32 degrees deviates by 32 · √(2/32/70) = 0.96.
+        // The standard error of the mean of 70 χ² values of 32 degrees of freedom is √(2 · 32 / 70) = 0.96.
         assert!((mean_square - 32.0).abs() < 3.0, "{mean_square}");
     }
 
@@ -125,18 +125,18 @@ mod tests {
         assert_eq!(rows(1, 2), rows(1, 2));
         assert_ne!(rows(1, 2), rows(1, 3));
         assert_ne!(rows(1, 2), rows(2, 2));
-        // More features begin with the same.
+        // A larger number of features begins with the same rows.
         assert_eq!(orthogonal_rows(20, 4, 1, 2)[..36], rows(1, 2));
     }
 
-    /// `‖estimate - exact‖ / ‖exact‖` of the attention's output over Gaussian queries and keys of a standard deviation,
-    /// and Gaussian values.
+    /// Relative error `‖estimate - exact‖ / ‖exact‖` of the attention's output for Gaussian queries and keys of
+    /// standard deviation `deviation` and standard Gaussian values.
     fn error(features: usize, deviation: f32, draw: u64) -> f64 {
         let device = Default::default();
         let tensor = |values: Vec<f32>, rows: usize| {
             Tensor::<Flex, 2>::from_data(TensorData::new(values, [rows, HEAD_DIM]), &device)
         };
-        // Another seed than the rows': drawn alike they would point the same way.
+        // A seed other than the rows': the same stream would give parallel vectors.
         let mut rng = ChaCha8Rng::seed_from_u64(1000 + draw);
         let [q, k, v] = [0, 1, 2].map(|_| {
             let elements = Distribution::<f32>::sample_iter(StandardNormal, &mut rng);
@@ -157,8 +157,8 @@ mod tests {
         length(found - exact.clone()) / length(exact)
     }
 
-    // What docs/results.md shows: run with --nocapture. The estimate's variance grows as the exponential of the squared
-    // lengths, so that large queries and keys need far more features than a test has.
+    // Prints the table in docs/results.md with --nocapture. The estimate's variance grows as the exponential of the
+    // squared lengths, so large queries and keys need far more features than a test can use.
     #[test]
     fn the_error_falls_as_the_root_of_the_features() {
         let mean = |features, deviation| {

@@ -18,18 +18,18 @@ pub struct FeedForwardConfig {
     pub d_model: usize,
     /// Hidden elements.
     pub width: usize,
-    /// Gated or not.
+    /// Dense or gated.
     pub kind: FeedForwardKind,
     /// The activation.
     pub activation: Activation,
     /// True if its linear layers have biases.
     pub bias: bool,
-    /// Probability of dropping a hidden element while training.
+    /// Probability of dropping a hidden element during training.
     pub dropout: f64,
 }
 
 impl FeedForwardConfig {
-    /// `down(gelu(up(x)))` without biases and dropout.
+    /// `down(gelu(up(x)))` without biases or dropout.
     pub const fn new(d_model: usize, width: usize) -> Self {
         Self {
             d_model,
@@ -41,7 +41,7 @@ impl FeedForwardConfig {
         }
     }
 
-    /// The layers into the hidden width: the gate, where there is one, and `up`.
+    /// The layers into the hidden width: the gate, if any, and `up`.
     pub(crate) fn widening(&self) -> (Option<LinearConfig>, LinearConfig) {
         let up = LinearConfig::new(self.d_model, self.width).with_bias(self.bias);
         match self.kind {
@@ -55,7 +55,7 @@ impl FeedForwardConfig {
         LinearConfig::new(self.width, self.d_model).with_bias(self.bias)
     }
 
-    /// A layer with the initial weights of [`LinearConfig::init`].
+    /// Builds a layer with the initial weights of [`LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> FeedForward<B> {
         self.init_from(&Initializer::standalone(self.d_model, device), "")
     }
@@ -110,7 +110,7 @@ pub struct FeedForward<B: BurnBackend> {
 }
 
 impl<B: Backend> FeedForward<B> {
-    /// `[batch, seq, d_model]` to the same, added to `residual` where there is one.
+    /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         let hidden = match &self.gate {
             Some(gate) => {

@@ -1,6 +1,7 @@
-//! Hugging Face model directories, read as they are and written so that `transformers` loads them.
+//! Reads Hugging Face model directories, and writes directories that `transformers` can load.
 //!
-//! `export` writes. `exchange` reads the fields of a `config.json`; their names are in each family's own file.
+//! `export` writes directories. `exchange` reads the fields of a `config.json`; the field names are in each family's
+//! file.
 
 mod export;
 
@@ -26,15 +27,15 @@ use crate::weight_format::WeightFormat;
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
 
-/// The file that makes a directory a Hugging Face model.
+/// The file that identifies a directory as a Hugging Face model.
 pub const CONFIG_FILE: &str = "config.json";
 /// Weights in one file.
 pub const WEIGHTS_FILE: &str = "model.safetensors";
 /// The index of weights in several files.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// A number takes two bytes at least; with more parameters than this to each, some tensor is missing or of another
-/// shape whatever else is found.
+/// Upper bound on parameters per byte. A stored number takes at least half a byte, so with more parameters than this
+/// some tensor is missing or has another shape.
 const MOST_PER_BYTE: u64 = 4;
 
 /// A Hugging Face directory whose configuration has been read.
@@ -50,8 +51,8 @@ impl HuggingFaceModel {
     /// Reads a directory's `config.json`.
     ///
     /// # Errors
-    /// It cannot be read, is of another type than [`Family::ALL`]'s, or asks for something that is not computed here:
-    /// the error names the field.
+    /// The file cannot be read, its model type is none of [`Family::ALL`], or a field requests something that is not
+    /// supported; the error names the field.
     pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
         let file = path.join(CONFIG_FILE);
         let text = read::read_text(&file, read::DESCRIPTION_LIMIT).map_err(|source| {
@@ -72,13 +73,13 @@ impl HuggingFaceModel {
         })
     }
 
-    /// The format that the weights are stored in: packed, where the `quantization_config` says so.
+    /// The storage format of the weights: packed if `quantization_config` declares it.
     pub fn weight_format(&self) -> WeightFormat {
         self.quantization
             .map_or(WeightFormat::F32, Quantization::weight_format)
     }
 
-    /// The directory.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -88,18 +89,18 @@ impl HuggingFaceModel {
         &self.config
     }
 
-    /// The configuration's fields as they were found.
+    /// The fields of `config.json`, unchanged.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// The weights, mapped into memory.
+    /// Memory-maps the weights.
     ///
     /// # Errors
-    /// There are none, only pickled ones, or damaged ones.
+    /// There are no weights, only pickled ones, or damaged ones.
     pub fn tensors(&self) -> Result<SafetensorsStore, HuggingFaceError> {
         let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
-        // In `transformers`' order.
+        // The same order of preference as in `transformers`.
         let store = if whole.exists() {
             SafetensorsStore::open(&whole)
         } else if index.exists() {
@@ -129,19 +130,20 @@ impl HuggingFaceModel {
         }
     }
 
-    /// The model with its weights as they are stored: in f32, or packed.
+    /// Loads the model with its weights as stored: in f32, or packed.
     ///
     /// # Errors
-    /// As [`HuggingFaceModel::tensors`]; a tensor is missing, left over, or of another shape or type; a scale is not finite.
+    /// Those of [`HuggingFaceModel::tensors`]; a tensor is missing, unexpected, or of another shape or type; a scale is
+    /// not finite.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
         self.decoder_in(self.weight_format(), device)
     }
 
-    /// The model with its weights in a format. Weights that are stored packed are read as they are, or unpacked; others are packed
-    /// one by one as they are read.
+    /// Loads the model with its weights in a given format. Packed weights are read unchanged or unpacked; others are
+    /// packed one at a time while reading.
     ///
     /// # Errors
-    /// As [`HuggingFaceModel::decoder`].
+    /// Those of [`HuggingFaceModel::decoder`].
     pub fn decoder_in<B: Backend>(
         &self,
         format: WeightFormat,
@@ -165,8 +167,8 @@ impl HuggingFaceModel {
         load_decoder(blank, &store, naming, self.quantization, format).map_err(self.weights_error())
     }
 
-    /// Refuses weights that are far too few for the configuration, before memory is asked for it: a number in
-    /// `config.json` can be anything, the bytes of a file are there.
+    /// Returns an error if the files are far too small for the configuration, before memory is allocated for it: a
+    /// number in `config.json` can be arbitrarily large, the size of a file cannot.
     fn check_size(&self, store: &dyn TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
         let parameters = count::parameters(&self.config).total;
         let bytes = store.total_bytes();
@@ -191,10 +193,10 @@ impl HuggingFaceModel {
         Err(WeightsError::TooFew { parameters, bytes })
     }
 
-    /// The widest type that weights are stored in, apart from packed ones and their scales.
+    /// The widest element type of the stored weights, not counting packed weights and their scales.
     ///
     /// # Errors
-    /// As [`HuggingFaceModel::tensors`].
+    /// Those of [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
         let constant = exchange_of(self.config.family())?.constant;
         let store = self.tensors()?;
@@ -213,15 +215,15 @@ impl HuggingFaceModel {
     }
 }
 
-/// The model that the fields of a `config.json` describe.
+/// Builds the model configuration described by the fields of a `config.json`.
 ///
 /// # Errors
-/// As [`HuggingFaceModel::open`].
+/// Those of [`HuggingFaceModel::open`].
 pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
     described(fields).map(|(config, _)| config)
 }
 
-/// The model that the fields of a `config.json` describe, and the quantization of its weights.
+/// Builds the model configuration and the quantization described by the fields of a `config.json`.
 fn described(
     fields: &Map<String, Value>,
 ) -> Result<(DecoderConfig, Option<Quantization>), HuggingFaceError> {

@@ -1,18 +1,18 @@
-//! The first weights.
+//! Weight initialization.
 //!
 //! | part | `normal { std }` | `fan_in` | `le_cun` | `truncated_xavier` | `small` |
 //! |---|---|---|---|---|---|
-//! | token and position embeddings | N(0, std²) | N(0, 1) | N(0, 1) | N(0, 2/(rows + d)), cut at 3σ | N(0, 2/(5d)) |
-//! | a map `[in, out]` | N(0, std²) | U(±1/√in) | N(0, 1/in) | N(0, 2/(in + out)), cut at 3σ | N(0, 2/(5d)) |
-//! | a map into the residual stream | with `scale_residual` N(0, std²/(2·n_layers)), else as a map | as a map | as a map | as a map | N(0, 4/(n_layers²·d)) |
-//! | an untied head | as a map | as a map | as a map | as a map | as a map |
-//! | a map's bias | 0 | U(±1/√in) | 0 | 0 | 0 |
-//! | a norm's gain, its bias | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
+//! | token and position embeddings | N(0, std²) | N(0, 1) | N(0, 1) | N(0, 2/(rows + d)), truncated at 3σ | N(0, 2/(5d)) |
+//! | linear layer `[in, out]` | N(0, std²) | U(±1/√in) | N(0, 1/in) | N(0, 2/(in + out)), truncated at 3σ | N(0, 2/(5d)) |
+//! | linear layer into the residual stream | with `scale_residual` N(0, std²/(2·n_layers)), else as other linear layers | as other linear layers | as other linear layers | as other linear layers | N(0, 4/(n_layers²·d)) |
+//! | untied head | as linear layers | as linear layers | as linear layers | as linear layers | as linear layers |
+//! | bias of a linear layer | 0 | U(±1/√in) | 0 | 0 | 0 |
+//! | gain and bias of a norm | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
 //!
 //! `d` is `d_model`.
 //!
-//! Numbers are drawn on the host, each parameter from a stream of its own that depends on the seed and the parameter's
-//! path alone: the same model on every backend, whatever else is in it.
+//! Values are drawn on the host. Each parameter has a random stream that depends only on the seed and the parameter's
+//! path, so a parameter is the same on every backend and does not depend on the model's other parameters.
 
 use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -26,10 +26,10 @@ use crate::checked::DecoderConfig;
 use crate::config::Init;
 use crate::token_table::{TokenTable, rows_of_parts};
 
-/// The role of a linear layer's output, which decides its initialization.
+/// Role of a linear layer's output, which determines its initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRole {
-    /// A hidden space.
+    /// Hidden elements.
     Hidden,
     /// The residual stream.
     Residual,
@@ -40,10 +40,10 @@ pub(crate) struct Initializer<'a, B: Backend> {
     init: Init,
     n_layers: usize,
     d_model: usize,
-    /// None leaves zeros, for weights that are read over them.
+    /// Seed of the streams. `None` leaves zeros, for weights to be loaded.
     seed: Option<u64>,
     device: &'a Device<B>,
-    /// The most bytes of a buffer, which a table of tokens is cut to.
+    /// Maximum bytes of a buffer; token tables are split to fit.
     largest: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// For a module on its own: PyTorch's initial weights, with a seed from the backend's random state.
+    /// Initializes a standalone module: PyTorch's initial weights, with a seed from the backend's random state.
     pub(crate) fn standalone(d_model: usize, device: &'a Device<B>) -> Self {
         let distribution = burn::tensor::Distribution::Uniform(0.0, 65_536.0);
         let drawn = Tensor::<B, 1>::random([4], distribution, device).into_data();
@@ -85,17 +85,17 @@ impl<'a, B: Backend> Initializer<'a, B> {
         self.device
     }
 
-    /// An embedding's rows, `[count, d_model]`.
+    /// Draws the rows of an embedding, `[count, d_model]`.
     pub(crate) fn embedding(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
         self.drawn(path, shape, self.embedded(shape))
     }
 
-    /// The token embedding, `[vocab_size, d_model]`.
+    /// Draws the token embedding, `[vocab_size, d_model]`.
     pub(crate) fn token_embedding(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
         self.table(path, shape, self.embedded(shape))
     }
 
-    /// An untied head's weight, `[vocab_size, d_model]`.
+    /// Draws an untied head's weight, `[vocab_size, d_model]`.
     pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
         self.table(
             path,
@@ -114,7 +114,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// A map's weight of `fan_in` inputs, of any layout.
+    /// Draws a linear layer's weight with `fan_in` inputs, in any layout.
     pub(crate) fn map(
         &self,
         path: &str,
@@ -125,7 +125,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         self.drawn(path, shape, self.mapped(shape, fan_in, into))
     }
 
-    /// The distribution of a map's weight.
+    /// The distribution of a linear layer's weight.
     fn mapped(&self, shape: [usize; 2], fan_in: usize, into: OutputRole) -> Drawn {
         let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
         let fan_in = fan_in as f64;
@@ -143,7 +143,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// A map's bias, `[width]`.
+    /// Draws a linear layer's bias, `[width]`.
     pub(crate) fn bias(&self, path: &str, width: usize, fan_in: usize) -> Param<Tensor<B, 1>> {
         match self.init {
             Init::FanIn => {
@@ -156,7 +156,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// The same number everywhere, `[width]`.
+    /// Fills `[width]` with a constant.
     pub(crate) fn constant(&self, value: f32, width: usize) -> Param<Tensor<B, 1>> {
         self.param(vec![value; width], [width])
     }
@@ -177,7 +177,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// A table `[vocab_size, d_model]`, drawn as one and cut where the device needs it.
+    /// Draws a table `[vocab_size, d_model]` as a whole and splits it if the device requires it.
     fn table(&self, path: &str, [count, width]: [usize; 2], from: Drawn) -> TokenTable<B> {
         let rows = rows_of_parts(count, width, self.largest);
         let values = self.sampled(path, count * width, from);
@@ -197,15 +197,15 @@ impl<'a, B: Backend> Initializer<'a, B> {
         TokenTable::of(parts.collect())
     }
 
-    /// The numbers of a parameter, none where there are to be zeros.
+    /// Draws a parameter's values; returns `None` for zeros.
     fn sampled(&self, path: &str, count: usize, from: Drawn) -> Option<Vec<f32>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
         rng.set_stream(fnv1a(path));
         Some(from.sample(rng, count))
     }
 
-    /// Made when it is asked for, and one number where a backend can repeat it: whoever reads weights over zeros never holds
-    /// both.
+    /// Zeros, allocated lazily and as one repeated number if the backend can do so. Loading weights over them therefore
+    /// never holds both.
     fn zeros<const D: usize>(&self, shape: [usize; D]) -> Param<Tensor<B, D>> {
         Param::uninitialized(
             ParamId::new(),
@@ -225,19 +225,19 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 }
 
-/// `N(0, 2/(rows + columns))` cut at three standard deviations; a table's sum is the same either way round.
+/// `N(0, 2/(rows + columns))` truncated at three standard deviations; symmetric in rows and columns.
 fn xavier(shape: [usize; 2]) -> Drawn {
     Drawn::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
 }
 
-/// A distribution around 0.
+/// A distribution with mean 0.
 #[derive(Clone, Copy, Debug)]
 enum Drawn {
-    /// By its standard deviation.
+    /// Normal distribution, by its standard deviation.
     Normal(f64),
-    /// A normal one by its standard deviation; what lies beyond three of them is drawn again.
+    /// Truncated normal distribution, by its standard deviation; values beyond three deviations are redrawn.
     Truncated(f64),
-    /// By its bound.
+    /// Uniform distribution, by its bound.
     Uniform(f64),
 }
 
@@ -258,7 +258,7 @@ impl Drawn {
                 let bound = bound as f32;
                 match Uniform::new_inclusive(-bound, bound) {
                     Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
-                    // Only a bound that is not finite ends here, which a fan-in of at least 1 cannot give.
+                    // Reached only with an infinite bound, which a fan-in of at least 1 cannot give.
                     Err(_) => vec![0.0; count],
                 }
             }
@@ -266,7 +266,7 @@ impl Drawn {
     }
 }
 
-/// The 64-bit FNV-1a hash: a name for the path that is the same everywhere and always.
+/// The 64-bit FNV-1a hash of a path, which is stable across platforms and versions.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -282,9 +282,9 @@ mod tests {
     use crate::parameters::ParameterRole;
     use crate::weights::named_tensors;
 
-    /// The random stream of every drawn parameter is that of the path which the model lists it under.
+    /// The random stream of each drawn parameter is derived from the path that the model lists it under.
     #[test]
-    fn streams_are_those_of_the_parameters_paths() {
+    fn streams_derive_from_parameter_paths() {
         for preset in families::presets() {
             let mut raw = preset.config.tiny();
             let std = 0.5;

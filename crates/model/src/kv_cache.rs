@@ -1,5 +1,5 @@
-//! What is kept of the tokens seen so far, so that the next one costs one position's work: their keys and values, or
-//! linear attention's sums over them.
+//! Cache of the tokens processed so far, which reduces the cost of the next token to one position: their keys and
+//! values, or linear attention's sums over them.
 
 mod layer;
 mod retention;
@@ -22,40 +22,43 @@ pub struct KvCache<B: BurnBackend> {
 }
 
 impl<B: Backend> KvCache<B> {
-    /// An empty cache with room for `capacity` tokens of each of `batch` sequences, for a model of this configuration.
+    /// Creates an empty cache for a model of this configuration, with room for `capacity` tokens in each of `batch`
+    /// sequences.
     ///
-    /// Keys and values are allocated at once: for every token, or, in a block with a window, for the tokens in it, its global
-    /// tokens and [`ROLLBACK_TOKENS`], rounded up to some hundreds. Linear attention's sums are small and made when they are.
+    /// Keys and values are allocated at once: for every token, or, in a block with a window, for the window, its global
+    /// tokens and [`ROLLBACK_TOKENS`], rounded up to some hundreds. Linear attention's sums are small and allocated
+    /// when first computed.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         config.stack().cache(batch, capacity, device)
     }
 
-    /// Tokens held.
+    /// Number of cached tokens.
     pub fn len(&self) -> usize {
         self.layers.first().map_or(0, LayerCache::len)
     }
 
-    /// Returns true if nothing is held yet.
+    /// Returns true if the cache holds no token.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all tokens; the memory of keys and values stays.
+    /// Removes all tokens; the memory of keys and values stays allocated.
     pub fn clear(&mut self) {
         for layer in &mut self.layers {
             layer.clear();
         }
     }
 
-    /// Tokens that fit.
+    /// Maximum number of tokens.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many of the first `len` tokens can be kept without the rest, at most those in the cache. With a softmax these are all
-    /// of them; with linear attention, whose sums cannot forget a token, all tokens or none. A window can lose at least the
-    /// newest [`ROLLBACK_TOKENS`] after the longest that the cache has been since it was cleared; where the tokens before those
-    /// that are lost are no longer held, none can be kept.
+    /// Number of the first `len` tokens that can be kept without the rest; at most the number cached.
+    /// - Softmax attention: all of them.
+    /// - Linear attention, whose sums cannot drop a token: all cached tokens or none.
+    /// - With a window: at least the newest [`ROLLBACK_TOKENS`] can be removed, counted from the greatest length since
+    ///   the cache was cleared. If tokens before the removed ones are no longer held, none can be kept.
     pub fn reusable(&self, len: usize) -> usize {
         let each = self.layers.iter();
         each.map(|layer| layer.reusable(len.min(layer.len())))
@@ -63,7 +66,7 @@ impl<B: Backend> KvCache<B> {
             .unwrap_or(0)
     }
 
-    /// Forgets all but the first `len` tokens, and as many more as [`KvCache::reusable`] says; gives how many are held then.
+    /// Keeps at most the first `len` tokens, limited by [`KvCache::reusable`]. Returns the number kept.
     pub fn truncate(&mut self, len: usize) -> usize {
         let kept = self.reusable(len);
         for layer in &mut self.layers {
@@ -72,8 +75,8 @@ impl<B: Backend> KvCache<B> {
         kept
     }
 
-    /// Holds the first `len` tokens of `other`, a cache for the same model and batch, in its own memory in place of what it
-    /// held: as many of them as are [`KvCache::reusable`] and fit. Gives how many.
+    /// Replaces the contents, in the same memory, with the first `len` tokens of `other`, a cache for the same model
+    /// and batch, limited by [`KvCache::reusable`] and the capacity. Returns the number copied.
     pub fn copy_from(&mut self, other: &Self, len: usize) -> usize {
         let copied = other.reusable(len.min(self.capacity));
         for (layer, other) in self.layers.iter_mut().zip(&other.layers) {
@@ -82,22 +85,22 @@ impl<B: Backend> KvCache<B> {
         copied
     }
 
-    /// The bytes of its keys and values, or of linear attention's sums once there are some.
+    /// Bytes of the keys and values, or of linear attention's sums once computed.
     pub fn bytes(&self) -> usize {
         self.layers.iter().map(LayerCache::bytes).sum()
     }
 
-    /// The cache of block `layer`; none where there is no such block.
+    /// The cache of block `layer`; `None` if there is no such block.
     pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut LayerCache<B>> {
         self.layers.get_mut(layer)
     }
 }
 
-/// Consecutive rows of one sequence among those of several.
+/// Consecutive rows that belong to one sequence in a pass over several.
 #[derive(Debug)]
 pub(crate) struct CachedRows<'a, B: BurnBackend> {
-    /// Their number, at least one.
+    /// Number of rows, at least one.
     pub(crate) rows: usize,
-    /// A block's cache of the sequence, which the rows continue.
+    /// A block's cache of the sequence that the rows continue.
     pub(crate) cache: Option<&'a mut LayerCache<B>>,
 }

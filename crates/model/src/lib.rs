@@ -1,16 +1,25 @@
-//! Token ids in, logits out: the decoder-only transformer, its closed set of parts and its families.
+//! Decoder-only transformer: token ids in, logits out.
 //!
-//! Map, in the order a token meets it: [`tokens`] are a decoder's input; [`config`] is a configuration as written, [`checked`] one
-//! that is legal; `init` draws initial weights; [`decoder`] is `embeddings`, a `stack` of `block`s (`attention`, `feed_forward`,
-//! `norm`, with `position`s and linear attention's `features`) and the `lm_head`; [`nn`] has each of them for use on its own, with
-//! `cross_attention` and its `cross_sublayer` for encoder–decoders, and `context`s are their inputs besides hidden states;
-//! [`training`] computes gradients; [`kv_cache`] continues a sequence; [`count`] counts parameters, operations and memory;
-//! `token_scores` are the losses of single tokens; `token_table` is the
-//! embedding and the head, whole or in parts; [`parameters`] lists what is trained; `linear` is a layer with its weight and adapter
-//! (`low_rank`), `weight_format` packs a decoder's weights for prediction, and [`ragged`] is the pass over pieces of several
-//! sequences at once; [`weights`]
-//! reads and writes it; [`families`] are the published models, one declarative file
-//! each, and `tiny` ones of the same parts, and [`hugging_face`] the directories that they are exchanged in.
+//! | module | contents |
+//! |---|---|
+//! | [`config`], [`checked`] | the configuration as written, and a validated one |
+//! | [`tokens`] | a decoder's input |
+//! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
+//! | [`nn`] | every component for standalone use, cross-attention for encoder–decoders included |
+//! | `context` | inputs of components other than their hidden states |
+//! | `init` | weight initialization |
+//! | [`training`] | gradients |
+//! | [`kv_cache`] | continuation of a sequence |
+//! | [`ragged`] | one pass over pieces of several sequences |
+//! | [`count`] | parameters, operations and memory of a configuration |
+//! | [`parameters`] | list of trained parameters |
+//! | `token_scores` | losses of single tokens |
+//! | `token_table` | embedding and head, whole or in parts |
+//! | `linear`, `low_rank` | a linear layer with its weight and adapter |
+//! | `weight_format` | packed weights for inference |
+//! | [`weights`] | reading and writing of weights |
+//! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
+//! | [`hugging_face`] | directories in the format of `transformers` |
 
 //!
 //! | type | purpose |

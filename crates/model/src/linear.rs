@@ -27,7 +27,7 @@ pub struct Linear<B: BurnBackend> {
     pub weight: LinearWeight<B>,
     /// The bias b, `[out]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// The adapter that is added to the weight.
+    /// The low-rank adapter added to the weight.
     pub adapter: Option<LowRank<B>>,
     #[module(skip)]
     pub(crate) precision: Precision,
@@ -38,12 +38,12 @@ pub struct Linear<B: BurnBackend> {
 pub enum LinearWeight<B: BurnBackend> {
     /// A parameter, `[in, out]`.
     Float(Param<Tensor<B, 2>>),
-    /// Packed by its outputs, `[out, in]`. It is no parameter: it is not trained.
+    /// Packed by its outputs, `[out, in]`. It is not trained, so it is not a parameter.
     Packed(PackedWeight<B>),
 }
 
 impl<B: BurnBackend> LinearWeight<B> {
-    /// The weight with `change` made to it, which keeps its shape. A packed weight stays as it is.
+    /// Applies `change`, which must keep the shape, to an f32 weight. A packed weight stays unchanged.
     pub fn mapped(self, change: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
         match self {
             Self::Float(weight) => Self::Float(weight.map(change)),
@@ -53,7 +53,7 @@ impl<B: BurnBackend> LinearWeight<B> {
 }
 
 impl<B: Backend> LinearWeight<B> {
-    /// The weight in f32, `[in, out]`. A packed weight is unpacked for it.
+    /// The weight in f32, `[in, out]`; a packed weight is unpacked.
     pub fn val(&self) -> Tensor<B, 2> {
         match self {
             Self::Float(weight) => weight.val(),
@@ -80,7 +80,7 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// `[in, out]`.
+    /// The weight's shape `[in, out]`.
     pub fn shape(&self) -> [usize; 2] {
         match &self.weight {
             LinearWeight::Float(weight) => {
@@ -94,7 +94,7 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// The weight, where it is packed.
+    /// The packed weight, if it is packed.
     pub(crate) fn packed(&self) -> Option<&PackedWeight<B>> {
         match &self.weight {
             LinearWeight::Float(_) => None,
@@ -102,7 +102,7 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// `[batch, seq, in]` to `[batch, seq, out]`, added to `residual` where there is one.
+    /// Maps `[batch, seq, in]` to `[batch, seq, out]` and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         let bias = self.bias.as_ref().map(Param::val);
         let adapted = self
@@ -121,8 +121,8 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// The layer with an adapter in the place of any that it has. The weight and the bias are frozen: only the adapter is
-    /// trained.
+    /// Returns the layer with a new adapter, replacing any existing one. Weight and bias are frozen; only the adapter
+    /// is trained.
     pub fn with_adapter(self, adapter: LowRank<B>) -> Self {
         let frozen = self.no_grad();
         Self {
@@ -131,10 +131,10 @@ impl<B: Backend> Linear<B> {
         }
     }
 
-    /// Packs the weight and frees its floats. A weight that is packed stays as it is.
+    /// Packs the weight and frees its f32 values. A packed weight stays unchanged.
     pub(crate) fn pack(&mut self, format: PackedFormat) {
         if let LinearWeight::Float(weight) = &mut self.weight {
-            // Without a second handle the floats are freed once they are copied in the order of rows, before they are packed.
+            // Without a second handle, the f32 values are freed once they are copied in row order, before packing.
             let nothing = Param::from_tensor(Tensor::empty([0, 0], &weight.device()));
             let floats = std::mem::replace(weight, nothing).into_value();
             self.weight = LinearWeight::Packed(ops::pack(floats.transpose(), format));
@@ -163,7 +163,7 @@ impl LinearConfig {
         }
     }
 
-    /// The same with a bias or without.
+    /// Returns the layer with or without a bias.
     pub const fn with_bias(self, bias: bool) -> Self {
         Self { bias, ..self }
     }
@@ -178,7 +178,7 @@ impl LinearConfig {
         self.weights() + if self.bias { self.d_output as u128 } else { 0 }
     }
 
-    /// A layer with PyTorch's initial weights, uniform in `±1/√d_input`, drawn from the backend's random state.
+    /// Builds a layer with PyTorch's initial weights, uniform in `±1/√d_input`, drawn from the backend's random state.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Linear<B> {
         let from = Initializer::standalone(self.d_input, device);
         self.init_from(&from, "", OutputRole::Hidden)

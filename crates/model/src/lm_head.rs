@@ -39,14 +39,14 @@ impl LmHeadConfig {
         }
     }
 
-    /// Elements of its parameters; a tied projection is the embedding's.
+    /// Number of parameter elements; a tied projection belongs to the embedding.
     pub(crate) fn parameters(&self) -> u128 {
         let weight = self.vocab_size as u128 * self.d_model as u128;
         let bias = self.vocab_size as u128;
         u128::from(!self.tied) * weight + u128::from(self.bias) * bias
     }
 
-    /// A head with the initial weights of [`crate::nn::LinearConfig::init`].
+    /// Builds a head with the initial weights of [`crate::nn::LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> LmHead<B> {
         self.init_from(&Initializer::standalone(self.d_model, device))
     }
@@ -65,10 +65,11 @@ impl LmHeadConfig {
     }
 }
 
-/// `soft_cap(scale · hidden · Wᵀ + bias)`, where `W` is the head's own table or the embedding's.
+/// Computes `soft_cap(scale · hidden · Wᵀ + bias)`; `W` is the head's table or the embedding's.
 #[derive(Module, Debug)]
 pub struct LmHead<B: BurnBackend> {
-    /// The output projection, `[vocab_size, d_model]`; none where the embedding serves. A packed head always has one.
+    /// The output projection, `[vocab_size, d_model]`; `None` if the embedding serves as projection. A packed head is
+    /// always present here.
     pub head: Option<TokenTable<B>>,
     /// The output projection's bias, `[vocab_size]`.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
@@ -81,7 +82,8 @@ pub struct LmHead<B: BurnBackend> {
 }
 
 impl<B: Backend> LmHead<B> {
-    /// `[batch, seq, d_model]` to logits `[batch, seq, vocab_size]`; `tokens` is the embedding, for a tied head.
+    /// Maps `[batch, seq, d_model]` to logits `[batch, seq, vocab_size]`. `tokens` is the embedding, used by a tied
+    /// head.
     pub fn forward(&self, hidden: Tensor<B, 3>, tokens: &TokenTable<B>) -> Tensor<B, 3> {
         let [batch, seq, width] = hidden.dims();
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
@@ -96,8 +98,8 @@ impl<B: Backend> LmHead<B> {
         logits.reshape([batch, seq, vocab_size])
     }
 
-    /// The cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over all targets `[batch, seq]` from 0
-    /// on, with the terms of `options`, `[1]`; `tokens` is the embedding, for a tied head.
+    /// The cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over all targets `[batch, seq]` that
+    /// are at least 0, with the terms of `options`, `[1]`. `tokens` is the embedding, used by a tied head.
     pub fn loss_sum(
         &self,
         hidden: Tensor<B, 3>,
@@ -125,7 +127,7 @@ impl<B: Backend> LmHead<B> {
         }
     }
 
-    /// The table that the hidden states are multiplied with.
+    /// The table that projects hidden states to logits.
     pub(crate) fn table<'a>(&'a self, tokens: &'a TokenTable<B>) -> &'a TokenTable<B> {
         self.head.as_ref().unwrap_or(tokens)
     }

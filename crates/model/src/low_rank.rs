@@ -17,7 +17,7 @@ pub struct LowRankConfig {
     pub alpha: f64,
 }
 
-/// A trainable change of a linear layer's weight: `scale · A B`.
+/// A trainable update of a linear layer's weight: `scale · A B`.
 #[derive(Module, Debug)]
 pub struct LowRank<B: BurnBackend> {
     /// A, `[in, rank]`.
@@ -29,7 +29,7 @@ pub struct LowRank<B: BurnBackend> {
 }
 
 impl LowRankConfig {
-    /// An adapter for a weight of `shape` `[in, out]` that changes nothing yet: A is drawn from `U(±1/√in)`, B is zeros.
+    /// An adapter for a weight of `shape` `[in, out]` that is initially zero: A is drawn from `U(±1/√in)`, B is zero.
     pub fn init<B: Backend>(
         &self,
         [fan_in, out]: [usize; 2],
@@ -43,7 +43,7 @@ impl LowRankConfig {
                 .sample_iter(ChaCha8Rng::seed_from_u64(seed))
                 .take(fan_in * rank)
                 .collect(),
-            // Only an input without elements has no finite bound.
+            // Only an input of width 0 has no finite bound.
             Err(_) => vec![0.0; fan_in * rank],
         };
         let a = Tensor::from_data(TensorData::new(a, [fan_in, rank]), device);

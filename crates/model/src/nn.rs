@@ -1,11 +1,11 @@
-//! The components of a model, each usable on its own: `Config` → `init(&device)` → `forward`.
+//! The components of a model, each usable by itself: `Config` → `init(&device)` → `forward`.
 //!
 //! | component | equation |
 //! |---|---|
 //! | [`Linear`] | `x W + b` |
 //! | [`Norm`] | `gain · normalized(x) + bias` |
 //! | [`Attention`] | `out(softmax(scale · q kᵀ) v)` |
-//! | [`CrossAttention`] | the same with queries of one sequence, keys and values of another |
+//! | [`CrossAttention`] | the same with queries from one sequence, keys and values from another |
 //! | [`FeedForward`] | `down(f(up(x)))` or `down(f(gate(x)) · up(x))` |
 //! | [`Block`] | attention, optional cross-attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |

@@ -23,7 +23,7 @@ impl NormConfig {
         Self { kind, width }
     }
 
-    /// Returns true if it has a gain, and whether it has a bias.
+    /// Returns whether it has a gain and whether it has a bias.
     const fn parts(&self) -> [bool; 2] {
         match self.kind {
             config::Norm::Layer { bias, .. } => [true, bias],
@@ -38,7 +38,7 @@ impl NormConfig {
         parts.count() as u128 * self.width as u128
     }
 
-    /// A normalization that changes nothing but the scale: its gain is 1, its bias 0.
+    /// Builds a normalization with gain 1 and bias 0.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Norm<B> {
         let filled = |value: f32| {
             let data = TensorData::new(vec![value; self.width], [self.width]);
@@ -74,11 +74,11 @@ impl NormConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct Norm<B: BurnBackend> {
-    /// `[width]`, without [`config::Norm::OffsetRms`]'s 1.
+    /// Gain `[width]`; [`config::Norm::OffsetRms`] stores it without the 1.
     pub gain: Option<Param<Tensor<B, 1>>>,
-    /// `[width]`.
+    /// Bias `[width]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// Added to the stored gain.
+    /// Constant added to the stored gain.
     #[module(skip)]
     offset: f32,
     #[module(skip)]
@@ -86,7 +86,7 @@ pub struct Norm<B: BurnBackend> {
 }
 
 impl<B: Backend> Norm<B> {
-    /// Any shape whose last dimension is the norm's width.
+    /// Normalizes a tensor of any shape whose last dimension is the norm's width.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         let gain = self.gain.as_ref().map(|gain| match self.offset {
             0.0 => gain.val(),

@@ -1,4 +1,4 @@
-//! The rules that make a configuration a model.
+//! Rules that a model configuration must satisfy.
 
 use emberlm_kernels::RotaryLayout;
 
@@ -22,13 +22,13 @@ impl TryFrom<ModelConfig> for DecoderConfig {
     }
 }
 
-/// Beyond any model published; keeps products of sizes far from overflow.
+/// Larger than any published model. Keeps products of sizes far from overflow.
 const LARGEST_SIZE: usize = 1 << 24;
 
-/// Far beyond use: at 65,536 features the estimate's error is a percent or less.
+/// Far above practical values: at 65,536 features the estimate's error is at most about a percent.
 const MOST_FEATURES: usize = 1 << 16;
 
-/// The configuration with its defaults filled in, its sizes checked.
+/// Fills in the defaults and checks the sizes.
 fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     let Some(vocab_size) = raw.vocab_size else {
         return Err(ConfigError::new("vocab_size", "unset", "must be given"));
@@ -119,7 +119,7 @@ impl DecoderConfig {
                 let features = features.unwrap_or_default();
                 within("attention.features", features, MOST_FEATURES)?;
                 if self.dropout_at(DropoutSite::Attention) > 0.0 {
-                    let rule = "must not hold \"attention\" with linear attention, which never has its weights";
+                    let rule = "must not hold \"attention\" with linear attention, which does not compute attention weights";
                     let sites = format!("{:?}", self.filled.dropout_sites).to_lowercase();
                     return Err(ConfigError::new("dropout_sites", sites, rule));
                 }
@@ -160,7 +160,7 @@ impl DecoderConfig {
         };
         let head_dim = self.head_dim;
         let (rotated, rule) = match layout {
-            // As GPT-NeoX has it: of an odd number one element more is rotated, and the frequencies are by the odd number.
+            // GPT-NeoX's rule: an odd number rotates one element more, and the frequencies use the odd number.
             RotaryLayout::HalfSplit => (
                 dims.checked_next_multiple_of(2),
                 format!("must be at most head_dim = {head_dim}, rounded up to even"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_names_field_value_and_rule() {
+    fn errors_name_field_value_and_rule() {
         let expected = "model.heads = 0: must be between 1 and 16777216";
         assert_eq!(error_of(|c| c.heads = 0), expected);
         let expected = "model.heads = 3: must divide d_model = 128";
@@ -319,7 +319,7 @@ mod tests {
         };
         assert_eq!(linear(Some(16), |_| ()), "accepted");
         let expected = "model.dropout_sites = [embedding, attention, residual]: must not hold \"attention\" with \
-                        linear attention, which never has its weights";
+                        linear attention, which does not compute attention weights";
         assert_eq!(linear(Some(16), |c| c.dropout = 0.1), expected);
         let residual = |c: &mut ModelConfig| {
             c.dropout = 0.1;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_left_open_are_filled() {
+    fn unset_sizes_get_defaults() {
         let mut raw = families::preset("pocket").expect("a preset").config;
         raw.vocab_size = Some(50_257);
         let config = DecoderConfig::try_from(raw).expect("legal");

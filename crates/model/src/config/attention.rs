@@ -1,14 +1,14 @@
-//! The attention as written: what it sees, and how it weighs it.
+//! Attention settings: attention window and weighting of values.
 
 use serde::{Deserialize, Serialize};
 
-/// How an attention weighs the tokens that it sees.
+/// Rule that weights the values of the tokens in the attention window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AttentionKind {
-    /// By the softmax of the scores.
+    /// Weights are the softmax of the scores.
     Softmax {
-        /// Limits attention to the newest tokens; without it every earlier token is seen.
+        /// Limits attention to the newest tokens; without it, every earlier token is visible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<Window>,
         /// Factor on the scores; by default `1/√head_dim`.
@@ -18,21 +18,21 @@ pub enum AttentionKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soft_cap: Option<f64>,
     },
-    /// By an unbiased estimate of the scores' exponentials from positive random features (Choromanski et al. 2021,
-    /// "Performer"): time linear in the sequence, and running sums in place of a cache that grows.
+    /// Unbiased estimate of the scores' exponentials by positive random features (Choromanski et al. 2021,
+    /// "Performer"). Time is linear in the sequence length, and running sums replace the growing cache.
     Linear {
-        /// Random features per head, the same for all heads of a block; by default `4 · head_dim`. The error falls about
+        /// Random features per head, shared by all heads of a block; by default `4 · head_dim`. The error falls roughly
         /// as `1/√features`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         features: Option<usize>,
-        /// Seed of the features. They are not trained, and not stored with the weights.
+        /// Seed of the features, which are neither trained nor stored with the weights.
         #[serde(default)]
         seed: u64,
     },
 }
 
 impl AttentionKind {
-    /// Softmax attention to every earlier token, with the usual scale and no cap.
+    /// Softmax attention to every earlier token, with the default scale and no cap.
     pub const SOFTMAX: Self = Self::Softmax {
         window: None,
         scale: None,
@@ -55,16 +55,16 @@ impl Default for AttentionKind {
     }
 }
 
-/// A sliding window: a token sees the newest `tokens` tokens, its own among them.
+/// A sliding window: a token attends to the newest `tokens` tokens, including itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Its length, at least 1.
+    /// Window length in tokens, at least 1.
     pub tokens: usize,
-    /// The first so many tokens of the sequence are seen from everywhere.
+    /// Number of tokens at the beginning of the sequence that every token attends to.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub global_tokens: usize,
-    /// The blocks that see every earlier token all the same.
+    /// Blocks that attend to every earlier token in spite of the window.
     #[serde(default, skip_serializing_if = "FullLayers::is_none")]
     pub full_layers: FullLayers,
 }
@@ -73,11 +73,11 @@ pub struct Window {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FullLayers {
-    /// Their numbers, from 0.
+    /// Block indices, from 0.
     Listed(Vec<usize>),
-    /// The last of every so many blocks.
+    /// The last block of each group of `every` blocks.
     Every {
-        /// At least 1.
+        /// Group size, at least 1.
         every: usize,
     },
 }
@@ -90,7 +90,7 @@ impl FullLayers {
         *self == Self::NONE
     }
 
-    /// The blocks among `n_layers`, in order; those of a list are not checked.
+    /// The indices of these blocks among `n_layers`, in order. Listed indices are not checked.
     pub fn layers(&self, n_layers: usize) -> Vec<usize> {
         match self {
             Self::Listed(layers) => {

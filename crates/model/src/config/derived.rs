@@ -1,34 +1,34 @@
-//! Sizes that follow from others where the configuration does not set them.
+//! Sizes that are derived from others if the configuration does not set them.
 //!
-//! | size | where it is not set |
+//! | size | default |
 //! |---|---|
 //! | `kv_heads` | `heads` |
 //! | `head_dim` | `d_model / heads` |
-//! | `feed_forward.width` | `feed_forward.expansion · d_model`, with an expansion of 4 where that is not set either |
+//! | `feed_forward.width` | `feed_forward.expansion · d_model`; `expansion` defaults to 4 |
 //! | `position.dims` | `head_dim` |
 //! | `attention.features` | `4 · head_dim` |
 
 use super::{AttentionKind, FeedForward, ModelConfig, Position};
 use crate::error::ConfigError;
 
-/// A size that a configuration leaves to follow from others.
+/// A size that the configuration does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DerivedSize {
-    /// The table below `model` that it is in; empty for `model` itself.
+    /// Its table below `model`; empty for `model` itself.
     pub table: &'static str,
     /// Its key in the table.
     pub key: &'static str,
-    /// Its value.
+    /// The derived value.
     pub value: usize,
-    /// The expression that it follows from.
+    /// The expression that it is derived from.
     pub from: &'static str,
 }
 
-/// Hidden elements of a feed-forward layer per element of `d_model`, by default.
+/// Default ratio of a feed-forward layer's hidden width to `d_model`.
 const EXPANSION: f64 = 4.0;
 
 impl FeedForward {
-    /// Hidden elements in a model of a width.
+    /// Hidden elements in a model of width `d_model`.
     pub fn width_for(&self, d_model: usize) -> usize {
         let derived = self.expansion.unwrap_or(EXPANSION) * d_model as f64;
         self.width.unwrap_or(derived.round() as usize)
@@ -56,7 +56,7 @@ impl ModelConfig {
         }
     }
 
-    /// The sizes that are not set, with the values that they have in this configuration.
+    /// The sizes that are not set, with their values in this configuration.
     pub fn derived_sizes(&self) -> Vec<DerivedSize> {
         let head_dim = match self.heads {
             0 => None,
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn sizes_follow_what_they_derive_from_unless_they_are_set() {
+    fn derived_sizes_follow_their_source_unless_set() {
         assert_eq!(sizes(|_| {}, "char-nano"), [4, 32, 512]);
         assert_eq!(sizes(|raw| raw.heads = 8, "char-nano"), [8, 16, 512]);
         assert_eq!(sizes(|raw| raw.d_model = 256, "char-nano"), [4, 64, 1024]);
         let set = |raw: &mut ModelConfig| (raw.heads, raw.kv_heads) = (8, Some(2));
         assert_eq!(sizes(set, "char-nano"), [2, 16, 512]);
-        // Grouped queries and a width of its own are the preset's choice.
+        // The preset sets grouped queries and the feed-forward width itself.
         assert_eq!(sizes(|raw| raw.heads = 8, "pocket-tales"), [2, 12, 384]);
         let narrow = |raw: &mut ModelConfig| raw.d_model = 512;
         assert_eq!(sizes(narrow, "tinyllama-1.1b"), [4, 16, 1408]);

@@ -28,7 +28,7 @@ const UNSET_BY_ZERO: [(Option<&str>, &str); 8] = [
     (Some("head"), "soft_cap"),
 ];
 
-/// Rewrites the keys and values of earlier versions as today's.
+/// Rewrites keys and values of earlier versions in today's format.
 ///
 /// # Errors
 /// A combination that was never legal, or a value of another type.
@@ -161,7 +161,7 @@ mod tests {
             full_layers: FullLayers::Listed(vec![1]),
         };
         assert_eq!(window("char-nano", all), Some(expected));
-        // Over a preset that has one.
+        // On a preset that has a window.
         assert_eq!(window("mistral-7b", json!({"window": 0})), None);
         let changed = window("mistral-7b", json!({"window": 5})).expect("a window");
         assert_eq!(changed.tokens, 5);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn combinations_that_were_never_legal_are_refused() {
+    fn illegal_combinations_are_rejected() {
         let error = |changes| read("char-nano", changes).expect_err("illegal");
         let global = error(json!({"global_tokens": 2}));
         let expected =

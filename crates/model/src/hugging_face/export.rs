@@ -1,4 +1,4 @@
-//! Writing a Hugging Face directory.
+//! Writes Hugging Face model directories.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -23,15 +23,15 @@ use crate::weights::{Element, Published, PublishedPacked, published, write};
 /// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// The type of the numbers.
+    /// Element type of the weights.
     pub element: Element,
-    /// The most bytes of tensors in a file; a larger tensor has a file of its own.
+    /// Maximum bytes of tensors per file. A larger tensor gets a separate file.
     pub shard_bytes: u64,
-    /// Fields of the `config.json` that say nothing about what is computed, such as token ids.
+    /// Fields of `config.json` that do not affect the computation, such as token ids.
     pub fields: Map<String, Value>,
 }
 
-/// Numbers in f32, in files of at most 5 GB, without further fields.
+/// Weights in f32, in files of at most 5 GB, without additional fields.
 impl Default for ExportOptions {
     fn default() -> Self {
         Self {
@@ -45,11 +45,11 @@ impl Default for ExportOptions {
 /// The files written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// The weights' files, in order.
+    /// The weight files, in order.
     pub files: Vec<PathBuf>,
-    /// Tensors in them.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Their bytes.
+    /// Total bytes of the tensors.
     pub bytes: u64,
 }
 
@@ -63,15 +63,14 @@ pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> 
     described(&completed(config, &exchange)?, &exchange, None, &options).map(drop)
 }
 
-/// Writes `config.json` and the weights of a model into an existing directory. What names the weights of an earlier one
-/// there is replaced.
+/// Writes a model's `config.json` and weights into an existing directory. Files that refer to the weights of an earlier
+/// model there are replaced.
 ///
-/// Packed weights are written as they are, with a `quantization_config`. A tied head that is packed is written as an untied one,
-/// since the embedding is not packed.
+/// Packed weights are written unchanged, with a `quantization_config`. A packed tied head is written as an untied head,
+/// because the embedding is not packed.
 ///
 /// # Errors
-/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be
-/// written.
+/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,
@@ -150,7 +149,7 @@ impl<B: Backend> View for &Tensor<B> {
     }
 }
 
-/// The model with what its type always has.
+/// Adds the parameters that the model's type always has.
 fn completed(
     config: &DecoderConfig,
     exchange: &Exchange,
@@ -160,7 +159,7 @@ fn completed(
     Ok(DecoderConfig::try_from(raw)?)
 }
 
-/// The `config.json` of a model, proven by reading it again.
+/// Builds a model's `config.json` and verifies it by reading it back.
 fn described(
     config: &DecoderConfig,
     exchange: &Exchange,
@@ -168,7 +167,7 @@ fn described(
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let mut fields = options.fields.clone();
-    // That of another directory is about other tensors.
+    // The field of the source directory describes other tensors.
     fields.remove(quantization::FIELD);
     if let Some(quantization) = quantization {
         let path = "blocks.0.attention.out.weight";
@@ -196,7 +195,7 @@ fn described(
         HuggingFaceError::Field { field, .. } if field.starts_with("rope_parameters.") => {
             own("position")
         }
-        // The rule is broken by a default that stands where the model's own part could not be written.
+        // A default violates the rule because the model's own value could not be written.
         HuggingFaceError::Config(error) => own(error.field.split('.').next().unwrap_or_default()),
         other => other,
     })?;
@@ -247,7 +246,7 @@ fn write_shards<B: Backend>(
         let text = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
         fs::write(&file, text).map_err(io(&file))?;
     }
-    // Of a file and an index some programs take the one and some the other.
+    // Given both a file and an index, some programs read the one and some the other.
     let stale = folder.join(if count > 1 { WEIGHTS_FILE } else { INDEX_FILE });
     match fs::remove_file(&stale) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&stale)(error)),

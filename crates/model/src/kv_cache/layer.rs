@@ -14,22 +14,24 @@ pub struct LayerCache<B: BurnBackend> {
     len: usize,
 }
 
-/// By the configuration's kind of attention.
+/// Cached state, by kind of attention.
 #[derive(Clone, Debug)]
 enum Held<B: BurnBackend> {
     KeysAndValues(KeysAndValues<B>),
-    /// None before the first token.
+    /// Linear attention's sums; `None` before the first token.
     Sums(Option<LinearAttentionState<B>>),
 }
 
-/// The keys and values of all tokens but those that were dropped.
+/// The keys and values of all tokens that were not dropped.
 #[derive(Clone, Debug)]
 struct KeysAndValues<B: BurnBackend> {
-    /// `[batch, kv_heads, rows, head_dim]` each. Taken out while written to: a tensor with one owner is updated in place.
+    /// `[batch, kv_heads, rows, head_dim]` each. They are taken out for a write, because a tensor with one owner is
+    /// updated in place.
     keys: Option<Tensor<B, 4>>,
     values: Option<Tensor<B, 4>>,
     retention: Retention,
-    /// The tokens after [`Retention::head`] that are no longer held. Row `i` at or after the head is token `i + dropped`.
+    /// Number of tokens after [`Retention::head`] that are no longer held. Row `i` at or after the head is token `i +
+    /// dropped`.
     dropped: usize,
 }
 
@@ -57,12 +59,12 @@ impl<B: Backend> LayerCache<B> {
         Self { held, len: 0 }
     }
 
-    /// Tokens in the cache, those that a window no longer sees among them.
+    /// Length of the cached text in tokens, including those outside of the window.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no token yet.
+    /// Returns true if the cache holds no token.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -80,7 +82,7 @@ impl<B: Backend> LayerCache<B> {
         if keeps { len } else { 0 }
     }
 
-    /// To a length that is reusable.
+    /// Truncates to a reusable length.
     pub(super) fn truncate(&mut self, len: usize) {
         match &mut self.held {
             Held::Sums(sums) if len == 0 => *sums = None,
@@ -90,7 +92,7 @@ impl<B: Backend> LayerCache<B> {
         self.len = len;
     }
 
-    /// The first `len` tokens of another, as many as are reusable there.
+    /// Copies the first `len` tokens of another cache, which must be reusable there.
     pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
         self.truncate(0);
         match (&mut self.held, &other.held) {
@@ -116,7 +118,8 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all that the new tokens may see, these last.
+    /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all that the new tokens can attend to,
+    /// the new ones last.
     pub(crate) fn append(
         &mut self,
         keys: Tensor<B, 4>,
@@ -126,12 +129,12 @@ impl<B: Backend> LayerCache<B> {
         self.len += keys.dims()[2];
         match &mut self.held {
             Held::KeysAndValues(held) => held.append(start, keys, values),
-            // Linear attention never asks: its sums are all that is held.
+            // Unreachable in practice: linear attention only uses its sums.
             Held::Sums(_) => (keys, values),
         }
     }
 
-    /// The padding and the bias of a mask over all tokens, of those whose keys [`LayerCache::append`] will return.
+    /// Restricts a mask's padding and bias over all tokens to the keys that [`LayerCache::append`] will return.
     pub(crate) fn mask(&self, mask: AttentionMask<B>) -> AttentionMask<B> {
         let (head, dropped) = match &self.held {
             Held::KeysAndValues(held) if held.dropped > 0 => (held.retention.head(), held.dropped),
@@ -144,7 +147,7 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// Takes the sums out, for [`LayerCache::put_sums`] to put them back with more tokens in them.
+    /// Takes the sums out; [`LayerCache::put_sums`] stores the updated ones.
     pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
         match &mut self.held {
             Held::Sums(sums) => sums.take(),
@@ -152,7 +155,7 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// The sums after `seq` more tokens.
+    /// Stores the sums after `seq` more tokens.
     pub(crate) fn put_sums(&mut self, sums: Option<LinearAttentionState<B>>, seq: usize) {
         self.held = Held::Sums(sums);
         self.len += seq;
@@ -183,7 +186,7 @@ impl<B: Backend> KeysAndValues<B> {
     }
 
     fn copy_from(&mut self, other: &Self, len: usize) {
-        // A text that ends in the head has lost nothing.
+        // Nothing is dropped from a text that ends within the head.
         self.dropped = match len <= other.retention.head() {
             true => 0,
             false => other.dropped,
@@ -217,7 +220,7 @@ fn write<B: Backend>(
     seen
 }
 
-/// Returns the first `start` rows and `new` after them, and holds these without `dropped` rows after the head.
+/// Returns the first `start` rows followed by `new`, and stores them without `dropped` rows after the head.
 fn shift<B: Backend>(
     held: &mut Option<Tensor<B, 4>>,
     new: Tensor<B, 4>,
@@ -242,7 +245,7 @@ fn shift<B: Backend>(
     all
 }
 
-/// A tensor without the `count` elements of a dimension after the first `head`.
+/// Removes `count` elements of a dimension after the first `head`.
 fn without<B: Backend, K, const D: usize>(
     x: Tensor<B, D, K>,
     dim: usize,
@@ -285,7 +288,7 @@ mod tests {
         LayerCache::new(&config.with_reach(reach), 1, capacity, &Default::default())
     }
 
-    /// The outputs of `chunks` of new tokens by caches of a window and of all tokens are equal to the bit.
+    /// Checks that the outputs for `chunks` of new tokens are bit-identical with a windowed cache and with a full one.
     fn check(tokens: usize, global_tokens: usize, chunks: &[usize]) {
         let reach = Reach::Window {
             tokens,
@@ -303,7 +306,7 @@ mod tests {
         assert!(window.bytes() < all.bytes());
         for &seq in chunks {
             let (q, k, v) = (random(4, seq), random(KV_HEADS, seq), random(KV_HEADS, seq));
-            // A rejected draft.
+            // As after a rejected draft.
             for cache in [&mut window, &mut all] {
                 let len = cache.len();
                 let drafts = [(); 2].map(|()| random(KV_HEADS, 5.min(capacity - len)));
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_s_cache_gives_the_bits_of_a_cache_of_all_tokens() {
+    fn windowed_cache_is_bit_identical_to_full_cache() {
         for global_tokens in [0, 7] {
             check(50, global_tokens, &[3000, 1, 1, 200, 1]);
             let mut chunks = vec![1; 1700];
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_and_bias_follow_the_keys_that_are_held() {
+    fn padding_and_bias_follow_held_keys() {
         let device = Default::default();
         let reach = Reach::Window {
             tokens: 50,

@@ -1,4 +1,4 @@
-//! The tokens whose keys and values a layer holds.
+//! Tokens whose keys and values a layer holds.
 //!
 //! ```text
 //! token    0 … head │ head … head + dropped │ … len - rollback - window … len
@@ -6,27 +6,27 @@
 //! row      0 … head │                       │ head … rows
 //! ```
 //!
-//! Queries see keys by their distance, so that rows without a gap of tokens that no query sees are attended to as all tokens
-//! would be. The gap is a multiple of [`KEY_BLOCK`], as is the head, so that flex sums the same keys in the same groups: the
-//! output is the same to the bit.
+//! Attention depends on the distance between query and key. The dropped tokens are visible to no later query, so
+//! attention over the remaining rows gives the same result as over all tokens. The gap and the head are multiples of
+//! [`KEY_BLOCK`], so flex sums the same keys in the same groups and the output is bit-identical.
 
 use emberlm_kernels::{KEY_BLOCK, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism};
 
-/// The newest tokens that every cache of keys and values can lose again ([`super::KvCache::truncate`]).
+/// Number of newest tokens that every cache of keys and values can remove ([`super::KvCache::truncate`]).
 pub const ROLLBACK_TOKENS: usize = 64;
 
 /// The tokens that a layer must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retention {
-    /// All.
+    /// All tokens.
     All,
-    /// Those of a window.
+    /// The tokens of a window.
     Window {
-        /// The first tokens, which are always held: the global tokens, rounded up to [`KEY_BLOCK`].
+        /// Number of first tokens that are always held: the global tokens, rounded up to [`KEY_BLOCK`].
         head: usize,
-        /// The newest tokens that a query sees, its own among them.
+        /// Number of newest tokens that a query attends to, including its own.
         tokens: usize,
     },
 }
@@ -48,7 +48,7 @@ impl Retention {
         }
     }
 
-    /// Rows to hold a text of at most `capacity` tokens.
+    /// Rows needed for a text of at most `capacity` tokens.
     pub fn rows(self, capacity: usize) -> usize {
         match self {
             Self::All => capacity,
@@ -59,12 +59,12 @@ impl Retention {
         }
     }
 
-    /// The tokens after the head that no query sees once there are `len` tokens, or [`ROLLBACK_TOKENS`] fewer.
+    /// Tokens after the head that no query attends to once there are `len` tokens, or [`ROLLBACK_TOKENS`] fewer.
     pub fn droppable(self, len: usize) -> usize {
         match self {
             Self::All => 0,
             Self::Window { head, tokens } => {
-                // The query after `len - rollback` tokens sees its own and `tokens - 1` before.
+                // The query after `len - rollback` tokens attends to its own token and `tokens - 1` before.
                 let unseen = len
                     .saturating_sub(ROLLBACK_TOKENS)
                     .saturating_sub(tokens - 1);
@@ -74,7 +74,8 @@ impl Retention {
         }
     }
 
-    /// Whether a text can be continued from its first `len` tokens where `dropped` after the head are no longer held.
+    /// Returns true if a text can be continued from its first `len` tokens when `dropped` tokens after the head are no
+    /// longer held.
     pub fn continues(self, len: usize, dropped: usize) -> bool {
         match self {
             Self::All => true,
@@ -84,7 +85,7 @@ impl Retention {
         }
     }
 
-    /// The first tokens, which are always held.
+    /// Number of first tokens that are always held.
     pub fn head(self) -> usize {
         match self {
             Self::All => 0,
@@ -93,7 +94,7 @@ impl Retention {
     }
 }
 
-/// The tokens whose keys and values a block holds of a text of `capacity` tokens; none with linear attention.
+/// Number of tokens whose keys and values a block holds for a text of `capacity` tokens; `None` with linear attention.
 pub(crate) fn held_tokens(attention: &AttentionConfig, capacity: usize) -> usize {
     match attention.mechanism {
         Mechanism::Softmax { reach, .. } => Retention::of(reach).rows(capacity),
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_seen_by_no_later_query() {
+    fn dropped_tokens_are_visible_to_no_later_query() {
         for global_tokens in [0, 3] {
             let retention = window(global_tokens);
             for len in 0..5000 {
@@ -124,7 +125,7 @@ mod tests {
                 let query = len.saturating_sub(ROLLBACK_TOKENS);
                 let first_seen = (query + 1).saturating_sub(WINDOW);
                 assert!(dropped == 0 || first_held <= first_seen, "{len}");
-                // What is left fits, and the next drop is worth a copy.
+                // The rest fits, and the next drop is large enough to justify a copy.
                 assert!(len - dropped <= retention.rows(usize::MAX), "{len}");
                 assert!(retention.continues(query, dropped), "{len}");
             }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_lost_what_its_last_token_would_see_is_not_continued() {
+    fn text_is_not_continued_without_its_last_window() {
         let retention = window(0);
         let dropped = retention.droppable(2000);
         let shortest = dropped + WINDOW - 1;
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_text_is_held_whole() {
+    fn short_text_is_held_entirely() {
         assert_eq!(window(0).rows(50), 50);
         assert_eq!(
             window(0).rows(100_000),
