@@ -43,7 +43,7 @@ use crate::values;
 #[derive(Debug, Parser)]
 #[command(name = "emberlm", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }

@@ -1,8 +1,8 @@
-//! Which backend computes, by name.
+//! Selection of the compute backend by name.
 //!
-//! Map: a [`Placement`] is a backend and a device of it, and the only place of the binary that names concrete ones besides
-//! [`devices`], which lists them; `start` opens a GPU, whose runtime keeps a
-//! `cache` and whose panics `quiet` and `failure` turn into errors.
+//! Map: a [`Placement`] is a backend and one of its devices. Only it and [`devices`], which lists devices, name concrete
+//! backends in this binary. `start` opens a GPU, `cache` configures its runtime's caches, and `quiet` and `failure` turn
+//! its panics into errors.
 
 #[cfg(feature = "gpu")]
 mod cache;

@@ -1,4 +1,4 @@
-//! How the process ends where a GPU may still be at work.
+//! The end of the process while a GPU may still be computing.
 //!
 //! At an ordinary exit what libraries have registered for it is run. A GPU's driver takes itself apart there beside its
 //! own threads, and where those compute, a process that was to end with a code ends in a segmentation fault.
@@ -21,7 +21,7 @@ pub fn at_once(code: i32) -> ! {
     signal_hook::low_level::exit(code)
 }
 
-/// What `main` returns; beside a GPU it does not get that far.
+/// The return value of `main`. With a GPU the process ends before it is returned.
 pub fn of(code: u8) -> ExitCode {
     if BESIDE_A_GPU.load(Ordering::Relaxed) {
         console::flush();

@@ -33,7 +33,7 @@ const TIGHT: f64 = 0.87;
 pub struct Demand {
     /// The action, as the subject of "needs": `training`.
     pub what: &'static str,
-    /// Bytes of the process besides its parts: the program and the allocator's share. A device does not hold them.
+    /// Bytes of the process in addition to the listed parts: the program and the allocator's overhead. A device does not hold them.
     process: u64,
     /// The parts that a device holds too, with their names.
     parts: Vec<(&'static str, u64)>,
@@ -186,7 +186,7 @@ impl MemoryGuard {
         let error = hints()
             .into_iter()
             .fold(CliError::new(message), CliError::hint);
-        Err(error.hint("begin all the same: --ignore-memory"))
+        Err(error.hint("to start anyway: --ignore-memory"))
     }
 
     /// Refuses models that do not fit, and names what would fit: int8 weights, or one of the `smaller` works, each with

@@ -25,8 +25,8 @@ impl NewFolder {
         Self::begin(out, force, "a model", is_model)
     }
 
-    /// Begins the folder `out`, which is not there yet or is empty. With `force` it may hold a `what`, as `is_one` tells,
-    /// which is replaced.
+    /// Begins the folder `out`, which must be absent or empty. With `force` it may hold a `what` (`is_one` decides), which
+    /// is replaced.
     pub fn begin(
         out: &Path,
         force: bool,
@@ -49,7 +49,7 @@ impl NewFolder {
         })
     }
 
-    /// Where its files belong until it is finished.
+    /// The folder for its files until it is finished.
     pub fn path(&self) -> &Path {
         self.aside.path()
     }
@@ -66,7 +66,7 @@ impl NewFolder {
     }
 }
 
-/// Temporary folders are their owner's alone; what is made here is an ordinary folder.
+/// Only the owner can read a temporary folder. This sets the permissions of an ordinary folder.
 #[cfg(unix)]
 fn allow_reading(folder: &Path) -> Result<(), CliError> {
     use std::os::unix::fs::PermissionsExt;

@@ -302,7 +302,7 @@ fn last_line(path: &Path) -> Option<String> {
     String::from_utf8(line.to_vec()).ok()
 }
 
-/// What grows with the steps, evenly between those at which it is known, and not after the last.
+/// A quantity that grows with the steps: interpolated between the steps at which it is known, constant after the last.
 fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f64> {
     let after = known.partition_point(|point| of(point).0 < step);
     let before = after.checked_sub(1).and_then(|at| known.get(at)).map(&of);
@@ -381,7 +381,7 @@ mod tests {
             evaluation(2, 3.5),
             step(2, 3.0),
             pace(1020.0, 2),
-            // It was killed later, and went on from the checkpoint of step 2, without the lines after it.
+            // It was killed later and resumed from the checkpoint of step 2, without the lines after it.
             begun(9000.0, 2),
             step(3, 2.0),
             pace(9011.0, 3),

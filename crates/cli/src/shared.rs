@@ -13,7 +13,7 @@ pub use crate::model::open as open_model;
 pub use crate::output::{Align, Table, print, print_json};
 pub use crate::values::{packing_parser, precision_parser, weights_parser};
 
-/// Runs a program with a command line of its own: `run` gets its arguments, and errors are printed.
+/// Runs a program with its own command line: `run` gets its arguments, and errors are printed.
 pub fn main<C: Parser>(run: impl FnOnce(C) -> Result<(), CliError>) -> ExitCode {
     crate::run(parse, run)
 }

@@ -9,7 +9,7 @@ use signal_hook::iterator::Signals;
 
 use crate::error::CliError;
 
-/// Calls `handler` on a thread of its own, each time that a signal asks the program to stop.
+/// Calls `handler` on a dedicated thread each time a signal asks the program to stop.
 ///
 /// # Errors
 /// The signals cannot be listened for.

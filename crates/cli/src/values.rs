@@ -123,7 +123,7 @@ pub fn named_id(text: &str) -> Result<(String, u32), String> {
 
 /// A count, such as `2000`, `2_000` or `2e3`.
 pub fn count(text: &str) -> Result<usize, ParseIntError> {
-    /// Every whole number up to here has a floating-point number of its own.
+    /// Floating-point numbers represent every integer up to this one exactly.
     const EXACT: f64 = (1u64 << 53) as f64;
     let digits = text.trim().replace('_', "");
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);

@@ -1,5 +1,4 @@
-//! Where what was found out about a GPU is kept from one run to the next: which kernel is the fastest for a product, and
-//! compiled kernels.
+//! The caches of a GPU's runtime, kept between runs: the fastest kernel for each product, and compiled kernels.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,9 +10,8 @@ use super::{BackendName, Placement};
 
 /// Sets the runtime's caches to the user's cache folder, before the runtime begins; it takes them once.
 ///
-/// Left to itself it keeps what it has measured in the `target` folder of whatever Cargo project the working directory is in,
-/// and compiled kernels not at all. A `cubecl.toml` or `burn.toml` above the working directory that names other places is
-/// heard.
+/// By default the runtime keeps its measurements in the `target` folder of the Cargo project around the working directory,
+/// and does not keep compiled kernels. A `cubecl.toml` or `burn.toml` above the working directory takes precedence.
 pub fn keep(placement: Placement) {
     let Some(folder) = folder(placement) else {
         return;

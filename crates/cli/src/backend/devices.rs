@@ -14,34 +14,34 @@ pub struct DeviceInfo {
     pub name: String,
     /// The kind of device.
     pub kind: Kind,
-    /// Its driver, where there is one to tell.
+    /// The driver's name and version, if reported.
     pub driver: Option<String>,
-    /// Its memory in bytes; the graphics interfaces do not tell.
+    /// Its memory in bytes, which graphics interfaces do not report.
     pub memory_bytes: Option<u64>,
-    /// The largest buffer that it takes, in bytes, where there is a limit.
+    /// The largest supported buffer in bytes, if there is a limit.
     pub largest_buffer_bytes: Option<u64>,
 }
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-// What the processor's backends alone are not.
+// A build with only CPU backends constructs some of these variants nowhere.
 #[cfg_attr(not(all(feature = "adapters", feature = "cuda")), allow(dead_code))]
 pub enum Kind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     DiscreteGpu,
-    /// A GPU that shares the processor's memory.
+    /// A GPU that shares the CPU's memory.
     IntegratedGpu,
     /// A GPU that a virtual machine offers.
     VirtualGpu,
-    /// The processor, or a GPU that it imitates.
+    /// The CPU, or a GPU emulated on it.
     Cpu,
-    /// A device that tells no more.
+    /// A device of an unreported kind.
     Other,
 }
 
 impl Kind {
-    /// Returns true if the device has no memory of its own.
+    /// Returns true if the device shares the CPU's memory.
     pub fn shares_memory(self) -> bool {
         matches!(self, Self::IntegratedGpu | Self::Cpu)
     }

@@ -1,8 +1,8 @@
-//! A GPU's runtime that fails in the middle of its work.
+//! Failures of a GPU's runtime during a computation.
 //!
-//! Burn's runtimes work on threads of their own and tell of errors by panics there. Some are of no account: of the kernels that are tried
-//! for an operation one may panic, and another is taken. After any other the thread goes on with what comes next, which lacks
-//! what failed, and so the program would panic without end, or wait for ever: it is ended where that shows.
+//! Burn's runtimes report errors by panicking on their own threads. Some panics are harmless: while kernels for an operation
+//! are tried, one may panic, and another is chosen. After any other panic the thread continues with the next operation,
+//! whose input is missing, so the program would panic endlessly or wait forever. This module ends it instead.
 
 use std::panic;
 use std::path::{Component, Path};
@@ -16,24 +16,24 @@ use crate::ending;
 use crate::error::CliError;
 use crate::output::size;
 
-/// From now on the program ends with an error where its runtime has failed. Panics of its own are told as before.
+/// Ends the program with an error when the runtime fails from now on. The program's own panics are printed as before.
 pub fn end_where_it_fails(placement: Placement) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| watch(placement));
 }
 
 fn watch(placement: Placement) {
-    let told = panic::take_hook();
+    let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let from = info.location().map_or("", |location| location.file());
         if !is_a_runtime(Path::new(from)) {
-            return told(info);
+            return print(info);
         }
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
-            told(info);
+            print(info);
         }
         let reason = quiet::reason(info.payload());
-        // The newest that may have been of no account; held until the program has ended, so that one thread alone ends it.
+        // The newest panic that may have been harmless. The lock is held until the program has ended, so that one thread ends it.
         static BEFORE: Mutex<Option<String>> = Mutex::new(None);
         let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
         let on_its_own = thread::current().name().is_some_and(is_a_runtime_s);
@@ -74,7 +74,7 @@ fn is_a_runtime(file: &Path) -> bool {
         Component::Normal(part) => {
             let part = part.to_string_lossy();
             let name = part.split('-').next().unwrap_or_default();
-            // `burn-fusion-0.21.0`, and not a folder of that name alone.
+            // `burn-fusion-0.21.0`, not only a folder of that name.
             part.ends_with(|end: char| end.is_ascii_digit())
                 && NAMES.iter().any(|start| name.starts_with(start))
         }

@@ -35,12 +35,12 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
         BackendName::Vulkan | BackendName::Wgpu => {
             "install the GPU's Vulkan driver: Debian's mesa-vulkan-drivers has Intel's and AMD's, NVIDIA's own has its"
         }
-        BackendName::Metal => "Metal is there on macOS alone: elsewhere take --backend vulkan",
+        BackendName::Metal => "Metal is available only on macOS: elsewhere use --backend vulkan",
         BackendName::Cuda => {
             "install NVIDIA's driver and NVRTC, which compiles kernels: libnvrtc of the CUDA toolkit"
         }
         BackendName::Rocm => "install ROCm with HIP's runtime compiler",
-        BackendName::Flex | BackendName::Ndarray => "see what there is: emberlm devices",
+        BackendName::Flex | BackendName::Ndarray => "list the available devices: emberlm devices",
     };
     CliError::new(format!(
         "the {name} backend finds no device it can use: {reason}"

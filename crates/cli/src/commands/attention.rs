@@ -26,7 +26,7 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let config = model.config();
     config.check_tokens(&tokens)?;
     if tokens.len() == 1 {
-        return Err(CliError::new("one token attends to itself alone").hint("give more tokens"));
+        return Err(CliError::new("one token attends only to itself").hint("give more tokens"));
     }
     let choice = Choice {
         layers: chosen("layer", args.layer, config.n_layers())?,

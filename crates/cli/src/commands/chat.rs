@@ -77,7 +77,7 @@ pub struct ChatArgs {
     pub backend: BackendArg,
 }
 
-/// The most tokens of an answer where neither the user nor the model says otherwise.
+/// The maximum number of tokens of an answer, unless the user or the model sets it.
 const MAX_NEW_TOKENS: usize = 512;
 
 /// Talks until the input ends.
@@ -127,7 +127,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         console::note(format_args!(
             "{about}, {context} tokens of context, template {template}"
         ));
-        console::note("/help says what there is, Ctrl-C ends an answer, Ctrl-D the conversation");
+        console::note("/help lists the commands, Ctrl-C ends an answer, Ctrl-D the conversation");
     }
     backend.run(Chat {
         model: &model,

@@ -18,7 +18,7 @@ use crate::values;
 /// Arguments of `data`.
 #[derive(Debug, Args)]
 pub struct DataArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: DataCommand,
 }

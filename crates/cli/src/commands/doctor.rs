@@ -128,7 +128,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     }
 }
 
-/// A backend on the processor that is compiled in, and is not this one.
+/// A compiled-in CPU backend other than `but`.
 fn processor(but: Option<BackendName>) -> Option<Placement> {
     [BackendName::Flex, BackendName::Ndarray]
         .into_iter()
@@ -136,16 +136,16 @@ fn processor(but: Option<BackendName>) -> Option<Placement> {
         .map(Placement::of)
 }
 
-/// Whose operations are tried.
+/// The implementation of the operations under test.
 #[derive(Clone, Copy, Debug)]
 enum How {
     /// The backend's.
     Own,
-    /// Those put together of Burn's, differentiated by Burn.
+    /// The reference implementation: composed of Burn's operations, differentiated by Burn.
     Composed,
 }
 
-/// What is tried on a backend.
+/// The checks of a backend.
 struct Tried {
     only: String,
     operations: Option<How>,

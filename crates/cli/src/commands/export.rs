@@ -22,7 +22,7 @@ use crate::model;
 use crate::new_folder::NewFolder;
 use crate::output::print;
 
-/// What a Hugging Face directory has beside its weights that an export keeps as it is.
+/// Files of a Hugging Face directory, other than weights, that an export copies unchanged.
 const KEPT_FILES: [&str; 10] = [
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -100,7 +100,7 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
         }
     };
     if let Some(mut fields) = came {
-        // These are written anew, in their newer form.
+        // These are written in their newer form.
         const REWRITTEN: [&str; 5] = [
             "torch_dtype",
             "rope_scaling",
@@ -176,7 +176,7 @@ fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
     }
 }
 
-/// A `tokenizer_config.json` with what the template was told of special tokens, where the tokenizer says nothing of them.
+/// A `tokenizer_config.json` with the template's special tokens, for a tokenizer that does not name them.
 fn with_tokens(config: Vec<u8>, template: &ChatTemplate) -> Result<Vec<u8>, CliError> {
     if template.tokens().is_empty() {
         return Ok(config);

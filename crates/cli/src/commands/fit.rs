@@ -221,8 +221,8 @@ impl Fitter<'_> {
         Ok(None)
     }
 
-    /// Two steps in a process of their own: the first makes the optimizer's state. Of a step's micro-batches two are
-    /// enough, since all after the first take the same.
+    /// Measures two steps in a child process; the first allocates the optimizer's state. Two micro-batches per step are
+    /// enough, since all after the first need the same memory.
     fn measured(&self, considered: Considered) -> Result<Considered, CliError> {
         if self.args.no_measure {
             return Ok(considered);

@@ -1,4 +1,4 @@
-//! `emberlm fit-step`: steps of a run's own configuration in a process of their own, whose peak is theirs.
+//! `emberlm fit-step`: training steps of a configuration in a child process, which measures their peak memory.
 
 use std::path::PathBuf;
 

@@ -26,7 +26,7 @@ use sampling::Sampling;
 use speed::Stopwatch;
 use writer::Writer;
 
-/// The most tokens where neither the user nor the model says otherwise.
+/// The maximum number of tokens, unless the user or the model sets it.
 const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates, and shows it as text, ids or JSON.
@@ -101,7 +101,7 @@ fn check_memory(
     guard.check_inference("generating", &works, &[])
 }
 
-/// The model that guesses ahead, of the same tokens.
+/// The draft model, with the same tokens.
 fn draft(
     path: &Path,
     args: &GenerateArgs,
@@ -119,7 +119,7 @@ fn draft(
     }
 }
 
-/// What to continue: the ids given, the text given, or a document's beginning.
+/// The tokens to continue: the given ids, the given text, or the beginning of a document.
 fn prompt(
     args: &GenerateArgs,
     model: &Model,

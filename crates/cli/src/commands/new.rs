@@ -1,4 +1,4 @@
-//! `emberlm new`: a model with its first weights.
+//! `emberlm new`: a model with initial weights.
 
 use std::path::Path;
 

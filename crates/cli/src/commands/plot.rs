@@ -19,7 +19,7 @@ pub struct PlotArgs {
     /// Runs, or folders of runs, in the order of the legend
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// Where to draw: a page, a vector or a pixel picture
+    /// The picture's file: a page, a vector or a pixel picture
     #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: PictureFile,
     /// The horizontal axis

@@ -69,7 +69,7 @@ pub(super) fn command() -> String {
         .join(" ")
 }
 
-/// Ends the process by Ctrl-C or SIGTERM at once: what it has noted is enough to go on from.
+/// Ends the process at once on Ctrl-C or SIGTERM. The recorded progress is enough to resume.
 fn listen(bar: ProgressBar) -> Result<(), CliError> {
     /// As a shell says it of a process that Ctrl-C has ended.
     const INTERRUPTED: i32 = 130;
@@ -77,7 +77,7 @@ fn listen(bar: ProgressBar) -> Result<(), CliError> {
         bar.finish_and_clear();
         let error = CliError::new("stopped before its end");
         error
-            .hint("what is done is kept: go on with the same command and --continue")
+            .hint("finished work is kept: repeat the command with --continue")
             .report();
         ending::at_once(INTERRUPTED);
     };

@@ -83,7 +83,7 @@ pub struct ServeArgs {
     /// Memory that all requests together may keep; more are refused
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub max_memory: ByteSize,
-    /// Compute each answer in passes of its own, so that its tokens do not depend on what runs beside it; slower under load
+    /// Compute each answer in separate passes, so that its tokens do not depend on concurrent requests; slower under load
     #[arg(long)]
     pub deterministic: bool,
     /// Time limit of a request; also the time that running requests have to end when the server is stopped

@@ -165,7 +165,7 @@ fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
     if finished < all {
         return Err(
             CliError::new(format!("stopped with {finished} of {all} runs finished"))
-                .hint("the same command goes on"),
+                .hint("repeat the command to continue the sweep"),
         );
     }
     Ok(())

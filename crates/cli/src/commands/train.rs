@@ -91,7 +91,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     report::report(&result)
 }
 
-/// The preset, or the model to go on from, with everything that was said over it; and that model.
+/// The configuration of the preset or of the model to start from, with all settings applied to it; and that model.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     let model = args.from.as_deref().map(model::open_to_train).transpose()?;
     let base = match (&args.from, &model) {
@@ -155,8 +155,8 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     print(&text)
 }
 
-/// The model that the run goes on from, if there is one; its tokens must be the dataset's. Opening one reads all its
-/// weights for their hash, so it is not done again.
+/// The model that the run starts from, if any. Its vocabulary must be the dataset's. Opening a model reads all its weights
+/// for their hash, so it is opened once.
 fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>, CliError> {
     let from = &config.train.from;
     if from.as_os_str().is_empty() {

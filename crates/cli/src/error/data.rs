@@ -13,7 +13,7 @@ impl From<DataError> for CliError {
         match error {
             DataError::Contradiction { reason } => Self::usage(reason),
             DataError::Kept { source } => {
-                Self::from(*source).hint("what is done is kept: go on with --continue")
+                Self::from(*source).hint("finished work is kept: resume it with --continue")
             }
             error => {
                 let hints = data(&error);
@@ -59,7 +59,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
                 "say which field holds the text with --field NAME, or leave broken records out with --on-error skip"
             }
             RecordFault::Conversation(_) => {
-                "a record has `messages`, or `prompt` and `completion` (docs/chat.md); --on-error skip leaves broken records out"
+                "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out"
             }
             RecordFault::Malformed(_) => "--on-error skip leaves broken records out",
         },
@@ -78,10 +78,10 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         DataError::NoTrainDocuments { .. } => "give more documents, or a lower --val-fraction",
         DataError::OutputBusy { .. } => "wait until it ends, or choose another --out",
         DataError::UnfinishedExists { .. } => {
-            "go on with the same command and --continue, or begin anew with --force"
+            "repeat the command with --continue to resume it, or with --force to start over"
         }
         DataError::CannotContinue { .. } => {
-            "give what it was begun with, or begin anew with --force"
+            "repeat the original settings, or start over with --force"
         }
         DataError::Kept { source } => return data(source),
         DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
@@ -113,7 +113,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             "another tokenizer made the file, or it is damaged, or no file of tokens"
         }
         DataError::OtherTokenizerFile { .. } => {
-            "name that one, or make a folder of its own with --out"
+            "name that tokenizer, or create a separate folder with --out"
         }
         DataError::NotExportable { .. } => "--format npy holds any dataset",
         DataError::NoEndOfText { .. } => {

@@ -183,7 +183,7 @@ impl From<TrainError> for CliError {
             TrainError::Generate(error) => return error.into(),
             TrainError::RunExists { ref path } => {
                 let hint = format!(
-                    "choose another --out, or go on with it: emberlm train --resume {}",
+                    "choose another --out, or resume the run: emberlm train --resume {}",
                     path.display()
                 );
                 return with(&error, Some(hint));
@@ -293,7 +293,7 @@ pub(super) fn io(error: &io::Error) -> Option<String> {
 pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
     let hint = match error {
         TokenizerError::UnknownCharacter { .. } => {
-            "a char tokenizer knows the characters of its corpus alone"
+            "a char tokenizer has only the characters of its corpus"
         }
         TokenizerError::NeedsAlphabet => {
             "name the text that it was made of, as --alphabet input.txt"
@@ -301,7 +301,7 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NeedsPattern { .. } => {
             "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
         }
-        // Other files are told of by their own kind.
+        // Errors of other files have their own kinds.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
             "a tokenizer.json is what Hugging Face's tokenizers library writes"

@@ -187,7 +187,7 @@ fn y_axis(
     let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
     if !all.iter().any(|value| value.is_finite()) {
         let name = quantity.label().to_lowercase();
-        return Err(CliError::new(format!("there is no number to draw: {name}"))
+        return Err(CliError::new(format!("there is no finite value to draw: {name}"))
             .hint("choose another quantity with --y"));
     }
     all.extend(floor);
@@ -195,7 +195,7 @@ fn y_axis(
         all.retain(|value| *value > 0.0);
         let Some((low, high)) = ends(&all) else {
             return Err(
-                CliError::new("a logarithmic axis shows numbers above 0 alone")
+                CliError::new("a logarithmic axis shows only numbers above 0")
                     .hint("leave out --log"),
             );
         };

@@ -31,7 +31,7 @@ pub struct Estimated {
     pub mean: f64,
     /// Half the width of the confidence interval.
     pub half_width: Option<f64>,
-    /// The mean of the lowest values on the way.
+    /// The mean of each run's lowest value.
     pub lowest: f64,
     /// The mean in words.
     pub text: String,
@@ -59,7 +59,7 @@ impl Picture for Intervals {
             pen.write(area, text, place, Lettering::new(size, colour, side))
         };
         let about = "disc: mean at the end, with its 95% confidence interval over seeds; dots: runs; \
-                     diamond: mean of the lowest on the way";
+                     diamond: mean of each run's lowest";
         write(&self.title, (LEFT, 46), 38, INK, Side::Left)?;
         write(about, (LEFT, 86), 25, FAINT, Side::Left)?;
         let axis = self.axis();

@@ -70,7 +70,7 @@ pub fn draw<DB: DrawingBackend>(
     Ok(())
 }
 
-/// The columns' positions: the first one's left side, the others' right sides.
+/// The columns' positions: the left side of the first, the right sides of the others.
 fn columns(figure: &Figure) -> [i32; 4] {
     let names = figure.rows.iter().map(|row| row[0].chars().count());
     let longest = names.max().unwrap_or(0).clamp(12, NAME) as i32;

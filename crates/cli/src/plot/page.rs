@@ -69,7 +69,7 @@ th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
     }
 }
 
-/// A text as it stands in HTML.
+/// A text escaped for HTML.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

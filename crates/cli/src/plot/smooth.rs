@@ -11,8 +11,8 @@ fn reach(points: usize) -> usize {
 }
 
 /// A curve smoothed by a straight line through each point's neighbours, weighted by their nearness, so that it does not
-/// lag behind (Cleveland 1979, without the robustness); none where there are too few points for that. What is no number
-/// takes no part. Towards its steep beginning a curve has fewer neighbours on both sides.
+/// lag behind (Cleveland 1979, without the robustness); none if there are too few points. NaN values
+/// are ignored. Near the steep beginning of a curve, fewer neighbours are used on both sides.
 pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let points = &means(points);
     let reach = reach(points.len());

@@ -20,8 +20,8 @@ pub const GRID: RGBColor = RGBColor(226, 226, 232);
 /// The axes.
 pub const FRAME: RGBColor = RGBColor(160, 160, 170);
 
-/// Colours that the colour-blind tell apart: Okabe and Ito 2008, without the yellow that is lost on white and the black
-/// that is text's.
+/// Colours that colour-blind readers can distinguish (Okabe and Ito 2008), without yellow, which is faint on white, and
+/// black, which is used for text.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

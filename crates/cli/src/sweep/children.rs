@@ -1,4 +1,4 @@
-//! Runs as processes of their own, some at a time.
+//! Runs as child processes, several at a time.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -88,8 +88,8 @@ pub fn is_finished(run: &Planned) -> bool {
     history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
 }
 
-/// Runs them in their order, `parallel` at a time, until they have all ended, and tells how each did, in the order in
-/// which they did. Each count of `asked` above what it was tells the runs in progress once to stop; no other is begun then.
+/// Runs them in order, `parallel` at a time, until all have ended. Returns their outcomes in the order in which they ended.
+/// Each increase of `asked` asks the runs in progress once to stop; no other run is started after that.
 ///
 /// # Errors
 /// A process cannot be started; those in progress are ended first.
@@ -163,7 +163,7 @@ pub fn run_all<'a>(
     }
 }
 
-/// Starts a run's process, in a group of its own so that a terminal's Ctrl-C comes by this program alone, once.
+/// Starts a run's process in its own process group, so that it receives a terminal's Ctrl-C once, through this program.
 fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
     let program = env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
@@ -188,7 +188,7 @@ fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, Cl
 impl Running<'_> {
     /// Asks it to stop with a checkpoint; asked again, it stops at once.
     fn stop(&mut self) {
-        // One that has just ended cannot be told, and need not be. A shell's background jobs, and what they start,
+        // Signalling a process that has just ended fails, which is harmless. A shell's background jobs and their children
         // ignore SIGINT.
         #[cfg(unix)]
         let _ = rustix::process::kill_process(

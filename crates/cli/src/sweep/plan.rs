@@ -31,7 +31,7 @@ pub struct Plan {
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Its folder's name: what it has of its own.
+    /// Its folder's name: the settings in which it differs.
     pub name: String,
     /// The name of its configuration, which runs of other seeds share.
     pub configuration: String,
@@ -88,7 +88,7 @@ impl Planned {
         EarlyStop::read(&self.folder).filter(|_| self.stops_early)
     }
 
-    /// The program's arguments that begin it, or go on with it.
+    /// The program's arguments that start or resume it.
     pub fn arguments(&self, backend: &[String]) -> Vec<OsString> {
         // A run has its configuration before anything else.
         if !self.folder.join(CONFIG_FILE).exists() {
@@ -149,7 +149,7 @@ fn check(
 ) -> Result<(), CliError> {
     config.train.check()?;
     let model = if config.data.is_empty() {
-        // The tales' own is not known before they are made; any will do to check the rest.
+        // The vocabulary of the tales is computed with them; any size checks the rest.
         config.model.vocab_size.get_or_insert(256);
         DecoderConfig::try_from(config.model)?
     } else {

@@ -1,4 +1,4 @@
-//! What a sweep's folder is of: a file that was changed since must not mix its runs with others.
+//! The record of a sweep in its folder. Runs of a changed sweep file must not be mixed with the earlier ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;

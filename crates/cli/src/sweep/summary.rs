@@ -29,7 +29,7 @@ pub struct Configuration {
     pub settings: BTreeMap<String, Value>,
     /// Over the finished runs: the validation loss at the end.
     pub validation_loss: Option<Estimate>,
-    /// Over the finished runs: the lowest validation loss on the way.
+    /// Over the finished runs: the lowest validation loss of each.
     pub lowest_validation_loss: Option<Estimate>,
     /// Its runs.
     pub runs: Vec<RunResult>,

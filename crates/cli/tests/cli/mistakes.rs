@@ -151,7 +151,7 @@ fn a_broken_line_of_json_has_its_line_and_column() {
         "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
         1,
         "chat.jsonl: line 1: `messages` must hold at least one message",
-        "a record has `messages`, or `prompt` and `completion` (docs/chat.md); --on-error skip leaves broken records out",
+        "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out",
     );
     assert!(!sandbox.path("d").exists());
 }

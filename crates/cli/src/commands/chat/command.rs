@@ -17,7 +17,7 @@ pub enum Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Help,
-    /// Begin anew with this, or without anything, before the conversation.
+    /// Restart with this text, or with nothing, before the conversation.
     System(String),
     Reset,
     Undo,
@@ -35,11 +35,11 @@ const ALL: [(&str, &str, &str); 10] = [
     (
         "/system",
         "TEXT",
-        "begin anew, with TEXT before the conversation; without one, with nothing",
+        "restart with TEXT as the system message; without TEXT, with none",
     ),
-    ("/reset", "", "begin anew"),
-    ("/undo", "", "take the last message and its answer back"),
-    ("/retry", "", "let the last message be answered anew"),
+    ("/reset", "", "restart the conversation"),
+    ("/undo", "", "remove the last message and its answer"),
+    ("/retry", "", "answer the last message again"),
     ("/set", "NAME VALUE", "set one of these for what follows"),
     (
         "/show",
@@ -63,7 +63,7 @@ impl Said {
     /// Reads what was typed. A message that begins with `/` has another one before it.
     ///
     /// # Errors
-    /// There is no such command, or it needs something, or takes nothing: what there is.
+    /// The command does not exist, or its argument is missing or unexpected. The message lists the commands.
     pub fn read(text: &str) -> Result<Self, String> {
         let Some(rest) = text.trim_start().strip_prefix('/') else {
             return Ok(match text.trim() {

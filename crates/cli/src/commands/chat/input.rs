@@ -17,7 +17,7 @@ use super::command;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// Stands before what is typed.
+/// The prompt of the input line.
 const PROMPT: &str = "> ";
 /// The most bytes of a message. A context of 8192 tokens takes some 40,000.
 pub const MOST_MESSAGE: usize = 1 << 20;
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(next(), Heard::Text(long.clone()));
         assert_eq!(next(), Heard::TooLong);
         assert_eq!(next(), Heard::Text("a".to_owned()));
-        // With the line that it goes on in.
+        // With its continuation line.
         assert_eq!(next(), Heard::TooLong);
         assert_eq!(next(), Heard::TooLong);
         assert_eq!(next(), Heard::Text("c\nd".to_owned()));

@@ -70,7 +70,7 @@ impl<'a, B: Backend> Session<'a, B> {
         })
     }
 
-    /// Goes on until the input ends.
+    /// Runs until the input ends.
     pub fn run(mut self) -> Result<(), CliError> {
         loop {
             let text = match self.input.hear()? {
@@ -100,8 +100,8 @@ impl<'a, B: Backend> Session<'a, B> {
             Command::Help => print(&help())?,
             Command::System(text) => {
                 self.note(match text.is_empty() {
-                    true => "begun anew, with nothing before the conversation",
-                    false => "begun anew, with this before the conversation",
+                    true => "restarted without a system message",
+                    false => "restarted with this system message",
                 });
                 self.talk = Talk::new(Some(text));
                 self.last = None;
@@ -109,15 +109,15 @@ impl<'a, B: Backend> Session<'a, B> {
             Command::Reset => {
                 self.talk.reset();
                 self.last = None;
-                self.note("begun anew");
+                self.note("restarted");
             }
             Command::Undo => match self.talk.undo() {
-                Some(_) => self.note("taken back"),
-                None => warn("there is nothing to take back"),
+                Some(_) => self.note("removed"),
+                None => warn("there is nothing to remove"),
             },
             Command::Retry => match self.talk.undo() {
                 Some(question) => self.ask(question)?,
-                None => warn("there is nothing to answer anew"),
+                None => warn("there is nothing to answer again"),
             },
             Command::Set(text) => match self.settings.set(&text) {
                 Ok(()) => self.note("set"),
@@ -252,7 +252,7 @@ impl<'a, B: Backend> Session<'a, B> {
         Ok(())
     }
 
-    /// Tells someone who types that something was done.
+    /// Prints a confirmation, if the input is a terminal.
     fn note(&self, what: &str) {
         if self.input.is_terminal() {
             console::note(format_args!("({what})"));

@@ -38,7 +38,7 @@ impl Settings {
         self.sampling.max_new_tokens
     }
 
-    /// The configuration of the next answer's sampler. Each answer has a seed of its own, so that `/retry` gives another one.
+    /// The configuration of the next answer's sampler. Each answer has its own seed, so that `/retry` gives another answer.
     pub fn next(&mut self) -> ChooserConfig {
         let mut chooser = self.sampling.apply(self.chooser.clone());
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);
@@ -54,7 +54,7 @@ impl Settings {
     /// Sets what `text` says, such as `temperature 0.5` or `temperature=0.5`.
     ///
     /// # Errors
-    /// There is no such setting, or its value breaks its rule: which, and what there is. All is as before then.
+    /// The setting does not exist, or its value breaks a rule. The settings are unchanged then.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text
             .split_once(|c: char| c == '=' || c.is_whitespace())

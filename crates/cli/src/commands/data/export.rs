@@ -37,7 +37,7 @@ pub(super) fn run(args: ExportArgs) -> Result<(), CliError> {
     print(&format!("Exported {from} to {to}\n{}", table.render()))
 }
 
-/// Whether all that is in the folder has such a name.
+/// Returns true if all files of the folder have such a name.
 fn holds_only(folder: &Path, writes: impl Fn(&str) -> bool) -> bool {
     let Ok(mut entries) = fs::read_dir(folder) else {
         return false;

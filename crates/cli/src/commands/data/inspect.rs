@@ -106,7 +106,7 @@ fn splits(found: &Inspection) -> String {
             let share = share(leaked, documents.count).unwrap_or_default();
             text += &format!("  documents of val that are in train too: {share}\n");
         }
-        (None, _) => text += "  Without an end-of-text token documents cannot be told apart.\n",
+        (None, _) => text += "  Without an end-of-text token documents cannot be distinguished.\n",
         _ => {}
     }
     text

@@ -105,7 +105,7 @@ pub fn float<B: burn::tensor::backend::Backend, const D: usize>(
     tensor.into_primitive().tensor()
 }
 
-/// The way back.
+/// The backward pass.
 pub fn typed<B: burn::tensor::backend::Backend, const D: usize>(
     tensor: FloatTensor<B>,
 ) -> Tensor<B, D> {
@@ -116,7 +116,7 @@ fn host<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B, D>)
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// Spread evenly over ±2, by the golden ratio: a function of the seed and the place alone.
+/// Spread evenly over ±2, by the golden ratio: a function of only the seed and the position.
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     const STEP: f64 = 0.618_033_988_749_894_9;
     let start = seed as f64 * 0.754_877_666_246_692_7;

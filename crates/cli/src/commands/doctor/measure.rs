@@ -1,4 +1,4 @@
-//! `emberlm measure`: speed and memory in a process of its own (what `emberlm doctor --full` runs).
+//! `emberlm measure`: speed and memory in a child process (what `emberlm doctor --full` runs).
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
@@ -115,7 +115,7 @@ pub struct GenerationSpeed {
     pub tokens: f64,
     /// Bytes of the weights, all of which a token reads.
     pub weights: f64,
-    /// Bytes per second that the device reads and writes at most, where it has a memory of its own.
+    /// Bytes per second that the device reads and writes at most, if it has its own memory.
     pub bandwidth: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ pub enum Measured {
     Training(TrainingSpeed),
     /// Of generation.
     Generation(GenerationSpeed),
-    /// Bytes by name: measured on a device with memory of its own, predicted elsewhere.
+    /// Bytes by name: measured on a device with its own memory, predicted elsewhere.
     Memory(Vec<(String, u64)>),
     /// The device does not multiply in the precision.
     NotSupported,

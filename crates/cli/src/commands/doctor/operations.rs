@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 1e-4;
 pub struct Operation<B: TrainingBackend> {
     /// Its name.
     pub name: String,
-    /// In what its products are made. What is composed is made in f32 all the same.
+    /// Precision of its matrix products. The reference implementation always uses f32.
     pub precision: Precision,
     /// The largest relative error allowed.
     pub tolerance: f64,
@@ -241,7 +241,7 @@ fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part>
     case.differentiated::<3>(y, inputs)
 }
 
-/// For prediction alone: no gradients.
+/// For prediction only: no gradients.
 fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
     let weight = case.constant(2, [33, WIDTH]).inner();

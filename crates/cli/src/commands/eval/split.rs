@@ -96,7 +96,7 @@ struct Evaluate<'a> {
     bytes: Option<TokenBytes>,
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Debug)]
 struct Found {
     evaluation: Evaluation,
@@ -145,7 +145,7 @@ fn text_bytes(bytes: &TokenBytes, batch: &Batch) -> Option<u64> {
         .sum()
 }
 
-/// What an evaluation found, in the units that people compare.
+/// The result of an evaluation in comparable units.
 #[derive(Debug, Serialize)]
 struct Report {
     loss: f64,
@@ -155,7 +155,7 @@ struct Report {
     /// Of the predicted tokens.
     bytes: Option<u64>,
     tokens: u64,
-    /// Tokens of a window, and from one window's beginning to the next one's.
+    /// Tokens of a window, and from the beginning of one window to that of the next.
     window: usize,
     stride: usize,
     documents: Packing,

@@ -1,5 +1,5 @@
-//! How `emberlm generate` chooses tokens: its options, and what they come to. `sampling` has the values of those that a model can
-//! recommend.
+//! The options of `emberlm generate` that control the choice of tokens. `sampling` holds those for which a model can
+//! recommend values.
 
 use std::fs;
 use std::path::Path;
@@ -107,7 +107,7 @@ impl ChoiceArgs {
         })
     }
 
-    /// What the text must be: a schema that begins with `{` is one, any other text the name of a file with one.
+    /// The constraint on the text. A value that begins with `{` is a JSON schema, any other the path of a file with one.
     fn grammar(&self) -> Result<Option<Grammar>, CliError> {
         if let Some(pattern) = &self.regex {
             return Ok(Some(Grammar::Regex(pattern.clone())));

@@ -19,10 +19,10 @@ pub const NAMES: [&str; 9] = [
     "max-new-tokens",
 ];
 
-/// The temperature where neither the user nor the model says otherwise.
+/// The temperature, unless the user or the model sets it.
 const TEMPERATURE: f64 = 0.8;
 
-/// Where the value of a setting comes from.
+/// The origin of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The program.

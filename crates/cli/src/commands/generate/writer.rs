@@ -1,4 +1,4 @@
-//! What `emberlm generate` shows of tokens: text as it becomes complete, or JSON at the end.
+//! The output of `emberlm generate`: text as soon as it is complete, or JSON at the end.
 
 use emberlm_generate::{Chosen, Finish, Guesses};
 use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
@@ -33,7 +33,7 @@ struct Made {
     draft: Option<Guessed>,
 }
 
-/// What became of a draft's guesses.
+/// Acceptance of the draft tokens.
 #[derive(Serialize)]
 struct Guessed {
     guesses: u64,
@@ -79,7 +79,7 @@ impl From<&Chosen> for LogProb {
 }
 
 impl Writer {
-    /// What is made stands after the prompt: some tokenizers drop the blank of a text's first token.
+    /// A writer of the text after `prompt`, which is needed because some tokenizers drop the blank of a text's first token.
     pub fn new(
         tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
@@ -116,7 +116,7 @@ impl Writer {
         self.show(&shown)
     }
 
-    /// Whether a stop string has come: nothing is shown any more.
+    /// Returns true if a stop string was found. No more text is shown then.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -129,7 +129,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Shows what was held back, and ends the output; of a draft's guesses it tells on stderr, or in JSON.
+    /// Shows the remaining text and ends the output. Reports the acceptance of draft tokens on stderr, or in JSON.
     pub fn finish(
         mut self,
         finish: Option<Finish>,
@@ -151,7 +151,7 @@ impl Writer {
                 } = guesses;
                 let percent = (100.0 * rate).round();
                 console::note(format_args!(
-                    "{taken} of the draft's {made} guesses were taken ({percent}%): {} tokens in {passes} passes",
+                    "{taken} of {made} draft tokens were accepted ({percent}%): {} tokens in {passes} passes",
                     self.tokens.len()
                 ));
             }

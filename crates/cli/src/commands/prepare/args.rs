@@ -67,7 +67,7 @@ pub struct PrepareArgs {
     /// Resume a dataset that was not finished
     #[arg(long = "continue")]
     pub resume: bool,
-    /// Replace an existing dataset, or begin an unfinished one anew
+    /// Replace an existing dataset, or restart an unfinished one
     #[arg(long)]
     pub force: bool,
 }

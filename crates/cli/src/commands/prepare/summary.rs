@@ -1,4 +1,4 @@
-//! What is said of a dataset that has been made.
+//! The output after a dataset was created.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,13 +13,12 @@ use indicatif::HumanCount;
 
 use crate::output::{Align, Table, shell_word};
 
-/// What the dataset is, what is not in it, what may be wrong with it, and what to do next.
+/// The dataset's contents, the records that were left out, the warnings, and the next command.
 pub fn prepared(out: &Path, prepared: &Prepared) -> String {
     summary("Prepared", out, &prepared.manifest, &findings(prepared))
 }
 
-/// What has been `done`, what the dataset `out` consists of, what there is to say of it in whole lines, and what to do
-/// next.
+/// The completed action `done`, the contents of the dataset `out`, the lines of `findings`, and the next command.
 pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> String {
     let tokenizer = &manifest.tokenizer;
     let ids = HumanCount(tokenizer.vocab_size as u64);
@@ -60,7 +59,7 @@ pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> S
     )
 }
 
-/// What was left out, and what may not be as it was meant: a line each.
+/// Records that were left out and probable mistakes, a line each.
 fn findings(prepared: &Prepared) -> String {
     let left_out = &prepared.left_out;
     let counts = [

@@ -55,7 +55,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
 fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
     let written: Written = toml::from_str(text).map_err(|error| {
         CliError::new(toml_reason(&error, text)).hint(
-            "each model is a table [[model]] with `path` and optional settings; docs/serving.md lists them",
+            "each model is a table [[model]] with `path` and optional settings; docs/guides/serve.md lists them",
         )
     })?;
     Ok(written.model)

@@ -1,7 +1,7 @@
 //! The log of `serve` on stderr: one line for each request, and one for each new checkpoint of a followed run.
 //!
-//! Lines are written by a thread of their own. While stderr takes no more, as a full pipe does, requests are answered, and
-//! lines are counted and left out.
+//! A dedicated thread writes the lines. While stderr is blocked, as by a full pipe, requests are still answered, and the
+//! dropped lines are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

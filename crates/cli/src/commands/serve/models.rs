@@ -130,7 +130,7 @@ fn check_names(entries: &[Entry]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A model with the command line's settings where it has none of its own.
+/// A model with the command line's settings for those that it does not set itself.
 fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
     ModelSpec {
         path: entry.path,

@@ -11,7 +11,7 @@ use crate::values;
 /// Arguments of `tokenizer`.
 #[derive(Debug, Args)]
 pub struct TokenizerArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: TokenizerCommand,
 }
@@ -42,7 +42,7 @@ pub struct TrainArgs {
     /// The pattern that splits texts before merging: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2
     #[arg(long, value_name = "NAME", default_value = "gpt4")]
     pub pattern: Pattern,
-    /// A special token besides <|endoftext|>, such as <|im_start|>; may be given again
+    /// A special token in addition to <|endoftext|>, such as <|im_start|>; may be given again
     #[arg(long, value_name = "NAME")]
     pub special: Vec<String>,
     /// The least number of occurrences of a pair to be merged

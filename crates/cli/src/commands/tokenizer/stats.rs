@@ -14,13 +14,13 @@ use super::waves::for_each_wave;
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 
-/// How many of the longest tokens are shown.
+/// The number of longest tokens that are shown.
 const LONGEST: usize = 5;
 
 /// The smallest part of the characters at which a script is shown.
 const MIN_SHARE: f64 = 0.01;
 
-/// What is written.
+/// The JSON output.
 #[derive(Serialize)]
 struct Report {
     bytes: u64,
@@ -59,7 +59,7 @@ struct TokenizerReport {
 pub(super) fn run(args: StatsArgs) -> Result<(), CliError> {
     let load = |choice: &TokenizerChoice| match choice {
         TokenizerChoice::Named(TokenizerKind::Char) => Err(CliError::new(
-            "char has no vocabulary of its own to compare: it has one token per character",
+            "char has no fixed vocabulary to compare: it has one token per character",
         )),
         choice => Ok(Tokenizer::from_choice(choice)?),
     };

@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
 
-/// How many bytes of text are held at once.
+/// Bytes of text that are held at once.
 const WAVE_BYTES: usize = 16 << 20;
 
-/// Calls `work` with the texts of `inputs`, some megabytes at a time, and tells on stderr how far it is.
+/// Calls `work` with the texts of `inputs`, some megabytes at a time, and reports its progress on stderr.
 ///
 /// Long texts come in parts. They are cut where byte-pair vocabularies make the same tokens of the parts; others may make
 /// one token more or less at a cut, of which there is one in hundreds of kilobytes.

@@ -1,4 +1,4 @@
-//! What `--data` says: a dataset, or several with their weights.
+//! The value of `--data`: a dataset, or several with their weights.
 
 use std::path::{Path, PathBuf};
 

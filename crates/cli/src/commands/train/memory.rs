@@ -49,7 +49,7 @@ pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
     })
 }
 
-/// What was measured on a device with memory of its own.
+/// The measurement on a device with its own memory.
 pub fn measured(report: &MemoryReport) -> String {
     table(
         "A step's memory on the device, measured on random tokens",
@@ -69,7 +69,7 @@ pub fn measured(report: &MemoryReport) -> String {
     )
 }
 
-/// What is predicted on the processor.
+/// The prediction on the CPU.
 pub fn predicted(prediction: &Prediction) -> String {
     let all = ("in all", prediction.total, "");
     let rows: Vec<_> = fit::parts(prediction).into_iter().chain([all]).collect();

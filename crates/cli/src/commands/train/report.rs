@@ -1,4 +1,4 @@
-//! What is said when a run has ended.
+//! The output at the end of a run.
 
 use emberlm_trainer::events;
 use emberlm_trainer::{Divergence, RunResult};
@@ -33,7 +33,7 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
         let program = program();
         text += &format!("To write more    {program} generate {run}\n");
         if result.interrupted {
-            text += &format!("To go on         {program} train --resume {run}\n");
+            text += &format!("To resume        {program} train --resume {run}\n");
         }
     }
     print(&text)?;
@@ -82,7 +82,7 @@ fn indented(text: &str) -> String {
     out
 }
 
-/// How the user can start this program again: by Cargo where Cargo built it.
+/// The command that starts this program: through Cargo if Cargo built it.
 fn program() -> &'static str {
     let built_here = std::env::current_exe().is_ok_and(|exe| {
         let mut folders = exe.components().rev().skip(1);

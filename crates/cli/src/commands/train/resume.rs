@@ -11,7 +11,7 @@ use super::TrainArgs;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// A run's configuration with what was said over it, and the run, held, at the newest checkpoint that it can go on from.
+/// A run's configuration with the new settings applied, and the locked run at the newest checkpoint that can be resumed.
 pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
@@ -23,7 +23,7 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
     let now = super::layered(then.clone(), args)?;
     resume::check_changes(run, &then, &now)?;
     let checkpoint = Checkpoint::newest_to_resume(run, |damaged| {
-        warn(&format!("{damaged}; going on from the one before"));
+        warn(&format!("{damaged}; resuming from the previous checkpoint"));
     })?;
     if checkpoint.is_none() && !args.restart {
         check_nothing_is_lost(run)?;

@@ -106,7 +106,7 @@ pub fn memory(session: &Session) -> Result<Findings, Outcome> {
     }
 }
 
-/// What `emberlm measure` prints of a subject.
+/// The output of `emberlm measure` for a subject.
 fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
     let line = format!("measure {subject} --size {}", session.size.name());
     let log = subject.split(' ').next_back().unwrap_or(subject);
@@ -126,7 +126,7 @@ fn unmeasured(name: String, measured: Result<Measured, Outcome>) -> Finding {
     Finding::without_value(name, Unit::TokensPerSecond, outcome)
 }
 
-/// What `peers/train.py` prints.
+/// The output of `peers/train.py`.
 #[derive(Deserialize)]
 struct PeerSpeed {
     peer: String,

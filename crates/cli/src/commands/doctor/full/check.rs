@@ -73,7 +73,7 @@ impl Check {
                 relative to the bandwidth that an elementwise operation reaches."
             }
             Self::Memory => {
-                "A training step's memory in f32: measured on a device with memory of its own, predicted elsewhere."
+                "A training step's memory in f32: measured on a device with its own memory, predicted elsewhere."
             }
             Self::Pytorch => {
                 "The same training in PyTorch, eager, on the same GPU for cuda, rocm and metal, and on the CPU for the others."

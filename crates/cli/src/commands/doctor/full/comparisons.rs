@@ -15,7 +15,7 @@ const OPERATIONS: Duration = Duration::from_secs(300);
 /// The longest time for one model.
 const MODEL: Duration = Duration::from_secs(180);
 
-/// What `emberlm doctor --json` prints.
+/// The output of `emberlm doctor --json`.
 #[derive(Deserialize)]
 struct Printed {
     verdicts: Vec<Comparison>,
@@ -30,7 +30,7 @@ pub fn operations(session: &Session) -> Result<Findings, Outcome> {
     Ok(Findings::of_rows(rows))
 }
 
-/// A tiny model of each family, each in a process of its own.
+/// A tiny model of each family, each in a separate process.
 ///
 /// # Errors
 /// There is nothing to compare with.

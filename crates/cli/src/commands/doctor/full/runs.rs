@@ -67,7 +67,7 @@ fn train(
         }
         Size::Full => "--batch-size 4",
     };
-    // Backends draw dropout masks of their own.
+    // Each backend draws its own dropout masks.
     let line = format!(
         "train --preset char-nano {size} --set model.dropout=0 --steps {steps} --eval-interval {steps} \
         --set train.schedule.decay_steps={decay_steps} --set train.schedule.warmup_steps=2 --set train.log_interval=1 \

@@ -36,7 +36,7 @@ pub struct Session {
     /// Tokens per second of training.
     training_speeds: Vec<(Precision, f64)>,
     program: PathBuf,
-    /// Where children run; removed at the end.
+    /// The working directory of child processes; removed at the end.
     work: TempDir,
     logs: PathBuf,
     check: Check,
@@ -108,7 +108,7 @@ impl Session {
     /// A CPU backend to compare with.
     ///
     /// # Errors
-    /// This program has none besides the one that the report is about.
+    /// This program has no backend other than the one under test.
     pub fn reference(&self) -> Result<Placement, Outcome> {
         self.reference.ok_or_else(|| {
             Outcome::skipped("this program has no other CPU backend to compare with")
@@ -222,7 +222,7 @@ fn out_of_time(limit: Duration, left: Duration) -> Outcome {
 /// The reason in the output of a failed program: the line of the error, or the last one.
 fn last_words(said: &str) -> Option<String> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Graphics drivers write errors of their own, before.
+    // Graphics drivers print their own errors first.
     let error = lines().rev().find_map(|line| line.strip_prefix("error: "));
     error.or_else(|| lines().next_back()).map(str::to_owned)
 }
