@@ -366,7 +366,7 @@ pub enum DataError {
     },
     /// Documents are to be isolated that have what begins a document within them too.
     #[error(
-        "{}: documents of its {split} split cannot be told apart: it has {told}, but {found} end-of-text tokens that are \
+        "{}: documents of its {split} split cannot be distinguished: it has {told}, but {found} end-of-text tokens that are \
          not to be learnt", path.display()
     )]
     EndOfTextWithin {

@@ -172,7 +172,7 @@ fn what_is_not_there_is_named() {
     insta::assert_snapshot!(sandbox.words("attention run --prompt h"), @r"
     exit 1
     --- stderr
-    error: one token attends to itself alone
+    error: one token attends only to itself
     hint: give more tokens
     ");
     insta::assert_snapshot!(sandbox.words("attention run --tokens 1,1,1,1,1,1,1,1,1"), @r"

@@ -175,8 +175,8 @@ fn what_is_wrong_is_told_and_the_conversation_goes_on() {
     error: there.jsonl is there already
     hint: choose another name
     error: there is nothing to save
-    warning: there is nothing to take back
-    warning: there is nothing to answer anew
+    warning: there is nothing to remove
+    warning: there is nothing to answer again
     error: this takes 327 tokens, more than the context of 100 has room for
     hint: say it shorter
     ");
@@ -280,7 +280,7 @@ fn what_cannot_talk_says_why() {
     );
     insta::assert_snapshot!(ran.stderr, @r"
     error: character 'H' at position 0 is not among the 12 characters of this tokenizer
-    hint: a char tokenizer knows the characters of its corpus alone
+    hint: a char tokenizer has only the characters of its corpus
     error: chat template plain.jinja, line 1: no system here
     ");
     write_run(&sandbox.path("mute"), &tiny(11), None, &[1]);

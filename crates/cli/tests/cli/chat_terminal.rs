@@ -91,7 +91,7 @@ fn lines_are_edited_and_remembered() {
     let history = fs::read(sandbox.path("home/emberlm/chat-history")).unwrap();
     let mut terminal = start(&sandbox, "--no-history");
     terminal.press("/reset\r");
-    answered(&terminal, "(begun anew)");
+    answered(&terminal, "(restarted)");
     terminal.press(CTRL_D);
     assert!(terminal.ended().0);
     assert_eq!(

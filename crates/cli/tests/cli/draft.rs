@@ -41,7 +41,7 @@ fn how_well_was_guessed_is_told_beside_the_text() {
     let sandbox = with_two_models();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3 --draft run";
     let ran = sandbox.words(line);
-    let expected = "2 of the draft's 2 guesses were taken (100%): 3 tokens in 1 passes\n";
+    let expected = "2 of 2 draft tokens were accepted (100%): 3 tokens in 1 passes\n";
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
         (Some(0), expected),

@@ -198,7 +198,7 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     // The same tokens, each predicted from other ones.
     assert_eq!(stream["tokens"], found["tokens"]);
     assert_ne!(stream["loss"], found["loss"]);
-    // By the position in the document: as many first tokens as there are documents, and rows that go on with one.
+    // By the position in the document: as many first tokens as there are documents, and rows that continue one.
     let found: Value = sandbox
         .words(&format!("{line} --json --per-position"))
         .json();
@@ -301,7 +301,7 @@ fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
     fs::write(&path, manifest.to_string()).unwrap();
     let line = "--data a --steps 1 --out run";
     let message = refused(sandbox.train(&format!("{line} --documents isolated")));
-    let expected = "a: documents of its train split cannot be told apart: it has 3, but ";
+    let expected = "a: documents of its train split cannot be distinguished: it has 3, but ";
     assert!(message.contains(expected), "{message}");
     assert!(message.contains("--documents stream"), "{message}");
     trained(sandbox.train(line));

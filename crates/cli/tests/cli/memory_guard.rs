@@ -38,7 +38,7 @@ fn refused(ran: &Ran, what: &str) {
     for part in [
         &format!("error: {what} needs about "),
         " are left by the limit of this process (ulimit): weights ",
-        "hint: begin all the same: --ignore-memory",
+        "hint: to start anyway: --ignore-memory",
     ] {
         assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
     }

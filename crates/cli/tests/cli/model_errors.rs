@@ -101,7 +101,7 @@ fn characters_that_the_tokenizer_lacks() {
     exit 1
     --- stderr
     error: character '?' at position 5 is not among the 12 characters of this tokenizer
-    hint: a char tokenizer knows the characters of its corpus alone
+    hint: a char tokenizer has only the characters of its corpus
     ");
 }
 

@@ -206,7 +206,7 @@ fn ctrl_c_is_told_of_and_can_be_gone_on_from() {
     assert_eq!(output.status.code(), Some(130));
     insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
     error: stopped before its end
-    hint: what is done is kept: go on with the same command and --continue
+    hint: finished work is kept: repeat the command with --continue
     ");
     sandbox.write("text.txt", "some text");
     let file = std::fs::File::open(sandbox.path("text.txt")).unwrap();

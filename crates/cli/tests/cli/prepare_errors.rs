@@ -100,7 +100,7 @@ fn an_unfinished_dataset() {
     exit 1
     --- stderr
     error: d was begun and is not finished
-    hint: go on with the same command and --continue, or begin anew with --force
+    hint: repeat the command with --continue to resume it, or with --force to start over
     ");
     // Damaged notes are nothing to go on from.
     let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");

@@ -318,7 +318,7 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
         "{stderr}"
     );
     assert!(
-        stderr.contains("hint: the same command goes on"),
+        stderr.contains("hint: repeat the command to continue the sweep"),
         "{stderr}"
     );
     for seed in [1, 2] {
