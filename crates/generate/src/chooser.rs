@@ -1,4 +1,4 @@
-//! Chooses the tokens of one sequence: all that is asked of the choice, in one place.
+//! The choice of tokens for one sequence, with all its constraints and settings.
 //!
 //! The order is vLLM's for what changes logits and transformers' for what follows: bias, repetition penalty, frequency
 //! and presence penalty, the constraint's mask; then [`crate::sampler`]'s temperature, top-k, top-p and min-p. At
@@ -63,7 +63,7 @@ pub struct Chooser {
 
 impl Chooser {
     /// For what comes after `prompt`, of a vocabulary of `vocab_size`; `stream` is the sample's number among several of
-    /// one prompt, each of which draws from a stream of its own.
+    /// one prompt, each of which draws from its own stream.
     ///
     /// # Errors
     /// A setting out of its range; a constraint of another vocabulary.
@@ -98,10 +98,10 @@ impl Chooser {
         constraint.map_or(Ok(()), |constraint| constraint.check(vocab_size))
     }
 
-    /// Chooses from `logits` `[vocab_size]` and goes on from what was chosen: the next call is for the token after it.
+    /// Chooses from `logits` `[vocab_size]` and advances by the chosen token: the next call is for the token after it.
     ///
     /// # Errors
-    /// No logits, or one that is not finite; a constraint that no token of the vocabulary can go on with.
+    /// No logits, or one that is not finite; a constraint that no token of the vocabulary can continue.
     pub fn choose(&mut self, logits: &[f32]) -> Result<Chosen, LogitsError> {
         let id = match self.changes() {
             false => self.sampler.sample(logits)?,
@@ -134,7 +134,7 @@ impl Chooser {
         self.sampler.uniform()
     }
 
-    /// Goes on from a token that `logits` allow.
+    /// Advances by a token that `logits` allow.
     pub(crate) fn take(&mut self, id: u32, logits: &[f32]) -> Result<Chosen, LogitsError> {
         if let Some(counted) = &mut self.counted {
             counted.add(id);

@@ -71,7 +71,7 @@ impl Vocabulary {
                 format!("must stand for fewer than {MAX_NODES} bytes to be held to a grammar");
             return Err(refuse(rule));
         }
-        // The library wants one id that ends a text. It is one of its own, above all others.
+        // The library wants one id that ends a text. It is an additional id above all others.
         bytes.push(vec![NO_TEXT, b'<', b'>']);
         let info = TokRxInfo::new(size as u32 + 1, size as u32);
         let make = || {
@@ -190,7 +190,7 @@ impl Constraint {
 
     /// An estimate of the bytes it holds.
     pub fn bytes(&self) -> usize {
-        // A schema of many properties is compiled to several hundred bytes for each of its own.
+        // A schema of many properties is compiled to several hundred bytes per byte of the schema.
         const BYTES_PER_SOURCE_BYTE: usize = 500;
         self.lexer_bytes() + BYTES_PER_SOURCE_BYTE * self.grammar.source().len()
     }
@@ -264,7 +264,7 @@ impl Progress {
         }
     }
 
-    /// Goes on by a token that the mask allowed.
+    /// Advances by a token that the mask allowed.
     pub fn accept(&mut self, id: u32) -> Result<(), LogitsError> {
         if self.end.contains(&id) {
             self.complete = true;
@@ -278,7 +278,7 @@ impl Progress {
         let accepted = panic_utils::catch_unwind(AssertUnwindSafe(accept));
         match accepted.map_err(|error| none_allowed(&error))? {
             (0, _) => self.look(),
-            _ => return Err(none_allowed(&"a token was taken back")),
+            _ => return Err(none_allowed(&"a token was removed")),
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ fn told(error: &impl fmt::Display) -> String {
     let reason = reason.rsplit("\nerror: ").next().unwrap_or(reason);
     match reason {
         "" | "NoExtension" | "NoExtensionBias" => {
-            "no token of the vocabulary goes on with it".to_owned()
+            "no token of the vocabulary can continue it".to_owned()
         }
         reason => reason.to_owned(),
     }

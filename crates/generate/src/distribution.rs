@@ -15,7 +15,7 @@ impl Distribution {
         }
     }
 
-    /// Probabilities but for a common factor, of tokens in any order; `fallback` alone where they add up to nothing.
+    /// Probabilities but for a common factor, of tokens in any order; only `fallback` if they sum to 0.
     pub fn of_weights(mut weights: Vec<(u32, f64)>, fallback: u32) -> Self {
         let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         if total <= 0.0 {
@@ -50,8 +50,8 @@ impl Distribution {
         last
     }
 
-    /// What is left of it where a token drawn from `guess` was not taken: `max(0, p - q)`, to add up to 1. Itself where
-    /// nothing is left, which is where the two are the same.
+    /// The residual distribution after a token drawn from `guess` was rejected: `max(0, p - q)`, normalized to 1. Itself if
+    /// the residual is 0, which means that the two are equal.
     pub fn without(&self, guess: &Self) -> Self {
         let rest = |&(id, p): &(u32, f64)| (id, (p - guess.of(id)).max(0.0));
         let rest: Vec<_> = self.tokens.iter().map(rest).collect();

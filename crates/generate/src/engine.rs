@@ -15,13 +15,13 @@
 //! takes those from there and reads only the rest. Linear attention's sums cannot forget a token: they are taken where all
 //! of what they hold is wanted, else not.
 //!
-//! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in passes of its own whose shapes depend on
-//! nothing else, so that other company changes no bit. It costs the sharing of the weights' reading.
+//! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in separate passes whose shapes depend on
+//! the sequence only, so that concurrent sequences change no bit. The cost is that passes do not share the reading of weights.
 //!
 //! **Pauses.** A request whose events nobody takes can be paused ([`Engine::pause`]): its samples keep their slots and are
 //! left out of passes. Their tokens are the same.
 //!
-//! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read as prompts are, in chunks beside whatever else
+//! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read as prompts are, in chunks next to everything that
 //! runs, and the final hidden states are added up. They have at most half of the slots, and while prompts of generations
 //! are to be read as well, a quarter of each step's tokens.
 //!
@@ -124,7 +124,7 @@ impl<B: Backend> Engine<B> {
         Ok(id)
     }
 
-    /// Takes texts to embed, each of which waits for a slot of its own: [`EventKind::Embedded`].
+    /// Takes texts to embed, each of which waits for its own slot: [`EventKind::Embedded`].
     ///
     /// # Errors
     /// No texts, an empty one, an id outside of the vocabulary, more tokens than the context holds. The engine is as before
@@ -216,7 +216,7 @@ impl<B: Backend> Engine<B> {
         self.end(request, |of| of == sample)
     }
 
-    /// Takes another decoder: what runs goes on with the one that it began with, what waits runs on the new one, once
+    /// Takes another decoder: running sequences continue with the previous one, waiting ones run on the new one, once
     /// nothing else runs. A request that waits and that the new one cannot take fails. What the caches hold is forgotten.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! From a prompt's token ids to new ones.
 //!
-//! Map: [`sampler`] draws one token from logits on the host; [`chooser`] is all that is asked of a sequence's choices, with
+//! Map: [`sampler`] draws one token from logits on the host; [`chooser`] makes a sequence's choices, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
-//! chooser for each next token; [`speculative`] lets a smaller model guess ahead; [`engine`] does so for many requests at once, which share each pass over the weights;
+//! chooser for each next token; [`speculative`] lets a smaller model draft tokens; [`engine`] does so for many requests at once, which share each pass over the weights;
 //! [`embedding`] is a text as a vector; [`vet`] compiles grammars of others in a sandbox first; [`error`] is what can be wrong. Token ids in, token ids out: text is the
 //! caller's, and what ids stand for it says.
 //!

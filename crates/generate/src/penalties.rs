@@ -3,7 +3,7 @@
 //! For the logit `l` of a token that was made `n` times:
 //!
 //! ```text
-//! repetition r:  l / r where l > 0, else l · r      of what stands in the prompt or was made (Keskar et al. 2019, CTRL)
+//! repetition r:  l / r where l > 0, else l · r      of tokens in the prompt or generated (Keskar et al. 2019, CTRL)
 //! frequency  f:  l - f · n                          of what was made (OpenAI)
 //! presence   p:  l - p  where n > 0                 of what was made (OpenAI)
 //! ```
@@ -18,8 +18,8 @@ use crate::ranges::{FREQUENCY_PENALTY, PRESENCE_PENALTY, REPETITION_PENALTY};
 /// The penalties of tokens that occurred before; the default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
-    /// Divides a positive logit, multiplies a negative one, of each token that stands in the prompt or was made: above 1
-    /// makes it less likely, below 1 likelier; 1 changes nothing.
+    /// Divides a positive logit, multiplies a negative one, of each token in the prompt or generated: above 1
+    /// makes it less probable, below 1 more probable; 1 changes nothing.
     pub repetition: f64,
     /// Taken from the logit of each token that was made, from -2 to 2.
     pub presence: f64,

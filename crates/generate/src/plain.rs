@@ -2,7 +2,7 @@
 //!
 //! **The context's end.** A prompt longer than the model's `seq_len` keeps its newest `seq_len` tokens, and the result
 //! says how many were left out. When the cache is full, it slides: the newest half of the context (`seq_len / 2`
-//! tokens, at least one) is read again from position 0, and generation goes on. A slide costs one pass over half the
+//! tokens, at least one) is read again from position 0, and generation continues. A slide costs one pass over half the
 //! context every half context; positions stay within what the model was trained on.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub struct GenerateOptions {
     pub stop_tokens: Vec<u32>,
     /// The choice of tokens.
     pub chooser: ChooserConfig,
-    /// Which of several samples of one prompt and seed this is: each draws from a stream of its own.
+    /// The number of this sample among those of one prompt and seed: each draws from its own stream.
     pub sample: usize,
 }
 

@@ -35,7 +35,7 @@ pub const TOP_P: NumberSetting = NumberSetting {
     rule: "must be above 0 and at most 1",
 };
 
-/// The least probability of a token that is drawn from, relative to the likeliest one's.
+/// The minimum probability of a candidate token, relative to that of the most probable token.
 pub const MIN_P: NumberSetting = NumberSetting {
     name: "min_p",
     least: 0.0,

@@ -80,7 +80,7 @@ impl Sampler {
     /// A sampler at the start of its seed's stream 0.
     ///
     /// # Errors
-    /// A setting is out of its range or no number.
+    /// A setting is out of its range or NaN.
     pub fn new(config: SamplerConfig) -> Result<Self, SettingError> {
         Self::with_stream(config, 0)
     }

@@ -1,4 +1,4 @@
-//! Speculative decoding: a small model guesses a few tokens ahead, and the large one reads them all in one pass.
+//! Speculative decoding: a small model drafts a few tokens, and the large one reads them all in one pass.
 //!
 //! ```text
 //! draft    … last ─► x₁ ─► x₂ ─► … ─► x_k          one cheap pass each, xᵢ drawn from qᵢ
@@ -12,8 +12,8 @@
 //! temperature 0 it is token for token what plain generation gives, but for near-ties that products of more rows round
 //! otherwise; else it is another draw from the same distribution, since random numbers are spent otherwise.
 //!
-//! `p` is all that is asked of the choice, penalties and constraint among it; `q` is drawn by temperature, top-k, top-p and
-//! min-p alone.
+//! `p` includes all settings of the choice, also penalties and constraints; `q` is drawn by only temperature, top-k, top-p and
+//! min-p.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ use crate::sampler::{Sampler, check_finite};
 /// The acceptance statistics of the draft model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guesses {
-    /// Tokens that the draft guessed and the target read.
+    /// Tokens that the draft model proposed and the target read.
     pub made: u64,
     /// Those that were taken.
     pub taken: u64,
@@ -56,7 +56,7 @@ pub struct Speculator<'a, B: Backend> {
     draft: Reader<'a, B>,
     ahead: usize,
     chooser: Chooser,
-    /// Draws the draft's guesses.
+    /// Draws the draft tokens.
     guesser: Sampler,
     stop_tokens: Vec<u32>,
     left: usize,
@@ -71,10 +71,10 @@ pub struct Speculator<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Speculator<'a, B> {
-    /// The most tokens that can be guessed ahead.
+    /// The maximum number of draft tokens per pass.
     pub const MOST_AHEAD: usize = ROLLBACK_TOKENS;
 
-    /// Checks settings, models and prompt; nothing is computed yet. The draft guesses `ahead` tokens before each pass.
+    /// Checks settings, models and prompt; nothing is computed yet. The draft model proposes `ahead` tokens before each pass.
     ///
     /// # Errors
     /// A setting out of its range, an empty prompt, an id outside of the vocabulary; models of other vocabularies; linear
@@ -216,7 +216,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         Ok(guesses)
     }
 
-    /// The token after which the target gave `logits`, of which the draft had a guess or not.
+    /// The token after which the target gave `logits`, with or without a draft token for it.
     fn decide(
         &mut self,
         logits: &[f32],
@@ -226,7 +226,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         let Some((id, guess)) = guess else {
             return Ok(Decision::Other(wanted.draw(self.chooser.uniform())));
         };
-        // Below and not equal: what the target never chooses is not taken by a draw of 0.
+        // Below and not equal: a draw of 0 must not accept a token of probability 0.
         if self.chooser.uniform() * guess.of(id) < wanted.of(id) {
             return Ok(Decision::Taken(id));
         }
@@ -244,7 +244,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
 
 /// The outcome for a draft token.
 enum Decision {
-    /// The draft's guess.
+    /// The draft token.
     Taken(u32),
     /// The target's own choice.
     Other(u32),

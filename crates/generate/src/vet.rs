@@ -4,7 +4,7 @@
 //! library prevents all of it. [`GrammarSandbox`] first compiles it in a child process and walks through some of its masks
 //! there. Only a grammar that passes is compiled in this process, where the limits follow from its cost in the child.
 //!
-//! The child has a vocabulary of its own, which stands in for the model's, so that it needs no model. A quick worker pool
+//! The child uses a synthetic vocabulary instead of the model's, so that it needs no model. A quick worker pool
 //! runs each grammar first; one that exceeds its short time is run again by a pool of one worker with more time, so that
 //! expensive grammars do not keep ordinary ones waiting.
 
@@ -210,7 +210,7 @@ fn mask_error(error: LogitsError) -> String {
     }
 }
 
-/// A vocabulary that stands in for a model's: every byte, pairs of letters, numbers, punctuation as in JSON, runs of a letter
+/// A vocabulary that represents a model's: every byte, pairs of letters, numbers, punctuation as in JSON, runs of a letter
 /// or blank, and syllables with and without a blank before them.
 fn representative_vocabulary() -> Result<Vocabulary, SettingError> {
     let mut texts: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use regex_automata::meta::Regex;
 use serde::Deserialize;
 
-/// Every byte, and what a trained vocabulary has besides: pieces that begin in one part of the grammar and end in another.
+/// Every byte, and tokens as in a trained vocabulary: pieces that begin in one part of the grammar and end in another.
 fn texts() -> Vec<Vec<u8>> {
     let bytes = (0..=255).map(|byte| vec![byte]);
     let pieces = [
@@ -51,7 +51,7 @@ fn config(constraint: &Constraint, seed: u64) -> ChooserConfig {
     }
 }
 
-/// What a model of random logits writes, until it may write no more or chooses to end; `towards` is added to the end's.
+/// The output of a model of random logits, until it may write no more or chooses to end; `towards` is added to the end's.
 fn written(constraint: &Constraint, seed: u64, towards: f32) -> String {
     let texts = texts();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -266,7 +266,7 @@ fn a_choice_is_one_of_its_texts_and_a_grammar_is_followed() {
     }
 }
 
-/// What is allowed is drawn as the model's distribution has it, the rest left out; log-probabilities are those of all.
+/// Allowed tokens are drawn from the model's renormalized distribution; log-probabilities are those of the full one.
 #[test]
 fn frequencies_are_the_model_s_among_what_is_allowed() {
     let texts = ["a", "b", "c", "ab", "d", ""].map(|text| text.as_bytes().to_vec());
@@ -323,7 +323,7 @@ fn a_vocabulary_that_cannot_say_it_is_an_error() {
     let error = made.into_iter().find_map(Result::err).unwrap().to_string();
     assert_eq!(
         error,
-        "the constraint leaves no token to choose: no token of the vocabulary goes on with it"
+        "the constraint leaves no token to choose: no token of the vocabulary can continue it"
     );
     let error = Chooser::new(&config(&constraint, 0), &[], 3, 0).unwrap_err();
     let expected = "vocabulary = 2 ids: must be of as many ids as the model's 3";

@@ -1,4 +1,4 @@
-//! What a `generation_config.json` recommends, and what of it is ignored.
+//! The recommendations of a `generation_config.json`, and the ignored ones.
 
 use emberlm_generate::SamplingDefaults;
 use serde_json::{Value, json};

@@ -25,8 +25,8 @@ use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
 
-/// Models of parts that meet the engine in other ways: what positions are, how far attention sees, whether a token can be
-/// forgotten, and weights of 8 bits.
+/// Models with different demands on the engine: kinds of positions, range of attention, tokens that can be
+/// forgotten or not, and int8 weights.
 pub const MODELS: [&str; 5] = [
     "pocket-tales",
     "char-nano",
@@ -96,7 +96,7 @@ pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
     }
 }
 
-/// What plain generation makes of a request's sample.
+/// The sample of a request by plain generation.
 pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Generation {
     let options = GenerateOptions {
         max_new_tokens: request.max_new_tokens,
@@ -110,7 +110,7 @@ pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Gener
     .unwrap()
 }
 
-/// What was heard of one sample.
+/// The events of one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heard {
     pub tokens: Vec<u32>,
@@ -127,7 +127,7 @@ impl Heard {
     }
 }
 
-/// What was heard of all.
+/// The events of all samples.
 #[derive(Clone, Debug, Default)]
 pub struct Ears(pub BTreeMap<(RequestId, usize), Heard>);
 
@@ -169,7 +169,7 @@ pub fn drain(engine: &mut Engine<Flex>, ears: &mut Ears) {
     panic!("the engine does not come to an end: {:?}", engine.counts());
 }
 
-/// One request alone in an engine.
+/// A single request in an engine.
 pub fn run(engine: &mut Engine<Flex>, request: &Request) -> Heard {
     let mut ears = Ears::default();
     let id = engine.submit(request.clone()).unwrap();

@@ -68,7 +68,7 @@ fn likeliest(decoder: &Decoder<Flex>, context: &[u32]) -> u32 {
     best as u32
 }
 
-/// Greedy generation as documented, a full pass per token: the context's newest half goes on when it is full.
+/// Greedy generation as documented, a full pass per token: the newest half of the context is kept when it is full.
 fn by_full_passes(decoder: &Decoder<Flex>, prompt: &[u32], count: usize) -> Vec<u32> {
     let mut context = prompt[prompt.len().saturating_sub(SEQ_LEN)..].to_vec();
     let mut made = Vec::new();

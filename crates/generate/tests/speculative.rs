@@ -38,7 +38,7 @@ fn target() -> Decoder<Flex> {
     made(raw("pocket-tales", 24, SEQ_LEN), 9)
 }
 
-/// Drafts that guess well and badly, of another family, and with a shorter context.
+/// Draft models of good and bad accuracy, of another family, and with a shorter context.
 fn drafts() -> Vec<Decoder<Flex>> {
     vec![
         target(),
@@ -60,7 +60,7 @@ fn plain(target: &Decoder<Flex>, prompt: &[u32], options: &GenerateOptions) -> G
     generate(target, prompt, options, |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// The tokens, how it ended, and how well was guessed.
+/// The tokens, the outcome, and the acceptance of draft tokens.
 fn guessed(
     target: &Decoder<Flex>,
     draft: &Decoder<Flex>,
@@ -177,7 +177,7 @@ fn a_draft_that_is_the_target_is_always_right() {
     assert_eq!(guesses.rate(), Some(1.0));
 }
 
-/// A window's cache drops keys while drafts are still taken back.
+/// A window's cache drops keys while draft tokens can still be rejected.
 #[test]
 fn a_text_far_longer_than_a_window_is_that_of_plain_generation() {
     let windowed = |seed| {

@@ -25,7 +25,7 @@ static SANDBOX: LazyLock<GrammarSandbox> = LazyLock::new(|| {
     GrammarSandbox::new(WorkerCommand::this_program(test).env(WORKER, "1"))
 });
 
-/// The worker's main function: a test that does nothing but in a worker process.
+/// The worker's main function: a test that only does something in a worker process.
 #[test]
 fn worker() {
     if std::env::var_os(WORKER).is_some() {

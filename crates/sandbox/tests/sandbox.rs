@@ -14,7 +14,7 @@ const WORKER: &str = "EMBERLM_SANDBOX_TEST_WORKER";
 const AMPLE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(500);
 
-/// The worker's main function: a test that does nothing but in a worker process.
+/// The worker's main function: a test that only does something in a worker process.
 #[test]
 fn worker() {
     if std::env::var_os(WORKER).is_none() {

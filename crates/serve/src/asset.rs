@@ -10,7 +10,7 @@ pub(crate) struct Asset {
     pub(crate) content: &'static str,
 }
 
-/// What a page may load and do: its own server's files and answers, and nothing inline, so that a name or a text that
+/// The content security policy of a page: its own server's files and answers, and nothing inline, so that a name or a text that
 /// it shows can never become code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -29,7 +29,7 @@ pub enum GrammarError {
     /// Too many grammars wait to be compiled.
     #[error("too many grammars wait to be compiled; try again later")]
     Busy,
-    /// The grammar could not be vetted or compiled, through no fault of its own.
+    /// The grammar could not be vetted or compiled, for a reason outside of the grammar.
     #[error("the grammar could not be compiled: {0}")]
     Failed(String),
 }
@@ -79,7 +79,7 @@ impl Grammars {
         }
     }
 
-    /// The compiled grammar, from the cache where it is there. `compile` runs on a thread of its own.
+    /// The compiled grammar, from the cache where it is there. `compile` runs on a separate thread.
     ///
     /// # Errors
     /// The grammar exceeds a limit, or too many others wait.
@@ -179,7 +179,7 @@ impl Cache {
         Arc::clone(&entry.compiled)
     }
 
-    /// Removes what was not compiled, unless another request has begun anew.
+    /// Removes an entry that was not compiled, unless another request is compiling it again.
     fn forget(&mut self, grammar: &Grammar, failed: &Compiled) {
         let same = |entry: &Entry| Arc::ptr_eq(&entry.compiled, failed);
         if self.entries.get(grammar).is_some_and(same) {

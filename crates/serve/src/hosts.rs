@@ -31,7 +31,7 @@ use crate::request_log::{RequestLog, Trace};
 pub struct Hosts {
     /// True if only this machine can reach the server.
     loopback: bool,
-    /// Names besides, in lower case.
+    /// Further names, in lower case.
     named: Vec<String>,
     /// True if any host and any origin may ask.
     any: bool,
@@ -41,7 +41,7 @@ pub struct Hosts {
 const ANY: &str = "*";
 
 impl Hosts {
-    /// For a server that listens on `address`; `named` are allowed besides, `*` for all.
+    /// For a server that listens on `address`; `named` are also allowed, `*` for all.
     pub fn new(address: IpAddr, named: &[String]) -> Self {
         Self {
             loopback: address.is_loopback(),

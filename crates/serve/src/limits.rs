@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds of what one client, and all of them together, make the server do and keep.
+/// Limits of the work and the memory that one client, and all clients together, can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request's body.

@@ -39,7 +39,7 @@ pub struct ServeOptions {
     pub chat_template: Option<String>,
     /// The sampling settings of requests that leave them out; where one is `None`, that of the model's `generation_config.json`.
     pub sampling: SamplingDefaults,
-    /// True to compute each answer in passes of its own, so that it does not depend on other requests.
+    /// True to compute each answer in separate passes, so that it does not depend on other requests.
     pub deterministic: bool,
 }
 
@@ -137,7 +137,7 @@ impl<'a> LoadPlan<'a> {
         }
     }
 
-    /// Starts the engine on a thread of its own. Clients' grammars are compiled in `sandbox` first; without one they are
+    /// Starts the engine on a dedicated thread. Clients' grammars are compiled in `sandbox` first; without one they are
     /// compiled in this process, where a hostile grammar can exhaust its memory and its stack.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, System};
 
-/// Its processor and memory.
+/// Its CPU and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Use {
     /// The share of all cores that is busy, 0 to 1.

@@ -33,7 +33,7 @@ pub struct ServedModel {
     pub stop_tokens: Vec<u32>,
     /// The id that begins a text without a prompt.
     pub beginning: Option<u32>,
-    /// Its description, read anew for each request: a run may still be training.
+    /// Its description, read again for each request: a run may still be training.
     pub card: Box<dyn Fn() -> Card + Send + Sync>,
     /// The thread that runs it.
     pub worker: Worker,
@@ -50,7 +50,7 @@ pub struct ChatFormat {
     pub stops: Stops,
 }
 
-/// The description of a model, besides its sizes.
+/// The description of a model, without its sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Card {
     /// The model's family.

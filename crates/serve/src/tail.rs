@@ -66,7 +66,7 @@ pub fn read_after(path: &Path, from: &Place) -> io::Result<Tail> {
     })
 }
 
-/// The identity of a file, which differs from that of an earlier file of the same name: a run that is resumed writes its events anew.
+/// The identity of a file, which differs from that of an earlier file of the same name: a resumed run rewrites its events.
 fn identity(metadata: &Metadata) -> String {
     let made = metadata.created().ok();
     let made = made.and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -50,13 +50,13 @@ pub struct RunDescription {
 
 /// The runs to watch, as their owner knows them.
 pub struct Runs {
-    /// Finds them, anew for each request: a sweep adds some while it runs.
+    /// Finds them, again for each request: a sweep adds some while it runs.
     pub find: Box<dyn Fn() -> Vec<WatchedRun> + Send + Sync>,
     /// Describes the run in a folder.
     pub describe: fn(&Path) -> RunDescription,
     /// The settings of the run in a folder by their keys, such as `train.steps`; empty while there are none.
     pub settings: fn(&Path) -> serde_json::Map<String, Value>,
-    /// The declarations of the metrics that every run has, as JSON; a run's `begun` event has those of its own.
+    /// The declarations of the metrics that every run has, as JSON; a run's `begun` event has its additional ones.
     pub metrics: Value,
     /// The name of the file of its events, which may not be there yet.
     pub events: &'static str,

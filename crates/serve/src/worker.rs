@@ -4,9 +4,9 @@
 //! of the engine the thread takes all commands that wait, so that one is answered after a step at the latest. A request
 //! ends when its [`Ticket`] is dropped.
 //!
-//! A request whose events are not taken is paused once `QUEUED` of them wait for each sample: its samples keep their slots and are left
-//! out of passes until half of the events are taken. The thread never waits for a client, no event is lost, and what one
-//! stalled client keeps is bounded.
+//! A request whose events are not consumed is paused once `QUEUED` of them wait for each sample: its samples keep their slots and are left
+//! out of passes until half of the events are taken. The thread never waits for a client, no event is lost, and the memory of a
+//! stalled client is bounded.
 
 use std::collections::HashMap;
 use std::io;
@@ -144,7 +144,7 @@ impl Worker {
         thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || thread.run())?;
-        // The replacer's end alone does not keep the thread.
+        // The replacer's end does not keep the thread alive.
         Ok((worker, Replacer { decoders, commands }))
     }
 
@@ -156,7 +156,7 @@ impl Worker {
         self.give(Work::Generate(Box::new(request))).await
     }
 
-    /// Gives the engine texts to embed: each has an [`EventKind::Embedded`] of its own.
+    /// Gives the engine texts to embed: each has its own [`EventKind::Embedded`].
     ///
     /// # Errors
     /// Too many requests are under way, or a text is empty, too long, or has tokens that the model does not know.
@@ -237,7 +237,7 @@ impl Worker {
 
 impl<B: Backend> Replacer<B> {
     /// Gives another decoder, which takes over once all that runs has ended; what waits then waits for it. Whether there is
-    /// a thread to take it. One that the engine's context is too long for is not taken.
+    /// a thread to take it. A decoder whose context is shorter than the engine's is rejected.
     pub fn replace(&self, decoder: Arc<Decoder<B>>) -> bool {
         self.decoders.send(decoder).is_ok() && self.commands.send(Command::Replace).is_ok()
     }
@@ -375,7 +375,7 @@ impl<B: Backend> Thread<B> {
             Command::Replace => {
                 // Of several the last one counts.
                 if let Some(decoder) = self.decoders.try_iter().last() {
-                    // One that does not fit is left out: what runs goes on with what there is.
+                    // One that does not fit is left out: running sequences continue with the current decoder.
                     let _ = self.engine.replace_decoder(decoder);
                 }
             }
@@ -406,7 +406,7 @@ impl<B: Backend> Thread<B> {
         passed
     }
 
-    /// Pauses a request whose events are not taken, unless enough of them were taken meanwhile.
+    /// Pauses a request whose events are not consumed, unless enough of them were consumed meanwhile.
     fn pause(&mut self, request: RequestId) {
         let Some(Listener { backlog, .. }) = self.heard.get(&request) else {
             return;

@@ -163,7 +163,7 @@ fn streamed_parts_make_the_whole_answer() {
 #[test]
 fn the_model_may_answer_with_text_or_with_a_call() {
     let server = Server::new(LLAMA);
-    // The weights want no brace, and then nothing but braces.
+    // The weights want no brace, and then only braces.
     let ask = |bias: i32| {
         server.answered(json!({ "tools": tools(), "logit_bias": { "123": bias }, "temperature": 0, "max_tokens": 200 }))
     };

@@ -33,10 +33,10 @@ pub struct Measured {
     pub tokens_per_second: f64,
     /// The median.
     pub seconds_per_step: f64,
-    /// The process's largest resident memory so far, where the system tells.
+    /// The process's largest resident memory so far, if the system reports it.
     pub peak_bytes: Option<u64>,
-    /// What was taken of the device's own memory, which is never less than the peak of what was held; none where that is the
-    /// processor's.
+    /// Memory reserved on the device, at least the peak of the memory in use. `None` if the device shares the CPU's
+    /// memory.
     pub device_bytes: Option<u64>,
     /// Floating-point operations per second of the model, forward and backward (`count::flops_per_token`).
     pub flops: f64,

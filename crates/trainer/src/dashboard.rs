@@ -1,4 +1,4 @@
-//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a thread of its own when something changes.
+//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something changes.
 //!
 //! Map: `screen` is what is drawn, `plot` its curves, `quit` the dialog that asks how to end the run.
 

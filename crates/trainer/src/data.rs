@@ -70,13 +70,13 @@ impl TrainingData {
     /// The lowest validation loss that any model can have, where it is known.
     pub(crate) fn floor(&self) -> Option<Floor> {
         let [(dataset, _)] = &self.parts[..] else {
-            // A mix's own is not known, even where each one's is: the sequences of one tell nothing of the others'.
+            // The floor of a mix is unknown, even if that of each dataset is known: datasets may share information.
             return None;
         };
         dataset.manifest().split(Split::Val).floor.clone()
     }
 
-    /// The training batches, and what there is to say of them.
+    /// The training batches, and the messages about them.
     pub(crate) fn batches(
         &self,
         seed: u64,
@@ -211,7 +211,7 @@ impl Validation {
         let mut datasets = Vec::new();
         let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
         for part in &self.parts {
-            // A dataset may be for training alone.
+            // A dataset may have no validation split.
             if part.windows.split().len() < 2 {
                 continue;
             }

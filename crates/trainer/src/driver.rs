@@ -75,7 +75,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
 }
 
 impl<B: TrainingBackend> Driver<B> {
-    /// A driver at the position of `state`. `rank_zero` is there on rank 0 alone.
+    /// A driver at the position of `state`. `rank_zero` is present only on rank 0.
     pub(crate) fn new(
         run: PathBuf,
         engine: StepEngine<B>,

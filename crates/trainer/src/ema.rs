@@ -19,9 +19,9 @@ use crate::guard::Guard;
 /// avg <- d_t · avg + (1 - d_t) · w,   d_t = min(d, (1 + t) / (10 + t))
 /// ```
 ///
-/// after the update `t`. The second bound lets the first weights go soon, as in TensorFlow's
-/// `ExponentialMovingAverage(num_updates=…)`: the average of an early step is of what was learned since, and not of the
-/// first weights.
+/// after the update `t`. The second bound forgets the initial weights early, as in TensorFlow's
+/// `ExponentialMovingAverage(num_updates=…)`: the average of an early step covers the weights learned since, not the
+/// initial weights.
 #[derive(Clone, Debug)]
 pub struct Average<B: Backend> {
     decay: f64,

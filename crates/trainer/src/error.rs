@@ -16,7 +16,7 @@ pub enum TrainError {
     /// A training setting that is not allowed.
     #[error("{table}.{field} = {value}: {rule}")]
     Setting {
-        /// The table it stands in: `train` or `data`.
+        /// Its table: `train` or `data`.
         table: &'static str,
         /// The field.
         field: &'static str,

@@ -31,8 +31,8 @@ pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
     }
 }
 
-/// Predicts every token of a split but its first, in windows of at most the model's context; of the first
-/// `max_tokens + 1` tokens alone where that is given. What a mask leaves out is read, but not predicted.
+/// Predicts every token of a split but its first, in windows of at most the model's context; only the first
+/// `max_tokens + 1` tokens if that is given. Tokens that a mask excludes are read, but not predicted.
 ///
 /// # Errors
 /// The split cannot be read, or has not even two tokens.

@@ -1,7 +1,7 @@
 //! `events.jsonl`: what happened in a run, a line each.
 //!
-//! Lines with a `time` are of the machine: how fast it was, what it wrote, when it stopped. All others are a function
-//! of the configuration and the data alone, byte for byte, whether the run was stopped and resumed or not.
+//! Lines with a `time` depend on the machine: its throughput, its checkpoints, its interruptions. All others are a function
+//! of only the configuration and the data, byte for byte, whether the run was stopped and resumed or not.
 //!
 //! Each line has a number `n`, its place among the lines with a time or among the others, so that a line that was lost
 //! or is there twice is noticed. Lines of older versions have none.
@@ -55,9 +55,9 @@ pub enum Event {
     Skipped {
         /// Steps made, with this one.
         step: usize,
-        /// The step's mean loss; none where it is no number.
+        /// The step's mean loss; `None` if it is NaN.
         loss: Option<f64>,
-        /// Norm of all gradients together; none where it is no number.
+        /// Norm of all gradients together; `None` if it is NaN.
         gradient_norm: Option<f64>,
         /// Why.
         reason: String,
@@ -118,7 +118,7 @@ pub enum Event {
         utilization: Option<f64>,
         /// Resident memory now.
         memory_mib: Option<u64>,
-        /// Bytes in tensors, where the device has a memory of its own.
+        /// Bytes in tensors, if the device has its own memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device_in_use: Option<u64>,
         /// Bytes taken from the device, whether in use or kept for tensors to come.
@@ -134,7 +134,7 @@ pub enum Event {
         /// The step it is of.
         step: usize,
     },
-    /// A checkpoint could not be written; the run goes on and will try again.
+    /// A checkpoint could not be written; the run continues and will try again.
     CheckpointFailed {
         /// Seconds since 1970.
         time: f64,
@@ -149,7 +149,7 @@ pub enum Event {
         time: f64,
         /// Steps made.
         step: usize,
-        /// How.
+        /// The outcome.
         how: Ending,
     },
 }
@@ -172,7 +172,7 @@ pub struct DatasetLoss {
 pub enum Ending {
     /// At its last step.
     Finished,
-    /// It was told to stop.
+    /// By a request to stop.
     Interrupted,
     /// By an error.
     Failed,

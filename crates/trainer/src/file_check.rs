@@ -121,7 +121,7 @@ impl Drop for FileCheck {
     }
 }
 
-/// Gives the calling thread the lowest priority, where threads have one of their own.
+/// Gives the calling thread the lowest priority, on systems with priorities per thread.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     {

@@ -8,15 +8,15 @@
 //!                                   1 of matrices and 2 of the rest, 1 more for a running average;
 //!                                   + P from the second micro-batch on: the gradients so far
 //! head        L·K + final + logits + the head's gradients
-//! block back  L·K + final + the head's gradients + what the last block's way back makes
+//! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
 //! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
 //! update      P                     in place; but for AdamW, + 2·(the largest parameter)
 //! ```
 //!
-//! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, what one block
-//! keeps for its gradients, and what its way back makes besides, are in `block`. Recomputing keeps `L · N·d`, the blocks'
-//! inputs, in the place of `L·K`, and one `K` on the way back. A checkpoint that is written beside training adds the
+//! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, the activations that one block
+//! keeps for its gradients, and the additional buffers of its backward pass are in `block`. Recomputing keeps `L · N·d`, the blocks'
+//! inputs, instead of `L·K`, and one `K` in the backward pass. A checkpoint that is written during training adds the
 //! state's old copy, `P · (1 + moments)`, for as long as it takes.
 //!
 //! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
@@ -59,7 +59,7 @@ pub struct Prediction {
     pub gradients: u64,
     /// The activations that blocks and norms keep for their gradients.
     pub activations: u64,
-    /// What the operation at the peak makes: logits, a block's way back, an update.
+    /// Buffers of the operation at the peak: logits, a block's backward pass, an update.
     pub temporaries: u64,
     /// The freed memory that the allocator holds.
     pub allocator: u64,
@@ -67,7 +67,7 @@ pub struct Prediction {
     pub total: u64,
     /// In which part of a step the peak is.
     pub phase: Phase,
-    /// What comes on top while a checkpoint is written beside training, at most: the old weights and what the optimizer
+    /// Additional memory while a checkpoint is written during training, at most: the old weights and the state the optimizer
     /// kept. It is not in `total`.
     pub checkpoint: u64,
 }
@@ -88,7 +88,7 @@ pub enum Phase {
     Evaluation,
 }
 
-/// The memory of a phase besides the state, in elements.
+/// The memory of a phase in addition to the state, in elements.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     phase: Phase,

@@ -22,7 +22,7 @@ const OTHERS: [(&str, &str); 3] = [
     ("model.json", "a checkpoint"),
 ];
 
-/// A run's directory that this process alone may write to. The system gives the lock back when the process ends, however
+/// A run's directory that only this process may write to. The system releases the lock when the process ends, however
 /// it ends.
 ///
 /// The directory itself is locked: whoever removes the lock file lets nobody in. The lock file is locked as well, for file

@@ -127,7 +127,7 @@ pub(crate) fn finish<B: TrainingBackend>(
     let factor = norm
         .clone()
         .and_then(|norm| clip_factor(norm, config.clip_norm));
-    // Without a pass of its own over the gradients.
+    // Without a separate pass over the gradients.
     let factor = match (factor, inverse) {
         (Some(factor), Some(inverse)) => Some(factor * inverse),
         (None, Some(inverse)) => Some(zeros() + inverse),

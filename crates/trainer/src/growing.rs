@@ -1,5 +1,5 @@
 //! A file that grows by whole pieces. What cannot be written, as where the disk is full, waits in memory and is written
-//! with the next; what was written of it in part is taken back.
+//! with the next; a partial write of it is removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ impl GrowingFile {
     /// # Errors
     /// It cannot be opened.
     pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
-        // Appending goes on at the end that there is, also after a piece was taken back.
+        // Appending continues at the current end, also after a partial write was removed.
         let opened = File::options().append(true).open(path);
         let file = opened.map_err(TrainError::file("open", path))?;
         let metadata = file.metadata().map_err(TrainError::file("read", path))?;

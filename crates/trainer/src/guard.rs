@@ -1,4 +1,4 @@
-//! Whether a step is taken, decided on the device: where reading a number would wait for everything, the host finds out
+//! The decision on the device whether a step is applied. Reading a number would wait for the device, so the host learns it
 //! later.
 
 use burn::tensor::{Bool, Tensor};

@@ -71,7 +71,7 @@ pub trait Hook: Send {
     /// Called after each step whose figures are known. On a device that works behind the host, these are the steps
     /// after which something is due.
     ///
-    /// Readings of several steps are aggregated until the next line of the log; a run that is resumed begins anew.
+    /// Readings of several steps are aggregated until the next line of the log; a resumed run starts a new aggregate.
     ///
     /// # Errors
     /// Any; it ends the run.

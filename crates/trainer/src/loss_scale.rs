@@ -10,7 +10,7 @@ const MOST: f64 = 16_777_216.0;
 /// Steps taken in a row after which it is doubled.
 const INTERVAL: usize = 2000;
 
-/// The rule of PyTorch's `GradScaler`: halved at a step whose gradients are not finite, which is not taken, and doubled
+/// The rule of PyTorch's `GradScaler`: halved at a step whose gradients are not finite, which is skipped, and doubled
 /// after 2000 steps in a row that were. It stays between 1 and 2²⁴. It belongs to the position of a run: a checkpoint
 /// holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ const INTERVAL: usize = 2000;
 pub struct LossScale {
     /// The factor, a power of two, so that it rounds nothing.
     factor: f64,
-    /// Steps taken since it changed, or since one was not taken.
+    /// Steps applied since it changed, or since one was skipped.
     taken: usize,
 }
 
@@ -37,7 +37,7 @@ impl LossScale {
         self.factor
     }
 
-    /// Whether the step after so many more that are taken has another factor.
+    /// Returns true if the factor changes after this many further applied steps.
     pub fn grows_after(&self, steps: usize) -> bool {
         self.taken + steps >= INTERVAL && self.factor < MOST
     }
@@ -51,7 +51,7 @@ impl LossScale {
         }
     }
 
-    /// A step was not taken, for whatever reason.
+    /// A step was skipped, for any reason.
     pub fn interrupt(&mut self) {
         self.taken = 0;
     }
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(taken(&mut scale, 1), 131_072.0);
         assert_eq!(taken(&mut scale, 1999), 131_072.0);
         assert_eq!(scale.halve(), Some(65536.0));
-        assert_eq!(taken(&mut scale, 1999), 65536.0, "they are counted anew");
+        assert_eq!(taken(&mut scale, 1999), 65536.0, "the count restarts");
         scale.interrupt();
         assert_eq!(taken(&mut scale, 1999), 65536.0, "and so they are here");
         assert_eq!(taken(&mut scale, 1), 131_072.0);

@@ -36,12 +36,12 @@ mod tests {
     #[test]
     fn what_is_touched_is_held_and_what_is_given_back_stays_in_the_peak() {
         const BYTES: usize = 64 << 20;
-        let before = resident().expect("Linux tells");
+        let before = resident().expect("Linux reports it");
         let touched = vec![1u8; BYTES];
-        let with = resident().expect("Linux tells");
+        let with = resident().expect("Linux reports it");
         assert!(with >= before + (BYTES as u64) / 10 * 9, "{before}, {with}");
         drop(touched);
-        assert!(peak().expect("Linux tells") >= before + (BYTES as u64) / 10 * 9);
-        assert!(available().expect("Linux tells").bytes > 0);
+        assert!(peak().expect("Linux reports it") >= before + (BYTES as u64) / 10 * 9);
+        assert!(available().expect("Linux reports it").bytes > 0);
     }
 }

@@ -19,7 +19,7 @@ use crate::training_model::TrainingModel;
 /// Bytes of a step with one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
-    /// The parameters, and the tables that the configuration alone decides.
+    /// The parameters, and the tables that follow from the configuration.
     pub weights: u64,
     /// The optimizer's state of them, and their running average where there is one.
     pub optimizer: u64,
@@ -31,12 +31,12 @@ pub struct MemoryReport {
     pub head: u64,
     /// A micro-batch's tokens and targets.
     pub batch: u64,
-    /// What was taken from the device in all, beside the parts also what an operation holds while it works and what is kept
+    /// Total memory reserved on the device: the parts, the buffers of running operations, and the memory that is kept
     /// for tensors to come. It is never less than the peak.
     pub reserved: u64,
 }
 
-/// Measures a step on random tokens; none where the device's memory is the processor's.
+/// Measures a step on random tokens; `None` if the device shares the CPU's memory.
 ///
 /// # Errors
 /// Its sequences are longer than the model's context, or the model cannot keep documents apart where it is to.

@@ -1,4 +1,4 @@
-//! Messages of a run besides its metrics: a checkpoint that could not be written, a step that was skipped.
+//! Messages of a run other than its metrics: a checkpoint that could not be written, a step that was skipped.
 
 /// The newest message of a run, and its destination.
 #[derive(Debug, Default)]

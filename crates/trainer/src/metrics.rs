@@ -2,7 +2,7 @@
 //! watch` and `emberlm plot`.
 //!
 //! Map: `table` declares the metrics of every run, `values` are readings by name, `renderers` shows them by Burn's
-//! renderers. A [`Hook`](crate::hooks::Hook) declares and records metrics of its own.
+//! renderers. A [`Hook`](crate::hooks::Hook) declares and records further metrics.
 
 use std::borrow::Cow;
 

@@ -91,7 +91,7 @@ impl<B: Backend> Optimizer<B> {
     }
 
     /// [`Optimizer::update`], where a guard lets it: otherwise parameters and what is carried of them stay as they were,
-    /// though the update is counted until it is taken back.
+    /// though the update is counted until it is undone.
     pub(crate) fn guarded_update<A, M>(
         &mut self,
         module: M,
@@ -146,7 +146,7 @@ impl<B: Backend> Optimizer<B> {
     }
 
     /// Takes up where a snapshot was taken, from its tensors by name. `parts` are those of the module that is updated: a
-    /// snapshot knows whole parameters alone.
+    /// snapshot has only whole parameters.
     ///
     /// # Errors
     /// A tensor is not what this optimizer carries of its parameter, or one of a pair is missing: its name.

@@ -85,8 +85,8 @@ struct Product<B: Backend> {
 }
 
 impl<B: Backend> Product<B> {
-    /// Where the device works behind the host, factors are rounded once and before, so that products alone are measured; the
-    /// processor's kernels round them as they read them.
+    /// On a device that works asynchronously, factors are rounded once in advance, so that only products are measured; the
+    /// CPU's kernels round them as they read them.
     fn new(a: Tensor<B, 2>, b: Tensor<B, 2>, precision: Precision) -> Self {
         let rounded = B::works_behind() && B::multiplies_in(precision, &a.device());
         let kind = match precision {

@@ -46,7 +46,7 @@ impl Rank {
         self.index == 0
     }
 
-    /// The number among all ranks' micro-batches of this rank's micro-batch `own`. Ranks take micro-batches in turns, so
+    /// The number among all ranks' micro-batches of this rank's micro-batch `own`. Ranks take micro-batches alternately, so
     /// that `n` ranks with `a` micro-batches each compute the step of one process with `n · a`.
     pub fn micro_batch(self, own: u64) -> u64 {
         own * self.world_size as u64 + self.index as u64

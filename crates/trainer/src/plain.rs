@@ -35,7 +35,7 @@ impl PlainRenderer {
         }
     }
 
-    /// The values of metrics that the line has no place of its own for.
+    /// The values of metrics without a column in the line.
     fn added(&self, values: &HashMap<String, String>) -> String {
         let known = self
             .added

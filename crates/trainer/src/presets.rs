@@ -107,7 +107,7 @@ const EPOCH_SEQUENCES: u64 = 8;
 /// Its shortest sequences that are not the user's choice.
 const SHORTEST: usize = 64;
 
-/// The preset for a training split of `tokens` tokens of a vocabulary, on a machine of `threads` processor threads without a
+/// The preset for a training split of `tokens` tokens of a vocabulary, on a machine with `threads` CPU threads and without a
 /// GPU: it trains in minutes to an hour, or in hours on many threads.
 pub fn suggested(vocab_size: usize, tokens: u64, threads: usize) -> &'static str {
     match vocab_size {

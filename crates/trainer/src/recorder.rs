@@ -89,7 +89,7 @@ impl Recorder {
         self.tell(before);
     }
 
-    /// Tells of a checkpoint that is done by now.
+    /// Reports a checkpoint that has been written meanwhile.
     pub(crate) fn look(&mut self) {
         let done = self.writer.done();
         self.tell(done);
@@ -129,7 +129,7 @@ impl Recorder {
                 let reason = error.to_string();
                 self.failure = Some(reason.clone());
                 self.messages.say(format!(
-                    "warning: no checkpoint at step {step}: {reason}; training goes on and tries again"
+                    "warning: no checkpoint at step {step}: {reason}; training continues and tries again"
                 ));
                 self.hooks.on_checkpoint(&CheckpointEnd {
                     step,

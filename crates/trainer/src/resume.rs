@@ -1,4 +1,4 @@
-//! Going on with a run that was stopped.
+//! Resuming a run that was stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,7 +81,7 @@ pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
 /// Every value by its dotted key. Numbers are compared as they are written.
 fn flat(config: &RunConfig) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
-    // A configuration is made of tables and values alone.
+    // A configuration consists of only tables and values.
     let tree = serde_json::to_value(config).unwrap_or_default();
     flatten("", tree, &mut values);
     values

@@ -221,7 +221,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     launch::launch(driver, learner, loaders, renderer, say, stop)
 }
 
-/// The state of rank 0 besides the engine: the run's directory is created or continued, with its configuration and its log.
+/// The state of rank 0 other than the engine: the run's directory is created or continued, with its configuration and its log.
 fn rank_zero<B: TrainingBackend>(
     config: &RunConfig,
     start: RunStart,
@@ -303,7 +303,7 @@ fn first_notes<B: TrainingBackend>(
     let backend = &initial.state.backend;
     if let Some(before) = &initial.moved_from {
         notes.push(format!(
-            "warning: the run was computed on {before} and goes on on {backend}, where results differ by rounding"
+            "warning: the run was computed on {before} and continues on {backend}; results differ by rounding"
         ));
     }
     if let Err(error @ HuggingFaceError::NotExpressible { .. }) = check_exportable(&inputs.model) {

@@ -77,7 +77,7 @@ pub enum RunConfigError {
 /// checked; [`crate::TrainConfig::check`] and the model's configuration have the rules.
 ///
 /// A file that sets `model.family` describes a whole model: sizes that it leaves out are derived from those that it has,
-/// and not taken from `base`.
+/// not copied from `base`.
 ///
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.

@@ -8,7 +8,7 @@ use emberlm_model::Decoder;
 use crate::error::TrainError;
 
 /// Writes `tokens` tokens from the start of a text on, a function of the model and `seed`. `begins_with` is the special
-/// token that the run's conversations begin with, where they have one of their own.
+/// token that the run's conversations begin with, if they have one.
 pub fn sample<B: Backend>(
     decoder: &Decoder<B>,
     tokenizer: &Tokenizer,
@@ -37,7 +37,7 @@ pub fn sample<B: Backend>(
     Ok(tokenizer.decode(&made.tokens).unwrap_or_default())
 }
 
-/// What a text begins after: the end of the one before, or a line's end where the vocabulary has no such token.
+/// The token before a text: the end-of-text token, or a line break if the vocabulary has no such token.
 fn start_of_text(tokenizer: &Tokenizer) -> Vec<u32> {
     match tokenizer.end_of_text() {
         Some(end) => vec![end],

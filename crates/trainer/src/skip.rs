@@ -21,9 +21,9 @@ use crate::spread::Spread;
 pub struct SkipHistory {
     /// Loss and norm of the latest steps, the oldest first; all finite.
     window: VecDeque<(f64, f64)>,
-    /// Steps not taken since the last one that was.
+    /// Steps skipped since the last applied one.
     in_a_row: usize,
-    /// Steps not taken in all.
+    /// Skipped steps in total.
     total: usize,
 }
 
@@ -73,18 +73,18 @@ impl SkipHistory {
         }
     }
 
-    /// A step that was not taken for what is no sign of anything: nothing to learn in it, or a scale of the loss that was
+    /// A step that was skipped for a harmless reason: no targets in it, or a loss scale that was
     /// too large.
     pub fn pass_over(&mut self) {
         self.total += 1;
     }
 
-    /// Steps not taken since the last one that was.
+    /// Steps skipped since the last applied one.
     pub fn in_a_row(&self) -> usize {
         self.in_a_row
     }
 
-    /// Steps not taken in all.
+    /// Skipped steps in total.
     pub fn total(&self) -> usize {
         self.total
     }

@@ -1,6 +1,6 @@
 //! Mean and standard deviation of a sample.
 
-/// A sample's mean and its standard deviation `√(Σ (x - mean)² / (n - 1))`, which is no number for a single value.
+/// A sample's mean and its standard deviation `√(Σ (x - mean)² / (n - 1))`, which is NaN for a single value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,

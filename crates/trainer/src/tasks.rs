@@ -41,10 +41,10 @@ impl Task {
         match self {
             Self::HellaSwag => {
                 "each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) \
-                 and label (the right one's number, from 0)"
+                 and label (the index of the correct ending, from 0)"
             }
             Self::Lambada => {
-                "each line of LAMBADA is a JSON object with text, which ends in the word to guess"
+                "each line of LAMBADA is a JSON object with text, which ends in the word to predict"
             }
         }
     }
@@ -93,7 +93,7 @@ impl Items {
         self.len() == 0
     }
 
-    /// What is to be scored, for a model whose context is cut to `seq_len`. `path` is where the items are from.
+    /// The items to score, for a model whose context is cut to `seq_len`. `path` is the file of the items.
     ///
     /// # Errors
     /// A text that the tokenizer cannot encode or of which it makes nothing, an id that the model does not know, a

@@ -39,7 +39,7 @@ pub struct TrainingModel<B: BurnBackend> {
 
 impl<B: TrainingBackend> TrainingModel<B> {
     /// The summed loss over `divisor`, on the device and out of the graph, with its gradients. What `objective` adds to
-    /// the cross-entropy is in both; `scale` is a factor on the gradients alone.
+    /// the cross-entropy is in both; `scale` is a factor on only the gradients.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,

@@ -15,7 +15,7 @@ use emberlm_trainer::{Interrupter, RunConfig, RunResult, RunStart, TrainError};
 
 type B = Autodiff<Flex>;
 
-/// What a hook was called with, a line each.
+/// The calls of a hook, a line each.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 /// A hook that notes its calls and records metrics.

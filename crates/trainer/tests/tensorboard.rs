@@ -55,7 +55,7 @@ fn write(log: &mut TensorBoard) {
                 step: 31,
                 loss: None,
                 gradient_norm: None,
-                reason: "its loss is no number".into(),
+                reason: "its loss is NaN".into(),
             },
         ),
         (0.0, pace(1_700_000_008.0, 40, 12_345.5, Some((0.375, 321)))),

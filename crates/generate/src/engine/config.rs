@@ -7,14 +7,14 @@ use crate::error::SettingError;
 /// The configuration of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Sequences that run at the same time, each with a cache of its own that is allocated when the engine is made.
+    /// Sequences that run at the same time, each with its own cache, which is allocated with the engine.
     pub slots: usize,
     /// Tokens that a slot's cache holds: the context, at most the model's `seq_len`.
     pub capacity: usize,
     /// Tokens of prompts that are read in one step at most: the more, the sooner a prompt is read, and the longer the running
     /// sequences wait for their next tokens meanwhile.
     pub prefill_tokens: usize,
-    /// True if every sequence is computed in passes of its own, of shapes that depend on its own tokens only: a sample's
+    /// True if every sequence is computed in separate passes, with shapes that depend only on its tokens: a sample's
     /// tokens are then the same to the bit whatever runs beside it. Running sequences do not share the reading of the
     /// weights then, and of a cached prefix only whole chunks of `prefill_tokens` are reused.
     pub deterministic: bool,

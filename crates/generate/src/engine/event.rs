@@ -27,7 +27,7 @@ pub enum EventKind {
     Embedded(Vec<f32>),
     /// It came to its end; nothing follows.
     Finished(Ended),
-    /// It failed; nothing follows. Other samples and requests go on.
+    /// It failed; nothing follows. Other samples and requests continue.
     Failed(GenerateError),
 }
 

@@ -17,7 +17,7 @@ use crate::error::LogitsError;
 use crate::logits::floats;
 use crate::plain::Finish;
 
-/// A sequence that has its slot, and the logits that it goes on from.
+/// A sequence in its slot, and the logits after its last token.
 pub(super) type Ready<'a> = (usize, Box<Sequence>, &'a [f32]);
 /// The token that was chosen; none where its constraint is met.
 pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
@@ -92,7 +92,7 @@ impl<B: Backend> Engine<B> {
             let unseen = slot.unseen();
             takes[at] = match self.config.deterministic {
                 false => unseen.min(left),
-                // Whole chunks alone: the first has its own even if that is more than what is left.
+                // Only whole chunks: the first has its own even if that is more than what is left.
                 true => match unseen.min(chunk - slot.cache.len() % chunk) {
                     whole if whole <= left || n == 0 => whole,
                     _ => 0,
@@ -173,7 +173,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Adds the sequences that go on from the logits after a slot's last token: its own, and those that waited for the prompt
+    /// Adds the sequences that continue from the logits after a slot's last token: its own, and those that waited for the prompt
     /// to be read.
     pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32], to: &mut Vec<Ready<'a>>) {
         let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
@@ -193,7 +193,7 @@ impl<B: Backend> Engine<B> {
         to.insert(at, (slot, sequence, logits));
     }
 
-    /// Goes on with a sequence's next token; it keeps its slot unless it ends.
+    /// Continues with a sequence's next token; it keeps its slot unless it ends.
     pub(super) fn go_on(
         &mut self,
         slot: usize,
@@ -231,7 +231,7 @@ impl<B: Backend> Engine<B> {
                 }
                 Err(error) => {
                     tell(EventKind::Failed(error.into()));
-                    // What gave such logits is not for others to go on from.
+                    // Other sequences must not continue from the tokens with such logits.
                     self.slots[slot].forget();
                     self.free(slot);
                     return;

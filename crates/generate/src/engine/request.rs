@@ -33,7 +33,7 @@ pub struct Request {
     pub max_new_tokens: usize,
     /// A continuation ends when one of these is chosen; it is not among its tokens.
     pub stop_tokens: Vec<u32>,
-    /// The choice of tokens; each sample draws from a stream of its own of the seed.
+    /// The choice of tokens; each sample draws from its own stream of the seed.
     pub chooser: ChooserConfig,
     /// The treatment of a sequence that the context has no room for.
     pub overflow: Overflow,
@@ -53,7 +53,7 @@ impl Default for Request {
     }
 }
 
-/// Names a request to its engine, which gives no number twice.
+/// Identifies a request within its engine; numbers are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 

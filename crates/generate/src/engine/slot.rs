@@ -156,7 +156,7 @@ impl<B: Backend> Slot<B> {
 /// Chooses a free slot for `prompt`, puts as much of the prompt into its cache as any slot's cache holds, and gives the slot
 /// and how many tokens that are; none where no slot is free. The last token is never among them: its logits are asked for.
 ///
-/// A free slot that holds little but the prompt's beginning goes on from it. One that holds much else besides keeps that,
+/// A free slot that holds little more than the prompt's beginning continues from it. One that holds much more keeps that,
 /// as a running one does, and the beginning is copied, into the slot that was let go of the longest ago.
 ///
 /// With `chunk`, only whole chunks of that many tokens are reused.

@@ -62,7 +62,7 @@ fn request(rng: &mut ChaCha8Rng) -> Request {
     request
 }
 
-/// Returns true if requests that come at random have the same bits as alone.
+/// Returns true if requests that arrive at random have the same bits as single ones.
 fn same_as_alone(name: &str, deterministic: bool) -> bool {
     let decoder = decoder(name);
     let mut rng = ChaCha8Rng::seed_from_u64(5);

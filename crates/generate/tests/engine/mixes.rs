@@ -6,13 +6,13 @@ use proptest::test_runner::RngSeed;
 
 use super::{Ears, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, plain, step};
 
-/// A request and what becomes of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 struct Job {
     request: Request,
     /// The step before which it is submitted.
     joins: usize,
-    /// How many steps later it is cancelled, or one sample of it.
+    /// Steps until it, or one of its samples, is cancelled.
     cancelled: Option<(usize, Option<usize>)>,
 }
 
@@ -124,7 +124,7 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
             let expected = plain(&decoder, &job.request, sample);
             let was_cut = |(of, n, _): &&(RequestId, usize, _)| (*of, *n) == (id, sample);
             if let Some((_, _, tokens)) = cut.iter().find(was_cut) {
-                assert_eq!(&heard.tokens, tokens, "it went on after it was cancelled");
+                assert_eq!(&heard.tokens, tokens, "it continued after it was cancelled");
                 assert!(heard.end.is_none() && expected.tokens.starts_with(tokens));
                 continue;
             }
@@ -139,8 +139,8 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
 }
 
 proptest! {
-    // Of one seed: where two tokens' logits are as near as rounding, batched products may take the other one. It is rare
-    // (none in 3,000 mixes of 100,514 tokens), and not to be met anew by chance.
+    // One seed: if the logits of two tokens differ by a rounding error, batched products may choose the other one. It is rare
+    // (none in 3,000 mixes of 100,514 tokens), and must not be met at random.
     #![proptest_config(ProptestConfig {
         cases: 150,
         rng_seed: RngSeed::Fixed(7),

@@ -1,4 +1,4 @@
-//! What cannot be run: refused by name, or failed alone.
+//! Requests that cannot run: rejected with a reason, or failed without affecting others.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     for id in [ids[0], ids[2]] {
         assert_eq!(ears.of(id, 0).tokens, expected.tokens);
     }
-    // What it left in its slots is not taken for a beginning, unlike the two good tokens of others.
+    // Its remains in the slots are not reused as a beginning, unlike the two good tokens of others.
     let reused = engine.counts().reused_tokens;
     let after = run(
         &mut engine,

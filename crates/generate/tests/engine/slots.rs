@@ -1,4 +1,4 @@
-//! Who has a slot, for how long, and who waits.
+//! The assignment of slots, their duration, and waiting requests.
 
 use emberlm_generate::{
     ChooserConfig, Constraint, Finish, Grammar, Overflow, Request, SamplerConfig, Vocabulary,

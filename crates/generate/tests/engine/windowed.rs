@@ -39,7 +39,7 @@ fn prompt(len: usize) -> Vec<u32> {
 #[test]
 fn a_window_s_cache_takes_less_memory_than_the_context() {
     // Keys and values of 2 blocks, 2 key-value heads of 24 / 6 elements of 4 bytes, for the window's 9 tokens, the 64 that can
-    // be taken back, and a block of 512.
+    // be undone, and a block of 512.
     assert_eq!(
         engine(3).cache_bytes(),
         3 * 2 * 2 * 2 * 4 * 4 * (9 + 64 + 512)

@@ -1,8 +1,8 @@
-//! What the tests of choosing share.
+//! Helpers of the tests of choosing.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-/// How many draws a frequency is measured by.
+/// The number of draws that measure a frequency.
 pub const DRAWS: usize = 20_000;
 
 /// Softmax of some logits at a temperature, 0 where one is minus infinity.

@@ -87,7 +87,7 @@ pub(crate) fn streamed(
             () = events.closed() => return,
             () = deadline.passed() => Err(deadline.error().into()),
         };
-        // The answers are dropped by now. The events need only the connection, whose writes have a limit of their own.
+        // The answers are dropped by now. The events need only the connection, whose writes have a separate limit.
         if let Err(Broken::Failed(error)) = ended {
             if !written.is_whole {
                 written.events.push_back(writer.failure(error));

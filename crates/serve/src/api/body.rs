@@ -103,7 +103,7 @@ impl<T: FieldGroups> KnownFields<T> {
         match names.find(|(name, _)| !self.names.contains(*name)) {
             Some((name, _)) => {
                 let shown: String = name.chars().take(100).collect();
-                Err(ApiError::field(shown, "this field is not known here"))
+                Err(ApiError::field(shown, "this field is not supported"))
             }
             None => Ok(read),
         }

@@ -22,7 +22,7 @@ pub(crate) use messages::{Message, ToolKind, read_arguments};
 use tools::tool_format;
 pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
 
-/// A prompt as tokens, and the ends of its answer besides the model's own.
+/// A prompt as tokens, and the ends of its answer in addition to the model's.
 #[derive(Default)]
 pub(crate) struct Opened {
     pub prompt: Vec<u32>,

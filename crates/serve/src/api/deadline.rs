@@ -1,7 +1,7 @@
 //! The time by which a request must be answered.
 //!
 //! It is kept by the server, whatever the client does: a handler that has not answered by then is dropped, and so is the
-//! task that writes a stream (see `delivery`), and with them what they asked of the model.
+//! task that writes a stream (see `delivery`), and with them their requests to the model.
 
 use std::time::Duration;
 

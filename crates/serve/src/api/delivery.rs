@@ -39,7 +39,7 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StreamOptions {
-    /// True to send the numbers of tokens, in a chunk of its own at the end.
+    /// True to send the numbers of tokens, in a separate chunk at the end.
     include_usage: Option<bool>,
     /// Has no effect: no chunk is padded.
     #[allow(dead_code)]

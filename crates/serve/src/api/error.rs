@@ -97,7 +97,7 @@ impl ApiError {
     }
 
     pub fn not_found() -> Self {
-        let message = "there is nothing at this address; /openapi.json says what there is";
+        let message = "there is nothing at this address; /openapi.json lists the API";
         Self::new(StatusCode::NOT_FOUND, INVALID, message).code("not_found")
     }
 

@@ -20,7 +20,7 @@ const UNIT: usize = 1 << 10;
 pub(crate) const PROMPT_TOKEN: usize = 48;
 /// Bytes kept for each token of an answer, and written for it.
 const TOKEN: usize = 64;
-/// Bytes besides where log-probabilities are asked for, and for each alternative.
+/// Additional bytes if log-probabilities are requested, and for each alternative.
 const LOGPROBS: usize = 400;
 const ALTERNATIVE: usize = 256;
 /// Tokens of a streamed answer that wait to be sent.
@@ -29,7 +29,7 @@ const STREAMED: usize = 96;
 const REPEATED: usize = 32;
 /// Bytes kept for each token that penalties count.
 const COUNTED: usize = 20;
-/// Bytes kept for each answer besides.
+/// Additional bytes for each answer.
 const SAMPLE: usize = 4 << 10;
 /// Bytes kept for each byte of a stop string, which the answers share: with its table, and the text that is held back.
 const STOP_BYTE: usize = 10;

@@ -1,4 +1,4 @@
-//! A request to a model: its body, and what answers need besides.
+//! A request to a model: its body, and further inputs of its answers.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: OpenAI's Responses API, for what it has in common with chat completions.
 //!
-//! Nothing is stored: what would need an earlier response, a stored prompt or a conversation is refused by name.
+//! Nothing is stored: a request that needs an earlier response, a stored prompt or a conversation is rejected with the field's name.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn nothing_else_follows_the_opening_marker() {
-        // Each leaves the grammar at a place of its own.
+        // Each leaves the grammar at a different place.
         for wanted in [
             "<tool_call>no".to_owned(),
             call("delete", "{}"),

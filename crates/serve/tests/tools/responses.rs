@@ -134,7 +134,7 @@ fn a_streamed_call_has_the_documented_events() {
 #[test]
 fn text_and_calls_are_items_of_their_own() {
     let server = Server::new(LLAMA);
-    // The weights want no brace, and then nothing but braces.
+    // The weights want no brace, and then only braces.
     let ask = |bias: i32| json!({ "tools": flat(), "logit_bias": { "123": bias }, "temperature": 0, "max_output_tokens": 200 });
     let text = answered(&server, ask(-100));
     assert_eq!(text["output"][0]["type"], "message", "{text}");
@@ -148,7 +148,7 @@ fn text_and_calls_are_items_of_their_own() {
     assert_eq!(cut["status"], "incomplete", "{cut}");
     assert_eq!(cut["output"][0]["status"], "incomplete", "{cut}");
     assert_eq!(cut["output"][0]["name"], "get_weather", "{cut}");
-    // Several calls are several items, each with events of its own.
+    // Several calls are several items, each with its own events.
     let server = Server::new(MISTRAL_13);
     let many = json!({ "tools": [flat()[1]], "tool_choice": "required", "max_output_tokens": 100,
         "logit_bias": { "91": 100 }, "temperature": 0 });

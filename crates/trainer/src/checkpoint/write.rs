@@ -29,7 +29,7 @@ pub struct About {
 pub struct Contents<B: Backend> {
     /// The weights that the model is used with.
     pub decoder: Decoder<B>,
-    /// The weights that training goes on from, where they are others.
+    /// The weights that training resumes from, if they differ.
     pub training: Option<Decoder<B>>,
     /// The optimizer's state.
     pub optimizer: Snapshot<B>,

@@ -19,7 +19,7 @@ pub struct Written {
     pub pruned: Result<(), CheckpointError>,
 }
 
-/// Writes a run's checkpoints while training goes on.
+/// Writes a run's checkpoints while training continues.
 pub struct Writer {
     run: PathBuf,
     writing: Option<JoinHandle<Written>>,
@@ -34,8 +34,8 @@ impl Writer {
         }
     }
 
-    /// Begins to write a checkpoint, after `events`, which tell of all before it, have reached the disk. Waits for the
-    /// one before, so that there are never two copies of the weights waiting; gives what came of that one.
+    /// Begins to write a checkpoint after the `events` before it have reached the disk. Waits for the
+    /// previous one, so that never two copies of the weights wait, and returns its outcome.
     pub fn begin<B: Backend>(
         &mut self,
         contents: Contents<B>,

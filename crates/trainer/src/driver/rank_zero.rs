@@ -21,7 +21,7 @@ use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 
-/// The state of rank 0 besides the engine.
+/// The state of rank 0 other than the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
     /// The run's directory.
     pub(crate) run: PathBuf,
@@ -86,7 +86,7 @@ impl<B: TrainingBackend> RankZero<B> {
                     reason: &skipped.reason,
                 },
             });
-            // The error that ends the run has the last one's reason.
+            // The error that ends the run has the last reason.
             if !(diverged && number == last) {
                 // A few overflows are how a scale is found: nothing to warn of.
                 let grade = if skipped.expected { "" } else { "warning: " };

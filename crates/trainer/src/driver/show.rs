@@ -80,7 +80,7 @@ impl<B: TrainingBackend> RankZero<B> {
     }
 }
 
-/// A step's figures as Burn's renderers take them: an evaluation interval stands in for an epoch.
+/// A step's figures as Burn's renderers take them: an evaluation interval replaces an epoch.
 pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> TrainingItem<Figures> {
     let interval = config.evaluation.interval.min(config.steps);
     let round = step.div_ceil(interval);

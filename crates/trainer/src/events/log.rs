@@ -95,7 +95,7 @@ fn kept(path: &Path, step: usize) -> io::Result<(Vec<u8>, [u64; 2], Damage)> {
 
 /// An event's line with its number.
 fn numbered(event: &Event, number: u64) -> Vec<u8> {
-    // An event is made of texts and numbers alone, which JSON has.
+    // An event consists of only texts and numbers, which JSON supports.
     let mut line = serde_json::to_vec(event).unwrap_or_default();
     // The object's end.
     line.pop();

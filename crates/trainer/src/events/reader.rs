@@ -104,7 +104,7 @@ pub struct Reader {
     line: usize,
     /// The last numbers: of the others, and of the machine.
     numbers: [u64; 2],
-    /// Lines that were no events, of which it is not known whose numbers they had.
+    /// Lines that are not events, whose numbers are therefore unknown.
     unknown: u64,
     /// The step of the event before.
     step: usize,
@@ -164,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// Returns true if an event is one that was not read before, by its line's number; lines that are missing are noted. Lines
+    /// Returns true if an event was not read before, by its line's number; missing lines are recorded. Lines
     /// of older versions have no number.
     fn is_next(&mut self, event: &Event, number: Option<u64>) -> bool {
         let last = &mut self.numbers[usize::from(event.is_of_the_machine())];

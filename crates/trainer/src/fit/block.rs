@@ -17,10 +17,10 @@
 //! residual               2d             [dropout]'s masks
 //! ```
 //!
-//! Linear attention keeps besides `q + k`, copies of its own, and `f (2 heads + 4 kv_heads)` for `f` features, `c (2 heads +
+//! Linear attention also keeps `q + k` (copies) and `f (2 heads + 4 kv_heads)` for `f` features, `c (2 heads +
 //! 2 kv_heads)` for chunks of `c` tokens, and `3q`: its plain operations' inputs.
 //!
-//! On the way back the block's parts are freed one after the other. Either the activation's gradient makes the most, two or
+//! The backward pass frees the block's parts one after the other. Either the activation's gradient makes the most, two or
 //! three buffers of `F` while all is still kept, or the attention's, the feed-forward part's being gone.
 
 use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
@@ -33,7 +33,7 @@ use emberlm_model::nn::Mechanism;
 pub(super) struct Block {
     /// Kept from the forward pass on.
     pub kept: f64,
-    /// The most that the way back makes, less what is freed until then.
+    /// The peak of the backward pass's buffers, minus the memory freed until then.
     pub back: f64,
     /// The most that a forward pass makes where nothing is kept for gradients.
     pub forward: f64,
@@ -82,7 +82,7 @@ fn where_there(there: bool, count: f64) -> f64 {
     if there { count } else { 0.0 }
 }
 
-/// The elements that attention keeps per token besides its queries, keys, values and output.
+/// The elements that attention keeps per token in addition to its queries, keys, values and output.
 fn inside_attention(model: &DecoderConfig, seq: f64) -> f64 {
     let [heads, kv_heads, head_dim] =
         [model.heads(), model.kv_heads(), model.head_dim()].map(|n| n as f64);

@@ -163,7 +163,7 @@ mod tests {
         let limit = (200 * MIB).to_string();
         write(&root.join("a"), &group(&limit, 100));
         assert_eq!(control_groups(root, "0::/a/b\n"), Some(115 * MIB));
-        // The path of a container's host: the root of its own groups has the limit.
+        // The path of a container's host: the root of the container's groups has the limit.
         write(root, &group(&limit, 50));
         assert_eq!(
             control_groups(root, "0::/machine.slice/x\n"),

@@ -43,7 +43,7 @@ pub(crate) const NAMED: [&str; 8] = [
 ];
 
 impl FigureMetric {
-    /// A metric, if it has a tab of its own in the dashboard.
+    /// A metric, if it has a tab in the dashboard.
     pub(crate) fn new(metric: &Metric) -> Option<Self> {
         let tab = metric.tab.clone()?;
         Some(Self {

@@ -1,10 +1,10 @@
-//! The groups of parameters that have settings of their own.
+//! The groups of parameters with separate settings.
 
 use emberlm_model::ParameterRole;
 
 use crate::config::{Group, Groups};
 
-/// A group of parameters with settings of its own; each parameter is in exactly one.
+/// A group of parameters with separate settings; each parameter is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterGroup {
     /// The weights of the blocks' linear layers, and their adapters.

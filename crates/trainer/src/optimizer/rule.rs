@@ -65,7 +65,7 @@ impl Settings {
         }
     }
 
-    /// The rule of a parameter by its role. Muon updates the linear layers' weights alone; what else there is, AdamW.
+    /// The rule of a parameter by its role. Muon updates only the linear layers' weights, AdamW all other parameters.
     pub(super) fn rule(&self, role: &ParameterRole) -> Rule {
         let is_matrix = matches!(
             role,

@@ -1,7 +1,7 @@
 //! An optimizer's state as it goes into a checkpoint and comes back.
 //!
 //! `PATH` is a parameter's in the model. `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
-//! written whole, and cut again as it comes back, so that a run goes on where its table is cut otherwise.
+//! written whole, and cut again as it comes back, so that a run can be resumed where its table is cut differently.
 
 use std::collections::HashMap;
 

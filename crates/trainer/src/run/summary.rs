@@ -49,7 +49,7 @@ pub(super) fn line<B: TrainingBackend>(
     line
 }
 
-/// The predicted peak of the process in MiB; `None` for a device with memory of its own, which the prediction is not of.
+/// The predicted peak of the process in MiB; `None` for a device with its own memory, which the prediction does not cover.
 fn predicted_mib<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,

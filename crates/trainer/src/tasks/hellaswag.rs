@@ -1,4 +1,4 @@
-//! HellaSwag: which of several endings goes on from a context, under two published conventions.
+//! HellaSwag: the choice of the ending that continues a context, under two published conventions.
 //!
 //! The published form: a JSON object per line, of whose fields `activity_label`, `ctx_a`, `ctx_b`, `ctx`, `endings` and
 //! `label` are read.

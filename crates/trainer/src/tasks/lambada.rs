@@ -1,4 +1,4 @@
-//! LAMBADA: the last word of a passage, which takes the whole passage to guess.
+//! LAMBADA: prediction of the last word of a passage, which needs the whole passage.
 //!
 //! OpenAI's form: a JSON object with `text` per line, the last word after the last blank. As in lm-evaluation-harness'
 //! `lambada_openai`, the context is the text without its last word, and the target that word after a blank.
@@ -51,7 +51,7 @@ impl Passage {
                 target: format!(" {word}"),
             }),
             Some((_, "")) => Err("`text` ends in a blank: it must end in the last word".to_owned()),
-            _ => Err("`text` has one word only: there is nothing to guess it from".to_owned()),
+            _ => Err("`text` has only one word: there is no context to predict it from".to_owned()),
         }
     }
 

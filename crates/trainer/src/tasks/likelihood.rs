@@ -37,7 +37,7 @@ pub struct Likelihood {
 pub const BATCH_TOKENS: usize = 4096;
 
 /// The likelihood of every row, in the rows' order. Rows are scored longest first, `batch` or about 4096 tokens at a time,
-/// shorter ones filled up at their ends, which no token before sees. `done` is told of each batch's rows' tokens.
+/// shorter ones filled up at their ends, which no token before sees. `done` is called with the number of tokens of each batch.
 pub fn score<B: Backend>(
     decoder: &Decoder<B>,
     rows: &[Row],

@@ -1,5 +1,5 @@
-//! Tables in parts are updated as whole ones, and what is carried of them is written whole: a run goes on where they are cut
-//! otherwise.
+//! Tables in parts are updated like whole ones, and their state is written whole: a run can be resumed where they are cut
+//! differently.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ fn whole(decoder: &Model) -> Model {
     load_own(decoder_config().blank(&Default::default()), &path).unwrap()
 }
 
-/// Ten updates; at the fourth the run is stopped and goes on with the model that `between` makes of its own.
+/// Ten updates; at the fourth the run is stopped and resumed with the model that `between` returns.
 fn relayed(kind: OptimizerKind, first: Model, between: fn(&Model) -> Model) -> (Named, Named) {
     let config = config(kind, true);
     let mut before = optimizer::<Flex>(&config);

@@ -72,7 +72,7 @@ fn the_factor_is_on_every_gradient() {
         let outcome = |factor: f32, given: f32| {
             let mut optimizer = optimizer::<Flex>(&config(kind, false));
             let mut decoder = start::<Flex>();
-            // Halved at one of two steps, since the first update of AdamW and Lion alone is blind to it.
+            // Halved at one of two steps, since the first update of AdamW and Lion does not depend on it.
             for (step, halved) in [(0, false), (1, true)] {
                 let (factor, given) = if halved { (factor, given) } else { (1.0, 1.0) };
                 let grads = gradients(&decoder, step, given);

@@ -156,7 +156,7 @@ impl Events<'_> {
         };
         match change {
             OutputChange::Added { .. } => {
-                // What the item has by now comes in events of its own.
+                // The present content of the item follows in separate events.
                 self.item("response.output_item.added", index, &item.begun());
                 if let OutputItem::Message(message) = item {
                     let part = OutputText::new();

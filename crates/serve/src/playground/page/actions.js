@@ -49,12 +49,12 @@ export class Actions {
     allow(this.after, answer.at < answer.tries.length - 1);
     this.tries.hidden = answer.tries.length < 2;
     this.which.textContent = `${answer.at + 1} of ${answer.tries.length}`;
-    this.status.textContent = told(made, model);
+    this.status.textContent = statusLine(made, model);
   }
 }
 
-/** How an answer stands, in a line. */
-export function told(made, model) {
+/** The state of an answer, in a line. */
+export function statusLine(made, model) {
   const parts = [counted(made.tokens.length, "token")];
   if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
   if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);

@@ -19,14 +19,14 @@ function held(tokens) {
 }
 
 export class Answer {
-  /** `changed(what)` is told of what happens: "begun", "token", "ended", "failed" or "turned". */
+  /** `changed(what)` is called on events: "begun", "token", "ended", "failed" or "turned". */
   constructor(element, changed) {
     this.text = new TokenText(element, (at, choice) => this.pick(at, choice));
     this.changed = changed;
     this.tries = [];
     this.at = -1;
     this.running = null;
-    this.told = "";
+    this.message = "";
   }
 
   get current() { return this.tries[this.at] ?? null; }
@@ -42,7 +42,7 @@ export class Answer {
     return this.run(this.current, fresh);
   }
 
-  /** Goes on after another token in a token's place. */
+  /** Continues after another token instead of the chosen one. */
   pick(at, choice) {
     const { request, tokens } = this.current;
     const kept = tokens.slice(0, at);
@@ -79,7 +79,7 @@ export class Answer {
     const continued = made.tokens.map((token) => token.id);
     if (continued.length) wanted.continued = continued;
     Object.assign(made, { seed: wanted.seed, finish: null, fresh: 0, since: performance.now(), seconds: 0 });
-    this.told = "";
+    this.message = "";
     this.changed("begun");
     try {
       for await (const event of played(wanted, running.signal)) {
@@ -90,18 +90,18 @@ export class Answer {
     } catch (error) {
       if (!running.signal.aborted) {
         made.finish = "failed";
-        this.told = error instanceof TypeError ? "The answer broke off: the server is gone." : error.message;
+        this.message = error instanceof TypeError ? "The answer broke off: the server is gone." : error.message;
       }
     }
     made.finish ??= "stopped";
     if (this.running === running) this.running = null;
-    // Another try that has begun meanwhile tells of itself.
+    // Another attempt that has begun meanwhile reports itself.
     if (this.running !== null) return;
     if (made.finish === "failed" && made.fresh === 0) this.forget(made);
     this.changed(made.finish === "failed" ? "failed" : "ended");
   }
 
-  /** What was refused leaves the try before it where it was. */
+  /** A rejected request leaves the previous attempt unchanged. */
   forget(made) {
     const before = this.tries.filter((other) => other !== made);
     if (this.current !== made || made.continues || before.length === 0) return;

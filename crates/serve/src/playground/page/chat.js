@@ -8,7 +8,7 @@ import * as choices from "./choices.js";
 const NEAR = 120;
 
 export class Chat {
-  /** `page` knows the model and is told of what happens. */
+  /** `page` has the model and is notified of events. */
   constructor(page) {
     this.page = page;
     this.panel = document.getElementById("chat");

@@ -1,4 +1,4 @@
-// What the browser keeps for this page. Where it keeps nothing, the page works all the same.
+// Values that the browser stores for this page. The page also works without storage.
 
 export function recall(storage, name) {
   try {

@@ -1,6 +1,6 @@
-// The page: which model, writing or talking, and what is told of either.
+// The page: the model, the mode (writing or chat), and the messages of both.
 
-import { told } from "./actions.js";
+import { statusLine } from "./actions.js";
 import * as card from "./card.js";
 import { Chat } from "./chat.js";
 import * as choices from "./choices.js";
@@ -15,12 +15,12 @@ let known = [];
 const modes = { write: new Write(page), chat: new Chat(page) };
 let mode = "write";
 
-/** What happens in either mode. Readers of the screen hear of an answer once, when it is whole. */
+/** Handles events of both modes. Screen readers announce an answer once, when it is complete. */
 function changed(what, answer) {
-  const failed = what === "failed" ? answer.told : "";
+  const failed = what === "failed" ? answer.message : "";
   if (by("alert").textContent !== failed) by("alert").textContent = failed;
   by("legend").hidden = !answer?.current?.tokens.length;
-  if (what === "ended") by("announce").textContent = `${answer.content}. ${told(answer.current, page.model)}`;
+  if (what === "ended") by("announce").textContent = `${answer.content}. ${statusLine(answer.current, page.model)}`;
   if (what === "begun") by("announce").textContent = "";
   // A run that is followed may have got further.
   if (what === "ended") look(false);

@@ -30,7 +30,7 @@ export async function models() {
   return (await (await ask("api/models")).json()).models;
 }
 
-/** What it writes, event by event as they come. Closing it ends the writing. */
+/** The events of an answer as they arrive. Closing it ends the answer. */
 export async function* played(request, signal) {
   const answer = await ask("api/play", {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal,

@@ -58,7 +58,7 @@ const reset = make("button", { type: "button" }, "Reset");
 form.append(...FIELDS.filter((field) => !field.more).map(row), seed(), more,
   make("div", { className: "row" }, make("label", {}, shade, "shade by probability"), reset));
 
-/** What a request says of the choice of tokens. `fresh` draws another seed whatever is set. */
+/** The sampling fields of a request. `fresh` draws another seed regardless of the settings. */
 export function sampler(fresh) {
   const wanted = {};
   // All of them: a field that is left out is the model's own setting.

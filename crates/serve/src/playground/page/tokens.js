@@ -1,4 +1,4 @@
-// A text, token by token: shaded by how likely each was, one stop for the Tab key, and arrows that go through it.
+// A text, token by token: shaded by the probability of each, one stop for the Tab key, and arrows that go through it.
 
 import * as choices from "./choices.js";
 import { percent, spelt } from "./spelling.js";

@@ -1,4 +1,4 @@
-// Writing: a prompt, and the text that goes on from it.
+// Writing: a prompt, and the text that continues it.
 
 import { Actions } from "./actions.js";
 import { Answer } from "./answer.js";
@@ -7,7 +7,7 @@ import { Answer } from "./answer.js";
 const SHOWN = 400;
 
 export class Write {
-  /** `page` knows the model and is told of what happens. */
+  /** `page` has the model and is notified of events. */
   constructor(page) {
     this.page = page;
     this.panel = document.getElementById("write");
@@ -27,13 +27,13 @@ export class Write {
     });
   }
 
-  /** Who is quicker than the list of models is served when it is there. */
+  /** A request made before the list of models has loaded is sent once it has. */
   async begin() {
     await this.page.ready;
     if (this.page.model) this.answer.write({ model: this.page.model.id, prompt: this.prompt.value });
   }
 
-  /** What was written becomes part of the prompt, to be changed and gone on from. */
+  /** The written text becomes part of the prompt, to be edited and continued. */
   use() {
     this.answer.stop();
     this.prompt.value = this.answer.current.request.prompt + this.answer.content;
@@ -46,7 +46,7 @@ export class Write {
     this.go.textContent = this.answer.running ? "Stop" : "Generate";
     const { request } = this.answer.current;
     // What was refused at once has nothing to show.
-    this.sheet.hidden = this.answer.told !== "" && this.answer.content === "";
+    this.sheet.hidden = this.answer.message !== "" && this.answer.content === "";
     this.sheet.classList.toggle("running", this.answer.running !== null);
     this.panel.querySelector(".prompt").textContent = (request.prompt.length > SHOWN ? "…" : "") + request.prompt.slice(-SHOWN);
     this.actions.draw(this.page.model);

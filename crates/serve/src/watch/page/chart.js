@@ -280,7 +280,7 @@ export class Chart {
   }
 }
 
-/** A range cut to what there is; null for all of it. */
+/** A range cut to the data; null for all of it. */
 function within_whole(range, whole) {
   if (!range) return null;
   const width = Math.min(range[1] - range[0], whole[1] - whole[0]);

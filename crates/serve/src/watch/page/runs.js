@@ -81,7 +81,7 @@ export class Run {
     return this.evaluations.reduce((best, e) => (e.loss !== null && (best === null || e.loss < best) ? e.loss : best), null);
   }
 
-  /** Where a step lies along the axis; null where that is not known. */
+  /** The position of a step along the axis; null if unknown. */
   place(step, along) {
     if (along === "step") return step;
     const [known, key] = along === "tokens" ? [this.steps, "tokens"] : [this.paces, "seconds"];

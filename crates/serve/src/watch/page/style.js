@@ -23,7 +23,7 @@ function style(number) {
   };
 }
 
-/** Gives each shown run a style of its own. A run keeps its style for as long as it is shown. */
+/** Gives each shown run its own style. A run keeps its style for as long as it is shown. */
 export class Styles {
   constructor() {
     this.numbers = new Map();

@@ -114,7 +114,7 @@ async function ask() {
   }
   const gib = (bytes) => (bytes / 2 ** 30).toFixed(1);
   document.getElementById("machine").textContent =
-    `processor ${Math.round(100 * machine.processor)}%, memory ${gib(machine.memory_used)} of ${gib(machine.memory)} GiB`;
+    `CPU ${Math.round(100 * machine.processor)}%, memory ${gib(machine.memory_used)} of ${gib(machine.memory)} GiB`;
   const running = listed.filter((run) => run.status === "running").length;
   document.getElementById("state").textContent = running ? `${running} running` : "nothing is running";
   table.draw(styles);

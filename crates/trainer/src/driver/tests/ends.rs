@@ -38,7 +38,7 @@ fn a_run_that_diverges() {
 }
 
 /// A single process that is interrupted while it makes a certain step. A thread that stops the run after some time is too late
-/// where other tests occupy the processor, since all steps take less than a second.
+/// when other tests occupy the CPU, since all steps take less than a second.
 struct StopAtStep {
     left: AtomicUsize,
     interrupter: Interrupter,

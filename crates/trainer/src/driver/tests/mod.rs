@@ -29,7 +29,7 @@ use crate::peers::SingleProcess;
 use crate::run::{RunResult, RunStart, resolve_model, train_with};
 use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 
-/// A model whose embedding of `Z` is no number: steps without a `Z` are as any others, and one with it has neither loss
+/// A model whose embedding of `Z` is NaN: steps without a `Z` are as any others, and one with it has neither loss
 /// nor gradients.
 fn with_a_hole<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
     let dataset = place.dataset();
@@ -106,7 +106,7 @@ where
     )
 }
 
-/// A run goes on from its newest checkpoint.
+/// A run resumes from its newest checkpoint.
 fn go_on<I: Backend>(
     place: &TestFolder,
     config: &RunConfig,

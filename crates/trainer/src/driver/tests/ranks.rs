@@ -15,7 +15,7 @@ use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
 
-/// Lets one rank compute at a time, as if each had a process of its own: flex's seed, which dropout sets, and Burn's graphs
+/// Lets one rank compute at a time, as if each had its own process: flex's seed, which dropout sets, and Burn's graphs
 /// belong to the process.
 #[derive(Default)]
 struct Turn {

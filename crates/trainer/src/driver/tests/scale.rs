@@ -5,7 +5,7 @@ use emberlm_kernels::Precision;
 use super::*;
 use crate::config::{DecayConfig, ScheduleConfig};
 
-/// The schedule of the other tests, with an end of its own.
+/// The schedule of the other tests, with a different end.
 fn schedule(decay_steps: usize) -> ScheduleConfig {
     ScheduleConfig::Cosine(DecayConfig {
         learning_rate: 1e-2,
@@ -105,7 +105,7 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
     assert!(last("stopped").len() > 3 && last("stopped") == last("WhenDue"));
 }
 
-/// A loss that is no number is no fault of the scale.
+/// A NaN loss is not caused by the scale.
 #[test]
 fn steps_without_a_loss_are_skipped_as_ever() {
     let place = TestFolder::new(60);
@@ -159,7 +159,7 @@ fn only_products_in_f16_are_scaled() {
     for precision in Precision::ALL {
         config.precision.products = precision;
         let engine = EngineOptions::of::<Flex>(&config, &Default::default());
-        // The processor has none in f16.
+        // The CPU has none in f16.
         let expected = EngineOptions {
             read_policy: ReadPolicy::EveryStep,
             loss_scale: None,

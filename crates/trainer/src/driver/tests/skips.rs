@@ -61,7 +61,7 @@ fn runs_with_skipped_steps_on_ndarray() {
     assert!((5..25).contains(&found.len()), "{found:?}");
 }
 
-/// Where it is looked at does not matter: it is the same run with other readings, but for the lines they are for.
+/// The interval of readings does not matter: the runs are equal except for the lines of the readings.
 #[test]
 fn the_readings_change_nothing() {
     let place = TestFolder::new(60);
