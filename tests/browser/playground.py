@@ -113,7 +113,7 @@ def locked(browser, binary, model, at):
             browser.look(page, "key")
             page.fill("#key", "wrong")
             page.keyboard.press("Enter")
-            expect(page.locator("#key-told")).to_have_text("The key was not accepted.")
+            expect(page.locator("#key-message")).to_have_text("The key was not accepted.")
             browser.look(page, "key-wrong")
             page.fill("#key", "open-sesame")
             page.keyboard.press("Enter")

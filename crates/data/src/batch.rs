@@ -2,7 +2,7 @@
 
 use std::iter::repeat_n;
 
-/// A target that is not to be predicted: no vocabulary has so large an id.
+/// Marks a target that is excluded from the loss. No vocabulary has an id this large.
 pub const IGNORED: u32 = u32::MAX;
 
 /// Token ids and the ids that follow them, row-major `[batch, seq]`.
@@ -10,19 +10,19 @@ pub const IGNORED: u32 = u32::MAX;
 pub struct Batch {
     /// Input ids: `[batch, seq]`.
     pub inputs: Vec<u32>,
-    /// Target ids, for every position the token after it or [`IGNORED`]: `[batch, seq]`.
+    /// Target ids, `[batch, seq]`: the next token at every position, or [`IGNORED`].
     pub targets: Vec<u32>,
-    /// For every position the place in its row where its document begins, `[batch, seq]`; none where a row is one
-    /// stretch of text, whatever documents are in it.
+    /// The index in its row at which each position's document begins, `[batch, seq]`. `None` if a row is a window of
+    /// continuous text, regardless of the documents in it.
     pub documents: Option<Vec<u32>>,
     /// The number of rows.
     pub batch: usize,
-    /// The number of positions that a row has.
+    /// The number of positions in a row.
     pub seq: usize,
 }
 
 impl Batch {
-    /// No rows yet, of `seq` positions each, which are whole documents or stretches of text.
+    /// An empty batch for rows of `seq` positions, which hold whole documents or continuous text.
     pub(crate) fn empty(seq: usize, isolated: bool) -> Self {
         Self {
             inputs: Vec::new(),
@@ -33,12 +33,12 @@ impl Batch {
         }
     }
 
-    /// The number of targets that are to be predicted.
+    /// The number of targets that contribute to the loss.
     pub fn learnt(&self) -> usize {
         self.targets.iter().filter(|&&id| id != IGNORED).count()
     }
 
-    /// Appends the window of `ids`, which are `seq + 1`: each predicts its successor, where that is to be learnt.
+    /// Appends the window `ids` of `seq + 1` tokens. Each token predicts its successor unless the mask excludes it.
     pub(crate) fn push(&mut self, ids: &[u32], learnt: Option<&[bool]>) {
         debug_assert_eq!(ids.len(), self.seq + 1);
         self.inputs.extend_from_slice(&ids[..self.seq]);
@@ -53,10 +53,10 @@ impl Batch {
         self.batch += 1;
     }
 
-    /// Appends a row of documents: its tokens, each with whether a document begins there (`begins`), and as the last of
-    /// `ids` the token after the row, if there is one. What is left of the row is padding, a document of its own of
-    /// `padding`. Each token predicts its successor, where that is to be learnt: a document's last one the end of text
-    /// that begins the next.
+    /// Appends a row of documents. `begins` marks the tokens at which a document begins. The last of `ids` is the token
+    /// after the row, if there is one. The rest of the row is filled with `padding`, which forms a separate document.
+    /// Each token predicts its successor unless the mask excludes it; the last token of a document predicts the end of
+    /// text that begins the next one.
     pub(crate) fn push_documents(
         &mut self,
         ids: &[u32],
@@ -92,7 +92,7 @@ mod tests {
     const X: u32 = IGNORED;
 
     #[test]
-    fn masked_tokens_are_no_targets() {
+    fn masked_tokens_are_not_targets() {
         let mut batch = Batch::empty(3, false);
         batch.push(&[5, 6, 7, 8], Some(&[true, false, true, true]));
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((batch.learnt(), batch.documents), (2, None));
     }
 
-    /// The batch of one row of `seq` positions, `positions` of which are filled; 0 ends a text.
+    /// A batch of one row of `seq` positions, of which `positions` are filled; id 0 is the end of text.
     fn row(seq: usize, ids: &[u32], positions: usize, learnt: Option<&[bool]>) -> Batch {
         let begins: Vec<bool> = ids[..positions].iter().map(|&id| id == 0).collect();
         let mut batch = Batch::empty(seq, true);
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn a_document_predicts_its_own_end() {
-        // Documents of 3, 1 and 2 tokens, and the beginning of the next row's.
+    fn documents_predict_their_end() {
+        // Documents of 3, 1 and 2 tokens, then the first token of the next row.
         let batch = row(6, &[0, 4, 5, 0, 0, 6, 0], 6, None);
         assert_eq!(batch.inputs, [0, 4, 5, 0, 0, 6]);
         assert_eq!(batch.targets, [4, 5, 0, 0, 6, 0]);
@@ -120,7 +120,7 @@ mod tests {
         // The split's last token has nothing to predict.
         let batch = row(3, &[0, 4, 5], 3, None);
         assert_eq!(batch.targets, [4, 5, X]);
-        // A part of a document, of whose targets one is masked.
+        // Part of a document with one masked target.
         let batch = row(2, &[4, 5, 6], 2, Some(&[true, false, true]));
         assert_eq!(
             (batch.targets, batch.documents.unwrap()),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn padding_is_a_document_without_targets() {
-        // With the beginning of the next row's first document, and at the end of the split.
+        // With the first token of the next row, and at the end of the split.
         for (ids, last) in [(&[0, 4, 0][..], 0), (&[0, 4], X)] {
             let batch = row(4, ids, 2, None);
             assert_eq!(batch.inputs, [0, 4, 0, 0]);

@@ -1,9 +1,8 @@
-//! `dataset.blocks.json`: the hashes of the blocks of a dataset's files, by which a part of a file is verified when it is
-//! first read.
-//!
-//! It lies beside the manifest and not in it, so that programs which know nothing of it read the dataset as well. Each
-//! file's hashes combine to the BLAKE3 that the manifest has of it. Files of at most one block are not in it, and where
-//! all are, there is none.
+//! `dataset.blocks.json`: the hashes of the blocks of a dataset's files. They allow part of a file to be verified when
+//! it is first read.
+//! The file is stored next to the manifest rather than in it, so that programs without support for it can still read
+//! the dataset. Each file's block hashes combine to its BLAKE3 in the manifest. Files of at most one block are not
+//! listed. If no file has more than one block, the file does not exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,27 +18,27 @@ use crate::shard::{BLOCK_BYTES, BlockHashes};
 /// The file's name in a dataset directory.
 pub(crate) const BLOCKS_FILE: &str = "dataset.blocks.json";
 
-/// The name under which it is written until it is whole.
+/// The temporary name while the file is being written.
 const BLOCKS_ASIDE: &str = ".dataset.blocks.json.partial";
 
 /// The value of `kind`.
 const KIND: &str = "emberlm block hashes";
 
-/// The only format that this program writes and reads.
+/// The only supported format version.
 const FORMAT: u32 = 1;
 
-/// The block hashes of a dataset's files, by their names.
+/// The block hashes of a dataset's files, by file name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatasetBlocks(BTreeMap<String, BlockHashes>);
 
-/// The file as it is written.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OnDisk {
     kind: String,
     format: u32,
     block_bytes: u64,
-    /// Each file's hashes in hexadecimal, one after another.
+    /// Each file's concatenated hashes in hexadecimal.
     files: BTreeMap<String, String>,
 }
 
@@ -51,18 +50,18 @@ impl DatasetBlocks {
         }
     }
 
-    /// Adds those of other files.
+    /// Adds the hashes of `other`.
     pub(crate) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// The hashes of the file `name`, if they are known.
+    /// Returns the hashes of the file `name`, if available.
     pub(crate) fn of(&self, name: &str) -> Option<&BlockHashes> {
         self.0.get(name)
     }
 
-    /// Reads the hashes of the dataset in `folder`; none where they are not there, as in a dataset of an earlier version.
-    ///
+    /// Reads the hashes of the dataset in `folder`. The result is empty if there is no such file, as in datasets
+    /// written by earlier versions.
     /// # Errors
     /// The file cannot be read, is damaged, or has another format.
     pub(crate) fn read(folder: &Path) -> Result<Self, DataError> {
@@ -71,7 +70,7 @@ impl DatasetBlocks {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let reason = "it is not UTF-8".to_owned();
+                let reason = "not UTF-8".to_owned();
                 return Err(DataError::BlockHashes { path, reason });
             }
             Err(error) => return Err(DataError::io("read", &path)(error)),
@@ -88,13 +87,13 @@ impl DatasetBlocks {
         }
         let hashes = found.files.into_iter().map(|(name, hex)| {
             let blocks = BlockHashes::from_hex(&hex);
-            let blocks = blocks.ok_or_else(|| format!("`{name}` has no list of BLAKE3 hashes"))?;
+            let blocks = blocks.ok_or_else(|| format!("`{name}` is not a list of BLAKE3 hashes"))?;
             Ok((name, blocks))
         });
         hashes.collect::<Result<_, String>>().map(Self)
     }
 
-    /// Writes the hashes into `folder` and waits until they are on the disk; without any, removes those that are there.
+    /// Writes the hashes into `folder` and syncs them to disk. Removes an existing file if there are no hashes.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
         let path = folder.join(BLOCKS_FILE);
         if self.0.is_empty() {

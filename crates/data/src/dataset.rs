@@ -1,4 +1,4 @@
-//! A dataset as it is read: memory-mapped tokens behind two splits.
+//! Reading a dataset: two splits of memory-mapped tokens.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::{
     DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Packing, Shard, Split, Windows,
 };
 
-/// A dataset directory whose manifest has been read and whose tokenizer has been found.
+/// An open dataset directory with its manifest and tokenizer.
 pub struct Dataset {
     folder: PathBuf,
     manifest: Manifest,
@@ -21,11 +21,9 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Opens the dataset in `folder`. Its shards are opened by [`Dataset::split`].
-    ///
+    /// Opens the dataset in `folder`. [`Dataset::split`] opens its shards.
     /// # Errors
-    /// [`DataError::NotADataset`] where `folder` has no manifest. Fails if the manifest cannot be read or used, or if its
-    /// tokenizer is neither built in nor in the directory.
+    /// [`DataError::NotADataset`] if `folder` has no manifest. Fails if the manifest cannot be read or is invalid, or if the tokenizer is neither built in nor stored in the directory.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
         let manifest = Manifest::read(folder).map_err(|error| match error {
             DataError::Io { source, .. } if is_absent(&source) => DataError::NotADataset {
@@ -36,7 +34,7 @@ impl Dataset {
         })?;
         let tokenizer = Tokenizer::open(&manifest.tokenizer, folder);
         let tokenizer = tokenizer.map_err(|source| match source {
-            // It names the tokenizer's own file.
+            // The error already names the tokenizer's file.
             TokenizerError::File { .. } => DataError::Tokenizer(source),
             source => DataError::ManifestTokenizer {
                 path: folder.join(MANIFEST_FILE),
@@ -55,7 +53,7 @@ impl Dataset {
         &self.folder
     }
 
-    /// The directory's contents.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -65,12 +63,11 @@ impl Dataset {
         &self.tokenizer
     }
 
-    /// Opens the shards of one split. Each of their blocks is verified when it is first read; files whose blocks have no
-    /// hashes are [`crate::UnverifiedFiles`].
-    ///
+    /// Opens the shards of one split. Each block is verified when it is first read. Files without block hashes are
+    /// listed by [`crate::UnverifiedFiles`].
     /// # Errors
-    /// Fails if a shard or its mask is missing, damaged, or has another number of tokens than the manifest says; if its
-    /// block hashes are not those of the file that the manifest describes.
+    /// Fails if a shard or its mask is missing or damaged, if its token count differs from the manifest, or if its
+    /// block hashes do not match the file that the manifest describes.
     pub fn split(&self, split: Split) -> Result<TokenSplit, DataError> {
         let blocks = DatasetBlocks::read(&self.folder)?;
         let (mut shards, mut masks) = (Vec::new(), Vec::new());
@@ -99,12 +96,12 @@ impl Dataset {
         Ok(TokenSplit::with_masks(shards, masks, vocab_size))
     }
 
-    /// One split in windows of `seq_len` positions.
-    ///
+    /// One split as windows of `seq_len` positions.
     /// # Errors
-    /// As [`Dataset::split`] and [`Windows::stream`]; where documents are to be isolated, as [`Windows::isolated`]. Where
-    /// documents are not indexed, [`DataError::NoEndOfText`] where the tokenizer has no token that documents begin with,
-    /// or [`DataError::EndOfTextWithin`] where masks do not tell those from others.
+    /// As [`Dataset::split`] and [`Windows::stream`]; with isolated documents, as [`Windows::isolated`]. If documents
+    /// are not indexed, [`DataError::NoEndOfText`] if the tokenizer has no end-of-text token, or
+    /// [`DataError::EndOfTextWithin`] if the masks do not separate the tokens that begin a document from other
+    /// end-of-text tokens.
     pub fn windows(
         &self,
         split: Split,
@@ -115,13 +112,13 @@ impl Dataset {
         let indexed = self.manifest.split(split).indexes_documents();
         match (packing, self.tokenizer.end_of_text()) {
             (Packing::Stream, _) => Windows::stream(tokens, seq_len),
-            // What pads rows is never predicted and never seen by a document.
+            // Padding is never a target, and no document attends to it.
             (Packing::Isolated, end_of_text) if indexed => {
                 Windows::isolated(tokens, seq_len, end_of_text.unwrap_or(0))
             }
             (Packing::Isolated, Some(end_of_text)) => {
                 let windows = Windows::isolated(tokens, seq_len, end_of_text)?;
-                self.check_told_apart(split, &windows)?;
+                self.check_documents_separable(split, &windows)?;
                 Ok(windows)
             }
             (Packing::Isolated, None) => Err(DataError::NoEndOfText {
@@ -131,9 +128,9 @@ impl Dataset {
         }
     }
 
-    /// A template may end the user's turns, which are not learnt, with the token that begins a document. A mask does not
-    /// tell the two apart, but the documents were counted as they were written.
-    fn check_told_apart(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
+    /// A template may end user turns, which are not targets, with the token that also begins a document. A mask does
+    /// not distinguish the two cases, but the manifest has the number of documents counted during writing.
+    fn check_documents_separable(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
         let manifest = self.manifest.split(split);
         let found = windows.packed().map_or(0, |packed| packed.documents);
         match manifest.documents {
@@ -147,16 +144,15 @@ impl Dataset {
         }
     }
 
-    /// The number of bytes that its files have, as far as they are there.
+    /// The total size of its files in bytes. Missing files count as 0.
     pub fn bytes(&self) -> u64 {
         let length = |file| fs::metadata(self.folder.join(file)).map_or(0, |found| found.len());
         self.manifest.files().map(length).sum()
     }
 
-    /// Returns true if every file is what the manifest says: [`crate::verify()`] in short.
-    ///
+    /// Checks that every file matches the manifest. A short form of [`crate::verify()`].
     /// # Errors
-    /// [`DataError::Damaged`] with all that is wrong.
+    /// [`DataError::Damaged`] with all defects.
     pub fn verify(&self) -> Result<(), DataError> {
         let problems = crate::verify(self, &|_| {})?.problems();
         match problems.is_empty() {
@@ -169,7 +165,7 @@ impl Dataset {
     }
 }
 
-/// Returns true if a file is missing, or what should be its folder is one itself.
+/// Returns true if a file or folder on the path does not exist.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -185,21 +181,21 @@ pub struct TokenSplit {
 
 struct Inner {
     shards: Vec<Shard>,
-    /// Of each shard, if it has one.
+    /// The mask of each shard, if it has one.
     masks: Vec<Option<Mask>>,
-    /// The position in the sequence at which each shard begins, then the sequence's end.
+    /// The offset of each shard in the sequence, then the sequence's end.
     starts: Vec<u64>,
     vocab_size: usize,
 }
 
 impl TokenSplit {
-    /// The sequence of `shards`, whose ids must be below `vocab_size`: each is checked when it is read.
+    /// Joins `shards` into one sequence. Ids must be below `vocab_size`; each id is checked when it is read.
     pub fn new(shards: Vec<Shard>, vocab_size: usize) -> Self {
         let masks = shards.iter().map(|_| None).collect();
         Self::with_masks(shards, masks, vocab_size)
     }
 
-    /// As [`TokenSplit::new`], with the mask of each shard that has one.
+    /// Like [`TokenSplit::new`], with the mask of each shard that has one.
     pub fn with_masks(shards: Vec<Shard>, masks: Vec<Option<Mask>>, vocab_size: usize) -> Self {
         let mut starts = vec![0];
         let mut end = 0;
@@ -226,23 +222,21 @@ impl TokenSplit {
         self.len() == 0
     }
 
-    /// The files whose blocks are not verified when they are read, since their hashes are not known.
+    /// The files without block hashes, whose blocks cannot be verified when they are read.
     pub(crate) fn whole_files(&self) -> impl Iterator<Item = WholeFile> {
         let shards = self.inner.shards.iter().filter_map(Shard::whole_file);
         let masks = self.inner.masks.iter().flatten();
         shards.chain(masks.filter_map(Mask::whole_file))
     }
 
-    /// The size of the vocabulary that every id read is below.
+    /// The vocabulary size. Every id read is below it.
     pub fn vocab_size(&self) -> usize {
         self.inner.vocab_size
     }
 
-    /// The `len` tokens from `start` on, across the borders of shards.
-    ///
+    /// Reads `len` tokens from `start`, across shard boundaries.
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::DamagedBlock`] where a file has changed since
-    /// it was written; [`DataError::TokenOutOfRange`] where an id is outside the vocabulary.
+    /// [`DataError::OutOfBounds`] if the split has fewer tokens; [`DataError::DamagedBlock`] if a file has changed since it was written; [`DataError::TokenOutOfRange`] if an id is outside the vocabulary.
     pub fn read(&self, start: u64, len: u64) -> Result<Vec<u32>, DataError> {
         let mut ids = Vec::with_capacity(len.min(self.len()) as usize);
         self.each_shard(start, len, |at, from, len| {
@@ -253,11 +247,10 @@ impl TokenSplit {
         Ok(ids)
     }
 
-    /// For each of the `len` tokens from `start` on, true if it is a target; none where all of them are, because no shard has
-    /// a mask.
-    ///
+    /// For each of the `len` tokens from `start`, true if it is a target. `None` if all are targets because no shard
+    /// has a mask.
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many; where a mask holds anything but 0 and 1.
+    /// [`DataError::OutOfBounds`] if the split has fewer tokens; fails if a mask has an invalid byte.
     pub fn learnt(&self, start: u64, len: u64) -> Result<Option<Vec<bool>>, DataError> {
         if self.inner.masks.iter().all(Option::is_none) {
             return Ok(None);
@@ -273,10 +266,9 @@ impl TokenSplit {
         Ok(Some(learnt))
     }
 
-    /// Returns whether a document begins at each of the tokens `ids`, which were read from `start` on: where a mask
-    /// indexes documents, at those that it marks; elsewhere at every `end_of_text` but those that a mask has as to be
-    /// learnt, since what begins a document is part of no answer.
-    ///
+    /// For each of the tokens `ids`, which were read from `start`, true if a document begins there. If a mask indexes
+    /// documents, these are the tokens it marks. Otherwise a document begins at every `end_of_text` that the mask does
+    /// not mark as a target, because the token that begins a document is never part of an answer.
     /// # Errors
     /// As [`TokenSplit::learnt`].
     pub(crate) fn beginnings(
@@ -309,8 +301,8 @@ impl TokenSplit {
         Ok(begins)
     }
 
-    /// Calls `read` for each shard that has some of the `len` tokens from `start` on, with its number, the first of them
-    /// in it and how many it has.
+    /// Calls `read` for each shard that overlaps the `len` tokens from `start`, with the shard's number, the offset of
+    /// the first token in it and the number of tokens.
     fn each_shard(
         &self,
         start: u64,
@@ -373,7 +365,7 @@ pub(crate) mod tests {
         TokenSplit::new(shards, vocab_size)
     }
 
-    /// As [`split_of`], with what is to be learnt of each token; the first shard has no mask.
+    /// Like [`split_of`], with a target mask; the first shard has no mask.
     pub(crate) fn masked_split(ids: &[u32], learnt: &[bool], first: usize) -> TokenSplit {
         let split = split_of(ids, &[first, ids.len() - first], 70_000);
         let folder = tempfile::tempdir().unwrap();
@@ -386,7 +378,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn masks_cross_shards_too() {
+    fn learnt_crosses_shards() {
         let ids: Vec<u32> = (0..12).collect();
         let learnt: Vec<bool> = (0..12).map(|i| i < 5 || i % 3 == 0).collect();
         let split = masked_split(&ids, &learnt, 5);
@@ -412,16 +404,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_read_beyond_the_end_is_an_error() {
+    fn read_beyond_the_end_is_an_error() {
         let split = split_of(&[1, 2, 3], &[3], 4);
         let message = split.read(2, 2).unwrap_err().to_string();
-        assert_eq!(message, "tokens 2 to 4 were asked for, but the split has 3");
+        assert_eq!(message, "tokens 2 to 4 were requested, but the split has 3");
         assert!(split.read(u64::MAX, u64::MAX).is_err());
         assert!(split_of(&[], &[], 4).read(0, 1).is_err());
     }
 
     #[test]
-    fn an_id_outside_the_vocabulary_is_an_error_with_shard_and_position() {
+    fn out_of_range_id_error_names_shard_and_position() {
         let split = split_of(&[0, 1, 2, 9, 3], &[2, 3], 5);
         assert_eq!(split.read(0, 3).unwrap(), [0, 1, 2]);
         let message = split.read(1, 4).unwrap_err().to_string();
@@ -432,7 +424,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_folder_without_manifest_is_no_dataset() {
+    fn folder_without_manifest_is_not_a_dataset() {
         let folder = tempfile::tempdir().unwrap();
         let message = Dataset::open(folder.path()).err().unwrap().to_string();
         assert!(message.contains("dataset.json"), "{message}");

@@ -1,11 +1,11 @@
-//! Token ids on disk, and from there to batches.
+//! Tokenized datasets: preparation, storage on disk, and batches for training and evaluation.
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`prepare()`], [`PrepareOptions`] | makes a dataset of files of text or of records |
-//! | [`write_token_dataset`] | makes a dataset of token ids of one's own |
-//! | [`Adoption`], [`export()`] | datasets from and for other programs' token files |
-//! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens, and what they are |
+//! | [`prepare()`], [`PrepareOptions`] | prepares a dataset from text files or records |
+//! | [`write_token_dataset`] | writes your own token ids as a dataset |
+//! | [`Adoption`], [`export()`] | import and export of other programs' token files |
+//! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens and their description |
 //! | [`Windows`], [`Packing`] | a split as sequences of one length |
 //! | [`TrainBatches`], [`EvalBatches`], [`Batch`] | inputs and targets, for training in a seeded order |
 //! | [`verify()`], [`inspect()`] | checks a dataset against its manifest; shows its contents |
@@ -30,31 +30,31 @@
 //!
 //! # Files
 //!
-//! Writing, a floor at a time:
+//! Writing, from the lowest layer up:
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `inputs` | what a corpus is read from: files of text or of records, one document after another |
-//! | `texts` | [`for_each_text`]: the texts of a corpus, for those who make no dataset of them |
-//! | `prepare` | [`prepare()`]: inputs to a dataset, in parallel, restartable |
-//! | `token_dataset` | [`write_token_dataset`]: token ids of one's own as a dataset |
-//! | `tales` | [`tales`]: a seeded generator of short tales whose exact entropy is known |
-//! | `writer` | one split's shards, filled one after the other |
-//! | `staging` | a dataset directory that is whole or absent, and can be gone on with |
+//! | `inputs` | readers for text files and records, one document at a time |
+//! | `texts` | [`for_each_text`]: iterates over the texts of a corpus without writing a dataset |
+//! | `prepare` | [`prepare()`]: turns inputs into a dataset, in parallel; can be resumed |
+//! | `token_dataset` | [`write_token_dataset`]: writes your own token ids as a dataset |
+//! | `tales` | [`tales`]: a seeded generator of short tales with a known exact entropy |
+//! | `writer` | writes the shards of one split in sequence |
+//! | `staging` | atomic creation of a dataset directory; interrupted work can be resumed |
 //!
 //! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `block_hashes` (hashes of
-//! the files' blocks, beside the manifest), `split` ([`Split`]).
+//! the files' blocks, stored next to the manifest), `split` ([`Split`]).
 //!
-//! Whole datasets, each token once, in bounded memory:
+//! Full passes over a dataset, which read each token once in bounded memory:
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `survey` | a pass over a shard: its hash, documents, bytes of text, ids that should not be |
-//! | `stream` | a pass over a split, for whoever wants the tokens themselves |
-//! | `adopt` | [`Adoption`]: other programs' token files as a dataset |
-//! | `export` | [`export()`]: a dataset as other programs' token files |
-//! | `verify` | [`verify()`]: whether a dataset is what its manifest says |
-//! | `inspect` | [`inspect()`]: what a dataset looks like |
+//! | `survey` | a pass over a shard: hash, documents, bytes of text, out-of-range ids |
+//! | `stream` | a pass over a split that yields its tokens |
+//! | `adopt` | [`Adoption`]: uses other programs' token files as a dataset |
+//! | `export` | [`export()`]: writes a dataset as other programs' token files |
+//! | `verify` | [`verify()`]: checks a dataset against its manifest |
+//! | `inspect` | [`inspect()`]: statistics and excerpts of a dataset |
 //!
 //! Reading:
 //!
@@ -62,17 +62,17 @@
 //! |---|---|
 //! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
 //! | `unverified` | [`UnverifiedFiles`]: files without block hashes, verified as a whole |
-//! | `packing` | [`Packing`]: rows of whole documents, and where each row begins |
-//! | `windows` | [`Windows`]: a split in stretches of text or in rows of documents |
+//! | `packing` | [`Packing`]: packs whole documents into rows and indexes the rows |
+//! | `windows` | [`Windows`]: a split as windows of text or as rows of documents |
 //! | `order` | [`WindowOrder`]: the seeded order of training windows, a pure function of the index |
-//! | `mix` | [`Mix`]: which of several datasets the next window comes from, a pure function of the index |
-//! | `batch` | [`Batch`]: inputs and targets side by side |
-//! | `prefetch` | things made ahead by other threads, in order |
-//! | `loader` | [`TrainBatches`]: batches of one dataset or a mix, made ahead |
-//! | `evaluation` | [`EvalBatches`]: every token of a split once |
+//! | `mix` | [`Mix`]: selects the dataset of each window, a pure function of the index |
+//! | `batch` | [`Batch`]: inputs and targets |
+//! | `prefetch` | prefetching by worker threads, in order |
+//! | `loader` | [`TrainBatches`]: prefetched batches of one dataset or a mix |
+//! | `evaluation` | [`EvalBatches`]: each token of a split exactly once |
 //!
-//! Training's memory does not grow with a corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
-//! only whole documents have an index, of 8 bytes per row.
+//! Memory use in training does not grow with the corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
+//! whole documents need an index of 8 bytes per row.
 
 mod adopt;
 mod batch;
@@ -137,6 +137,6 @@ pub use unverified::UnverifiedFiles;
 pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 
-/// The tokenizer of a dataset's ids, which is part of this crate's interface.
+/// The chat template of a dataset, re-exported because it is part of this crate's interface.
 pub use emberlm_tokenizer::chat::ChatTemplateSpec;
 pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};

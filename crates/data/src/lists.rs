@@ -1,9 +1,9 @@
-//! Lists as they stand in a message: their first items, whatever their length.
+//! Lists in messages: the first items and the number of the others.
 
-/// The number of items of a list a message shows.
+/// The number of list items that a message shows.
 const SHOWN_ITEMS: usize = 12;
 
-/// The number of characters of a name a message shows.
+/// The number of characters of a name that a message shows.
 const SHOWN_CHARS: usize = 80;
 
 /// The first items of a list, and the number of the others.
@@ -16,7 +16,7 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
     }
 }
 
-/// The first names of a list and the beginnings of long ones, as they stand in a message.
+/// The first names of a list, each quoted and truncated.
 pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() {
         return "none".to_owned();

@@ -1,25 +1,23 @@
-//! Which of several datasets the next window comes from: a pure function of the window's index.
-//!
-//! The datasets are halved again and again, as in a binary tree. Of the first `i` windows of a node, its left half has
-//! `l(i) = floor(share · i + 1/2)` and its right half the others; window `i` is the left's if `l(i + 1) > l(i)`, as its
-//! window `l(i)`, and else the right's, as its window `i - l(i)`. So the windows of each dataset are counted on without a
-//! gap, and after any number of windows a dataset has had its share of them to within half a window for each of the
-//! levels above it: of two datasets half a window, of up to four less than one.
+//! Selects which of several datasets the next window comes from: a pure function of the window's index.
+//! The datasets are split in halves recursively, as in a binary tree. Of the first `i` windows of a node, its left half
+//! gets `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left half if `l(i + 1)
+//! > l(i)`, as its window `l(i)`; otherwise it belongs to the right half, as its window `i - l(i)`. The windows of each
+//! dataset are therefore numbered without gaps. After any number of windows each dataset deviates from its share by at
+//! most half a window per tree level: half a window for two datasets, less than one window for up to four.
 
 use crate::DataError;
 
 /// Several datasets with their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// The weights of the first `k` datasets together, from none to all of them.
+    /// The cumulative sums of the weights: the sum of the first `k` weights for each `k` from 0.
     sums: Vec<f64>,
 }
 
 impl Mix {
     /// A mix of datasets in proportion to `weights`, which need not sum to 1.
-    ///
     /// # Errors
-    /// [`DataError::Value`] where there is none, or where one is not a number above 0.
+    /// [`DataError::Value`] if `weights` is empty or a weight is not a positive finite number.
     pub fn new(weights: &[f64]) -> Result<Self, DataError> {
         let wrong = |field, value: String, rule| Err(DataError::Value { field, value, rule });
         if weights.is_empty() {
@@ -47,17 +45,17 @@ impl Mix {
         self.sums.len() - 1
     }
 
-    /// The part of all windows that a dataset has, 0 to 1.
+    /// The fraction of all windows that come from a dataset, 0 to 1.
     pub fn share(&self, dataset: usize) -> f64 {
         self.part(dataset, dataset + 1, 0, self.datasets())
     }
 
-    /// The dataset that window `index` comes from, and its number among that dataset's own.
+    /// The dataset of window `index`, and the window's index within that dataset.
     pub fn place(&self, index: u64) -> (usize, u64) {
         let (mut first, mut end, mut index) = (0, self.datasets(), index);
         while end - first > 1 {
             let middle = first + (end - first) / 2;
-            // As a whole number of 2⁻⁶⁴ths, so that nothing is rounded, however large the index.
+            // An integer multiple of 2⁻⁶⁴, so that the result is exact for indices of any size.
             let share = (self.part(first, middle, first, end) * 2f64.powi(64)) as u64;
             let before = rounded(share, index);
             if rounded(share, index.saturating_add(1)) > before {
@@ -69,7 +67,7 @@ impl Mix {
         (first, index)
     }
 
-    /// The weight of the datasets `from..to` over that of `first..end`.
+    /// The weight of the datasets `from..to` relative to that of `first..end`.
     fn part(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
         (self.sums[to] - self.sums[from]) / (self.sums[end] - self.sums[first])
     }
@@ -88,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_dataset_has_its_share_at_any_time_and_its_windows_in_order(
+        fn every_dataset_has_its_share_at_any_index_and_ordered_windows(
             weights in prop::collection::vec(0.01f64..10.0, 1..9), steps in 1u64..3000,
         ) {
             let mix = Mix::new(&weights).unwrap();
@@ -109,26 +107,26 @@ mod tests {
     }
 
     #[test]
-    fn three_of_four_by_hand() {
+    fn weights_of_three_and_one() {
         let mix = Mix::new(&[3.0, 1.0]).unwrap();
         // floor(0.75 i + 0.5) for i = 0 … 8: 0 1 2 2 3 4 5 5 6.
         let datasets: Vec<usize> = (0..8).map(|i| mix.place(i).0).collect();
         assert_eq!(datasets, [0, 0, 1, 0, 0, 0, 1, 0]);
         assert_eq!(mix.place(7), (0, 5));
         assert_eq!((mix.share(0), mix.share(1)), (0.75, 0.25));
-        // Exact however long the run is.
+        // Exact for runs of any length.
         let long = 1u64 << 62;
         assert_eq!(mix.place(long), (0, long / 4 * 3));
     }
 
     #[test]
-    fn one_dataset_has_all() {
+    fn single_dataset_has_all_windows() {
         let mix = Mix::new(&[0.2]).unwrap();
         assert_eq!((mix.share(0), mix.place(12_345)), (1.0, (0, 12_345)));
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
+    fn invalid_weights_are_rejected() {
         let message = |weights: &[f64]| Mix::new(weights).unwrap_err().to_string();
         for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let expected = format!("`weight` is {weight}: it must be above 0 and finite");

@@ -1,4 +1,4 @@
-//! Identifies a path that was given in the place of a dataset's folder.
+//! Identification of a path that was given instead of a dataset folder.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -7,16 +7,16 @@ use std::path::Path;
 
 use crate::MANIFEST_FILE;
 
-/// The kinds of paths that are not a dataset's folder.
+/// The kind of a path that is not a dataset folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotADataset {
-    /// Nothing is there.
+    /// The path does not exist.
     Missing,
     /// The `dataset.json` of a dataset.
     Manifest,
     /// A file of token ids, such as `train.bin`.
     TokenFile,
-    /// A file of text, which could be prepared.
+    /// A text file, which could be prepared.
     TextFile,
     /// Another file.
     OtherFile,
@@ -26,7 +26,7 @@ pub enum NotADataset {
     Folder,
 }
 
-/// Bytes of a file that are looked at to recognize text.
+/// The number of bytes examined to recognize text.
 const HEAD_BYTES: u64 = 4096;
 
 impl NotADataset {
@@ -76,7 +76,7 @@ fn is_text(path: &Path) -> bool {
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     let valid = match str::from_utf8(&head) {
         Ok(_) => true,
-        // A character that the limit cuts.
+        // The limit may cut a character.
         Err(error) => error.error_len().is_none(),
     };
     read.is_ok() && !head.is_empty() && valid && !head.contains(&0)
@@ -88,14 +88,14 @@ mod tests {
     use crate::{DataError, Dataset};
 
     #[test]
-    fn paths_that_are_no_dataset_are_identified() {
+    fn paths_other_than_datasets_are_identified() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         };
-        // The limit of what is looked at lies within a character.
+        // The end of the examined bytes is within a character.
         write("input.txt", "xé".repeat(HEAD_BYTES as usize).as_bytes());
         write("latin.txt", b"caf\xe9 au lait");
         write("empty", b"");

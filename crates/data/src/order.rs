@@ -1,19 +1,18 @@
-//! The order of training windows: a pure function of seed and index, so that nothing is stored and a resumed run goes
-//! on exactly where it was.
-//!
-//! An epoch lays windows of `seq_len` predicted tokens side by side, beginning at an offset of its own, so that the
-//! windows' borders are elsewhere each time. Within the epoch a keyed permutation of the windows' indices gives the
-//! order: a Feistel network over the smallest even number of bits that holds every index, walked until it lands among
-//! them (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+//! The order of training windows: a pure function of seed and index, so that no state is stored and a resumed run
+//! continues exactly.
+//! An epoch divides the tokens into adjacent windows of `seq_len` predicted tokens, starting at a different offset in
+//! each epoch, so that window boundaries vary. Within the epoch a keyed permutation of the window indices gives the
+//! order: a Feistel network over the smallest even number of bits that holds every index, with cycle walking until the
+//! result is a valid index (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 
 use emberlm_system::random::split_mix;
 
 use crate::DataError;
 
-/// Enough for every index to depend on every other bit many times over.
+/// Enough rounds for every bit of the result to depend on every bit of the index.
 const ROUNDS: u64 = 8;
 
-/// The order of a number of things, another one in each epoch.
+/// A seeded order of `count` items, different in each epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shuffle {
     seed: u64,
@@ -21,17 +20,17 @@ pub(crate) struct Shuffle {
 }
 
 impl Shuffle {
-    /// The order of `count` things, at least 1.
+    /// The order of `count` items, at least 1.
     pub(crate) fn new(seed: u64, count: u64) -> Self {
         Self { seed, count }
     }
 
-    /// The number of things.
+    /// The number of items.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The number of the thing that comes at `index`, which counts on over the epochs.
+    /// The item at `index`, which keeps counting across epochs.
     pub(crate) fn at(&self, index: u64) -> u64 {
         permute(index % self.count, self.count, self.key(index))
     }
@@ -42,28 +41,27 @@ impl Shuffle {
     }
 }
 
-/// Which window comes when.
+/// The order of training windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowOrder {
     seq_len: u64,
-    /// The windows of an epoch, as many in each: those that fit at the largest offset.
+    /// The windows of an epoch. Their number is the same in each epoch: those that fit at the largest offset.
     windows: Shuffle,
-    /// The number of offsets to choose from.
+    /// The number of possible offsets.
     offsets: u64,
 }
 
 impl WindowOrder {
-    /// The order of windows of `seq_len` predicted tokens (and so `seq_len + 1` in all) over a split of `tokens`.
-    ///
+    /// The order of windows of `seq_len` predicted tokens (`seq_len + 1` tokens in all) over a split of `tokens`.
     /// # Errors
-    /// [`DataError::TooShort`] where not even one fits; [`DataError::Value`] where `seq_len` is 0.
+    /// [`DataError::TooShort`] if not even one window fits; [`DataError::Value`] if `seq_len` is 0.
     pub fn new(seed: u64, tokens: u64, seq_len: u64) -> Result<Self, DataError> {
         check_seq_len(seq_len)?;
         if tokens <= seq_len {
             return Err(DataError::TooShort { tokens, seq_len });
         }
-        // `tokens / seq_len - 1` windows and the token after them fit at every offset below `seq_len`. Below two
-        // windows' worth of tokens that would be none: then it is one, and the offsets are as many as it can be moved.
+        // `tokens / seq_len - 1` windows and the token after them fit at every offset below `seq_len`. With fewer
+        // tokens than two windows need, that formula gives 0: use one window and every offset at which it fits.
         let windows = ((tokens - seq_len) / seq_len).max(1);
         let offsets = (tokens - windows * seq_len).min(seq_len);
         Ok(Self {
@@ -83,14 +81,14 @@ impl WindowOrder {
         self.seq_len
     }
 
-    /// The first token of the window that comes at `index`, which counts windows since the run's start.
+    /// The first token of the window at `index`, which counts windows since the start of the run.
     pub fn start(&self, index: u64) -> u64 {
         let offset = scale(split_mix(self.windows.key(index)), self.offsets);
         offset + self.windows.at(index) * self.seq_len
     }
 }
 
-/// The rule that training and evaluation share.
+/// Checks `seq_len`, for training and evaluation.
 pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
     match seq_len {
         0 => Err(DataError::Value {
@@ -102,18 +100,18 @@ pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
     }
 }
 
-/// Maps 64 random bits onto `[0, below)`.
+/// Scales 64 random bits to `[0, below)`.
 fn scale(bits: u64, below: u64) -> u64 {
     ((u128::from(bits) * u128::from(below)) >> 64) as u64
 }
 
-/// A permutation of `[0, count)` chosen by `key`, at `index`.
+/// The permutation of `[0, count)` chosen by `key`, evaluated at `index`.
 fn permute(index: u64, count: u64, key: u64) -> u64 {
     let bits = 64 - (count - 1).leading_zeros();
     let half = bits.div_ceil(2).max(1);
     let mut value = index;
-    // The network permutes up to four times as many values; following its cycle until it comes back among the indices
-    // is a permutation of those.
+    // The network permutes up to four times as many values. Following its cycle until it returns to a valid index gives
+    // a permutation of the indices.
     loop {
         value = feistel(value, half, key);
         if value < count {
@@ -158,7 +156,7 @@ mod tests {
             prop_assert!(starts[0] < seq_len);
             prop_assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == seq_len));
             prop_assert!(starts.last().unwrap() + seq_len < tokens);
-            // What an epoch leaves out is less than two windows.
+            // An epoch omits fewer tokens than two windows have.
             prop_assert!(tokens - starts.len() as u64 * seq_len <= 2 * seq_len);
         }
     }
@@ -170,7 +168,7 @@ mod tests {
         assert_ne!(starts(&order, 0), starts(&order, 1));
         let other = WindowOrder::new(8, 100_000, 10).unwrap();
         assert_ne!(starts(&order, 0), starts(&other, 0));
-        // The numbers themselves: a change of them would change every run that is resumed.
+        // The exact values: changing them would change the order in every resumed run.
         let first: Vec<u64> = (0..4).map(|i| order.start(i)).collect();
         assert_eq!(first, GOLDEN);
     }
@@ -178,17 +176,17 @@ mod tests {
     const GOLDEN: [u64; 4] = [32_576, 69_816, 98_926, 43_396];
 
     #[test]
-    fn a_single_window_comes_again_and_again() {
+    fn single_window_repeats() {
         let order = WindowOrder::new(1, 9, 8).unwrap();
         assert!((0..100).all(|i| order.start(i) == 0));
-        // With some room it moves about in it, but never beyond.
+        // With spare tokens its offset varies, but it stays within the split.
         let order = WindowOrder::new(1, 12, 8).unwrap();
         let starts: std::collections::BTreeSet<u64> = (0..200).map(|i| order.start(i)).collect();
         assert_eq!(starts.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]
-    fn a_dataset_shorter_than_a_window_is_an_error_naming_both() {
+    fn dataset_shorter_than_a_window_error_names_both_lengths() {
         let message = WindowOrder::new(0, 64, 64).unwrap_err().to_string();
         assert_eq!(
             message,
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_nothing_is_an_error() {
+    fn zero_window_length_is_an_error() {
         let message = WindowOrder::new(0, 64, 0).unwrap_err().to_string();
         assert_eq!(message, "`seq_len` is 0: it must be at least 1");
     }
@@ -237,7 +235,7 @@ mod tests {
             .windows(2)
             .filter(|pair| pair[0].abs_diff(pair[1]) <= 1_000)
             .count();
-        // By chance 2 * 100 of 100,000 places are as near: about 200 of the pairs.
+        // At random, 2 * 100 of 100,000 positions are as near: about 200 of the pairs.
         assert!((100..300).contains(&near), "{near}");
     }
 }

@@ -1,10 +1,10 @@
 //! Rows of whole documents.
-//!
-//! Documents are packed in the dataset's order, next-fit: one that does not fit into what is left of a row begins the
-//! next one; one longer than a row is cut into rows, and the end of it shares its row with what follows. So the rows tile
-//! the split, and the index of them is where each begins: 8 bytes per row. A row's tokens are its positions, and each one's
-//! target is the token after it, be that in the row or not: every token of the split but the first is predicted once, the
-//! end of text that begins a document by the document before it, which so learns where to end.
+//! Documents are packed next-fit in the dataset's order: a document that does not fit into the rest of a row begins the
+//! next row. A document longer than a row is cut into rows, and its last part shares a row with the documents that
+//! follow. The rows therefore tile the split, and the row index holds only the start of each row: 8 bytes per row. The
+//! target of each token is the token after it, in the same row or the next. Every token of the split except the first
+//! is predicted once. The end-of-text token that begins a document is predicted by the document before it, which learns
+//! where to end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,18 +18,18 @@ use crate::{DataError, TokenSplit};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {
-    /// A window is a stretch of all documents one after another.
+    /// Windows of continuous text: documents are concatenated.
     #[default]
     Stream,
-    /// A window is a row of whole documents, none of which sees another.
+    /// Rows of whole documents. Attention does not cross document boundaries.
     Isolated,
 }
 
 impl Packing {
-    /// Both.
+    /// Both packings.
     pub const ALL: [Self; 2] = [Self::Stream, Self::Isolated];
 
-    /// Its name, as [`FromStr`] reads it.
+    /// The name that [`FromStr`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -37,7 +37,7 @@ impl Packing {
         }
     }
 
-    /// Returns true if it is the one that all have where nothing is said.
+    /// Returns true for the default packing.
     pub fn is_stream(&self) -> bool {
         *self == Self::Stream
     }
@@ -60,7 +60,7 @@ impl FromStr for Packing {
     }
 }
 
-/// Tokens that one thread looks through at a time.
+/// The number of tokens that a thread scans at a time.
 const SCANNED: u64 = 1 << 20;
 
 /// The rows of a split.
@@ -75,9 +75,8 @@ pub(crate) struct PackedRows {
 }
 
 impl PackedRows {
-    /// The rows of `seq_len` positions of `split`, whose documents begin with `end_of_text`. Reads all of it, with all
-    /// threads.
-    ///
+    /// Packs `split` into rows of `seq_len` positions; every document begins with `end_of_text`. Reads the whole split
+    /// on all threads.
     /// # Errors
     /// As [`TokenSplit::read`] and [`TokenSplit::beginnings`].
     pub(crate) fn new(
@@ -92,7 +91,7 @@ impl PackedRows {
             document: 0,
             documents: 0,
         };
-        // So many at a time, so that no more is held than a few blocks' worth of documents' beginnings.
+        // Limits memory to the document positions of a few blocks.
         let at_once = SCANNED * 4 * rayon::current_num_threads() as u64;
         for from in (0..total).step_by(at_once as usize) {
             let blocks: Vec<u64> = (from..total.min(from + at_once))
@@ -139,13 +138,13 @@ impl PackedRows {
         starts.partition_point(|&start| start < token) as u64
     }
 
-    /// A row's first token and how many it has, at most `seq_len`.
+    /// A row's first token and its number of tokens, at most `seq_len`.
     pub(crate) fn span(&self, row: u64) -> (u64, u64) {
         let [start, end] = [row, row + 1].map(|at| self.starts[at as usize]);
         (start, end - start)
     }
 
-    /// The part of all positions that hold no token, 0 to 1.
+    /// The fraction of positions that are padding, 0 to 1.
     pub(crate) fn padding(&self) -> f64 {
         let tokens = self.starts.last().copied().unwrap_or(0);
         match self.rows() * self.seq_len {
@@ -155,10 +154,10 @@ impl PackedRows {
     }
 }
 
-/// Documents on their way into rows.
+/// The state of packing documents into rows.
 struct Packer {
     starts: Vec<u64>,
-    /// Tokens that a row has room for.
+    /// The number of tokens in a row.
     capacity: u64,
     /// The position at which the newest document begins.
     document: u64,
@@ -166,11 +165,11 @@ struct Packer {
 }
 
 impl Packer {
-    /// Ends the newest document where another begins.
+    /// Ends the newest document at `end`, where another begins.
     fn begin(&mut self, end: u64) {
         let begin = std::mem::replace(&mut self.document, end);
         if begin == end {
-            // The first one begins where the split does.
+            // The first document begins at the start of the split.
             return;
         }
         self.documents += 1;
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
     use crate::dataset::tests::split_of;
 
-    /// Documents of the given lengths: 0, then numbers that go on from one document to the next.
+    /// Documents of the given lengths: each is 0, then numbers that keep counting across documents.
     pub(crate) fn documents(lengths: &[usize]) -> Vec<u32> {
         let mut next = 1;
         let mut ids = Vec::new();
@@ -213,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_by_hand() {
-        // The second document does not fit beside the first, the third does.
+    fn rows_of_small_examples() {
+        // The second document does not fit into the row of the first, the third does.
         assert_eq!(spans(&[3, 2, 2], 4), [(0, 3), (3, 4)]);
         assert_eq!(spans(&[2, 3, 2], 4), [(0, 2), (2, 3), (5, 2)]);
-        // A document of two rows and the rest, which a short one follows.
+        // A document that fills two rows and part of a third, then a short one.
         assert_eq!(spans(&[1, 8, 1], 3), [(0, 1), (1, 3), (4, 3), (7, 3)]);
-        // One that fills a row to its last position is not cut.
+        // A document that ends at the last position of a row is not cut.
         assert_eq!(spans(&[4, 4, 1], 4), [(0, 4), (4, 4), (8, 1)]);
         assert_eq!(spans(&[], 3), []);
     }
@@ -231,7 +230,7 @@ mod tests {
         ) {
             let mut ids = documents(&lengths);
             if headless && lengths[0] > 1 {
-                // As where a split was cut within a document.
+                // As if a split began within a document.
                 ids.remove(0);
             }
             let split = split_of(&ids, &[ids.len() / 2, ids.len() - ids.len() / 2], 70_000);
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back_and_others_refused() {
+    fn names_parse_and_unknown_names_are_rejected() {
         for packing in Packing::ALL {
             assert_eq!(packing.to_string().parse::<Packing>().unwrap(), packing);
         }
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_token_is_an_error() {
+    fn out_of_range_token_is_an_error() {
         let split = split_of(&[0, 1, 9], &[3], 5);
         assert!(PackedRows::new(&split, 2, 0).is_err());
     }

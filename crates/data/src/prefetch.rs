@@ -1,16 +1,15 @@
-//! Things made ahead by other threads, in order.
+//! Prefetching: items computed ahead by worker threads, in order.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// The most items that each thread has ready, besides the one in progress.
+/// The maximum number of finished items per thread, in addition to the one in progress.
 const READY: usize = 4;
 
-/// An endless iterator over `make(0)`, `make(1)`, …: the same whatever the number of threads.
-///
-/// Of `n` threads, thread `i` makes what comes at `i`, `i + n`, `i + 2n`, … and waits where [`READY`] of them are waiting
-/// to be taken. All of them end with the iterator, which waits for what they are making.
+/// An endless iterator over `make(0)`, `make(1)`, …. The items do not depend on the number of threads.
+/// Of `n` threads, thread `i` computes the items `i`, `i + n`, `i + 2n`, … and blocks while [`READY`] finished items
+/// are waiting. Dropping the iterator ends the threads after the items in progress.
 pub(crate) struct Prefetch<T> {
     make: Box<dyn Fn(u64) -> T>,
     threads: Vec<Worker<T>>,
@@ -23,14 +22,14 @@ struct Worker<T> {
 }
 
 impl<T: Send + 'static> Prefetch<T> {
-    /// Begins to make things; without threads (or where the system gives none) they are made when they are taken.
+    /// Starts the threads. With `threads` 0, or if the system cannot create threads, items are computed on demand.
     pub(crate) fn new(threads: usize, make: impl Fn(u64) -> T + Clone + Send + 'static) -> Self {
         let start = |first: usize| {
             let (send, ready) = sync_channel(READY);
             let make = make.clone();
             let work = move || {
                 let mut places = (first as u64..).step_by(threads);
-                // What is sent to nobody means that the iterator has ended.
+                // A failed send means that the iterator was dropped.
                 while places.next().is_some_and(|at| send.send(make(at)).is_ok()) {}
             };
             let thread = Builder::new().name("loader".to_owned()).spawn(work)?;
@@ -58,7 +57,7 @@ impl<T> Iterator for Prefetch<T> {
         if let Ok(made) = self.threads[turn].ready.recv() {
             return Some(made);
         }
-        // It has ended without having been told to.
+        // The thread ended without a request: propagate its panic.
         let panicked = self.threads.swap_remove(turn).thread.join();
         self.threads.clear();
         match panicked {
@@ -79,7 +78,7 @@ impl<T> Drop for Prefetch<T> {
             })
             .collect();
         for thread in threads {
-            // A panic in what nobody takes any more is of no interest.
+            // A panic in an item that nobody receives is ignored.
             let _ = thread.join();
         }
     }
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_threads_gives_the_same_in_order() {
+    fn any_number_of_threads_gives_the_same_items() {
         for threads in [0, 1, 2, 5] {
             let made = Prefetch::new(threads, |at| at * at);
             let expected = (0..1000).map(|at| at * at);
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_end_with_the_iterator_and_wait_before() {
+    fn threads_block_when_ahead_and_end_with_the_iterator() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
         let mut ahead = Prefetch::new(3, move |at| {
@@ -111,14 +110,14 @@ mod tests {
         });
         assert_eq!(ahead.next(), Some(0));
         drop(ahead);
-        // The closures are gone, and with them the threads.
+        // The closures, and therefore the threads, have ended.
         assert_eq!(Arc::strong_count(&made), 1);
         assert!(made.load(Ordering::SeqCst) <= 3 * (READY + 2));
     }
 
     #[test]
     #[should_panic(expected = "at three")]
-    fn a_panic_comes_through() {
+    fn panics_propagate() {
         let made = Prefetch::new(2, |at| if at == 3 { panic!("at three") } else { at });
         made.take(10).for_each(drop);
     }

@@ -1,11 +1,11 @@
-//! The two parts of a dataset.
+//! The two splits of a dataset.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::DataError;
 
-/// A part of a dataset; written in lower case wherever it is named: `train`, `val`.
+/// A split of a dataset, always written in lower case: `train`, `val`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Split {
     /// The training split.
@@ -18,7 +18,7 @@ impl Split {
     /// Both splits.
     pub const ALL: [Self; 2] = [Self::Train, Self::Val];
 
-    /// The split's name, as [`FromStr`] reads it.
+    /// The name that [`FromStr`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_others_refused() {
+    fn names_parse_and_unknown_names_are_rejected() {
         for split in Split::ALL {
             assert_eq!(split.to_string().parse::<Split>().unwrap(), split);
         }

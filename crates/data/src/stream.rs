@@ -1,15 +1,14 @@
-//! A split read from its beginning to its end, once, with all that is read proved on the way.
+//! One sequential pass over a split that verifies everything it reads.
 
 use crate::shard::ShardStream;
 use crate::{DataError, Dataset, Split};
 
 impl Dataset {
-    /// Calls `take` with all tokens of `split` in their order, a block at a time; `progress` is told how many bytes more
-    /// have been read.
-    ///
+    /// Calls `take` with all tokens of `split` in order, one block at a time. `progress` receives the number of bytes
+    /// read since the last call.
     /// # Errors
-    /// As [`Dataset::split`]; where an id is outside the vocabulary; where a shard's hash is not the manifest's, which is
-    /// known after its last token; and what `take` says.
+    /// As [`Dataset::split`]; an id is outside the vocabulary; a shard's hash differs from the manifest, which is
+    /// detected after its last token; or any error of `take`.
     pub(crate) fn each_block(
         &self,
         split: Split,
@@ -24,10 +23,10 @@ impl Dataset {
                 path: path.clone(),
                 reason,
             };
-            let (found, told) = (stream.len(), entry.tokens);
-            if found != told {
+            let (found, expected) = (stream.len(), entry.tokens);
+            if found != expected {
                 return Err(damaged(format!(
-                    "{found} tokens, but the manifest says {told}"
+                    "{found} tokens, but the manifest says {expected}"
                 )));
             }
             let width = stream.width().bytes();
@@ -49,10 +48,10 @@ impl Dataset {
                 read += ids.len() as u64;
                 progress(ids.len() as u64 * width);
             }
-            let (found, told) = (stream.hashes().blake3, &entry.blake3);
-            if found != *told {
+            let (found, expected) = (stream.hashes().blake3, &entry.blake3);
+            if found != *expected {
                 return Err(damaged(format!(
-                    "its BLAKE3 is {found}, but the manifest says {told}"
+                    "its BLAKE3 is {found}, but the manifest says {expected}"
                 )));
             }
         }

@@ -1,4 +1,4 @@
-//! One pass over a shard: what can be known of it without its manifest.
+//! One pass over a shard that collects everything known without its manifest.
 
 use std::path::Path;
 
@@ -8,36 +8,36 @@ use rayon::prelude::*;
 use crate::shard::{FileHashes, ShardStream};
 use crate::{DataError, ShardLayout};
 
-/// The number of tokens that a thread takes at a time.
+/// The number of tokens that a thread processes at a time.
 const CHUNK: usize = 1 << 16;
 
-/// The properties of a vocabulary that a pass needs.
+/// The properties of a vocabulary that a pass uses.
 pub(crate) struct Vocabulary {
-    /// Every id is below this.
+    /// Exclusive upper bound of the ids.
     pub(crate) size: usize,
     /// The separator of documents.
     pub(crate) end_of_text: Option<u32>,
     bytes: Option<TokenBytes>,
 }
 
-/// The findings of a pass over a shard.
+/// The results of a pass over a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
     /// The number of tokens that it holds.
     pub(crate) tokens: u64,
     /// The number of end-of-text tokens among them.
     pub(crate) ends_of_text: u64,
-    /// The bytes of text that the tokens stand for, where those of each are known.
+    /// The number of text bytes that the tokens represent, if known for every token.
     pub(crate) bytes: Option<u64>,
-    /// The largest id; none where there are no tokens.
+    /// The largest id. `None` if there are no tokens.
     pub(crate) largest: Option<u32>,
-    /// The ids that the vocabulary does not have.
+    /// The ids outside the vocabulary.
     pub(crate) outside: Option<Outside>,
     /// The hashes of the whole file and its blocks.
     pub(crate) hashes: FileHashes,
 }
 
-/// Ids that a vocabulary does not have.
+/// Ids outside the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outside {
     /// Their number.
@@ -58,8 +58,8 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the shard `path` from its beginning to its end, with all threads. `previous` is the token before it, as at
-    /// last the one before the next shard; `progress` is told how many bytes more have been read.
+    /// Reads the shard `path` sequentially, on all threads. `previous` is the token before it, that is the last token
+    /// of the previous shard. `progress` receives the number of bytes read since the last call.
     pub(crate) fn survey(
         &self,
         path: &Path,
@@ -74,7 +74,7 @@ impl Vocabulary {
         loop {
             let ids = stream.next()?;
             let Some(&last) = ids.last() else { break };
-            // A text begins where nothing is before it.
+            // Without a previous token, a text begins.
             let before = previous.or(self.end_of_text).unwrap_or(0);
             let chunks = ids.par_chunks(CHUNK).enumerate().map(|(i, chunk)| {
                 let first = i * CHUNK;
@@ -96,7 +96,7 @@ impl Vocabulary {
         })
     }
 
-    /// Sums up the tokens from `position` on, which come after the token `before`.
+    /// Sums over the tokens from `position`, which follow the token `before`.
     fn sum(&self, ids: &[u32], position: u64, mut before: u32) -> Sums {
         let mut sums = Sums::default();
         if self.bytes.is_none() {
@@ -142,7 +142,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// These and those of the tokens after them.
+    /// Combines the sums with those of the tokens that follow.
     fn then(self, after: Self) -> Self {
         let outside = match (self.outside, after.outside) {
             (Some(first), Some(more)) => Some(Outside {
@@ -165,9 +165,9 @@ mod tests {
     use super::*;
     use crate::{ShardWriter, TokenWidth};
 
-    /// More tokens than are read at a time, which several threads share.
+    /// More tokens than are read at a time, shared by several threads.
     #[test]
-    fn blocks_and_threads_make_no_difference() {
+    fn result_is_independent_of_blocks_and_threads() {
         const TOKENS: usize = 2_200_000;
         let tokenizer = Tokenizer::char_from_alphabet("aé漢".chars()).unwrap();
         let mut ids: Vec<u32> = (0..TOKENS as u32).map(|i| i % 3).collect();
@@ -191,7 +191,7 @@ mod tests {
             found
         };
         let found = survey(&ids);
-        // One, two and three bytes, and the first character once more.
+        // Characters of one, two and three bytes, then the first one again.
         assert_eq!(found.bytes, Some((TOKENS as u64 / 3) * 6 + 1));
         assert_eq!((found.outside, found.largest), (None, Some(2)));
         for at in [2_199_999, 2_100_000, 70_000] {

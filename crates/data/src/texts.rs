@@ -1,4 +1,4 @@
-//! The texts of a corpus one after another, for those who do not make a dataset of them.
+//! Iteration over the texts of a corpus without writing a dataset.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,10 @@ use emberlm_tokenizer::Tokenizer;
 
 use crate::{DataError, InputOptions, expand};
 
-/// Calls `visit` with the texts of `inputs` in their order, which are expanded and read as [`crate::prepare()`] does. A
-/// long text comes in parts, cut where `tokenizer` makes the same tokens of them.
-///
+/// Calls `visit` with each text of `inputs` in order. Inputs are expanded and read as in [`crate::prepare()`]. A long
+/// text is passed in parts, cut at positions that do not change `tokenizer`'s output.
 /// # Errors
-/// Fails if an input cannot be read, and whatever `visit` returns.
+/// Fails if an input cannot be read; returns any error of `visit`.
 pub fn for_each_text<E: From<DataError>>(
     inputs: &[PathBuf],
     options: &InputOptions,

@@ -306,7 +306,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         self.cache.capacity().saturating_sub(self.tokens.len())
     }
 
-    /// Where the context has no room for `more` tokens beside those it has, the last of which was not read yet, it keeps its
+    /// If the context has no room for `more` tokens after those it has, the last of which was not read yet, it keeps its
     /// newest half, which is read again.
     fn make_room(&mut self, more: usize) {
         let capacity = self.cache.capacity();

@@ -23,7 +23,7 @@ fn chooser(config: &ChooserConfig, prompt: &[u32], stream: u64) -> Chooser {
     Chooser::new(config, prompt, LOGITS.len(), stream).unwrap()
 }
 
-/// How often each token is drawn from `LOGITS` after `prompt` and `made`, each draw from its own stream.
+/// The frequency of each token drawn from `LOGITS` after `prompt` and `made`, each draw from its own stream.
 fn counts(config: &ChooserConfig, prompt: &[u32], made: &[u32]) -> Vec<usize> {
     let mut counts = vec![0; LOGITS.len()];
     for stream in 0..DRAWS as u64 {

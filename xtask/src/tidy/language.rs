@@ -51,6 +51,8 @@ impl Language {
     pub fn check(&self, file: &str, text: &str) -> Vec<Finding> {
         let (words, comments) = match file.rsplit_once('.') {
             Some((_, "rs")) => (rust_words(text), rust_comments(text)),
+            // JavaScript has Rust's comments and double-quoted strings.
+            Some((_, "js")) => (rust_words(text), script_comments(text)),
             Some((_, "md")) => (markdown_words(text), Vec::new()),
             _ => (words(1, text), script_comments(text)),
         };

@@ -21,7 +21,7 @@ impl Sandbox {
         self.losses(run)
     }
 
-    /// The losses of a run that is stopped every `part` steps, and goes on on the next backend.
+    /// The losses of a run that is stopped every `part` steps and resumed on the next backend.
     fn relay(&self, run: &str, part: usize, backends: &[&str]) -> Vec<f64> {
         // The whole length is the schedule's.
         let decay = part * backends.len();

@@ -247,7 +247,7 @@ fn what_cannot_be_asked_for_is_said() {
     --- stdout
 
     --- stderr
-    error: the constraint leaves no token to choose: no token of the vocabulary goes on with it
+    error: the constraint leaves no token to choose: no token of the vocabulary can continue it
     hint: ask for a text that this model's tokens can spell
     ");
 }

@@ -180,55 +180,55 @@ fn broken_files_are_named_with_the_line() {
     exit 1
     --- stderr
     error: h.jsonl:14: `label` is 4, but the 4 endings are 0 to 3
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["label"] = json!(""))), @r"
     exit 1
     --- stderr
     error: h.jsonl:14: it has no `label`: the answers of HellaSwag's test split are not published
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["endings"] = json!(["one"]))), @r"
     exit 1
     --- stderr
     error: h.jsonl:14: `endings` has 1: there must be at least 2
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["ctx"] = json!(7))), @r"
     exit 1
     --- stderr
     error: h.jsonl:14: `ctx` is 7: it must be a text
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["endings"] = json!([1, 2]))), @r"
     exit 1
     --- stderr
     error: h.jsonl:14: `endings` must be a list of texts
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused("{\"ind\": 1}".to_owned()), @r"
     exit 1
     --- stderr
     error: h.jsonl:1: it has no `endings`
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused("[1]".to_owned()), @r"
     exit 1
     --- stderr
     error: h.jsonl:1: it is not a JSON object
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused("{\"ind\": 1,\n".to_owned()), @r"
     exit 1
     --- stderr
     error: h.jsonl:1: it is not JSON: EOF while parsing a value at column 10
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused("\n \n".to_owned()), @r"
     exit 1
     --- stderr
     error: h.jsonl has no items
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the right one's number, from 0)
+    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     let refused = |content: &[u8]| {
         sandbox.write("l.jsonl", content);
@@ -237,14 +237,14 @@ fn broken_files_are_named_with_the_line() {
     insta::assert_snapshot!(refused(b"{\"text\": \"word\"}\n"), @r"
     exit 1
     --- stderr
-    error: l.jsonl:1: `text` has one word only: there is nothing to guess it from
-    hint: each line of LAMBADA is a JSON object with text, which ends in the word to guess
+    error: l.jsonl:1: `text` has only one word: there is no context to predict it from
+    hint: each line of LAMBADA is a JSON object with text, which ends in the word to predict
     ");
     insta::assert_snapshot!(refused(b"{\"text\": \"two words\"}\n{\"text\": \"\xff\"}\n"), @r"
     exit 1
     --- stderr
     error: l.jsonl:2: it is not JSON: invalid unicode code point at column 11
-    hint: each line of LAMBADA is a JSON object with text, which ends in the word to guess
+    hint: each line of LAMBADA is a JSON object with text, which ends in the word to predict
     ");
     let long = format!("{{\"text\": \"a {}\"}}\n", "xyz".repeat(40));
     insta::assert_snapshot!(refused(long.as_bytes()), @r"

@@ -411,7 +411,7 @@ fn a_second_ctrl_c_stops_at_once() {
 fn another_backend_is_told_of() {
     let sandbox = with_run();
     let ran = sandbox.words("train --resume run --steps 7 --backend ndarray --renderer plain");
-    let expected = "warning: the run was computed on flex and goes on on ndarray";
+    let expected = "warning: the run was computed on flex and continues on ndarray";
     assert!(ran.stderr.contains(expected), "{ran}");
     trained(ran);
 }

@@ -165,7 +165,7 @@ impl Reader {
     }
 
     /// Returns true if an event was not read before, by its line's number; missing lines are recorded. Lines
-    /// of older versions have no number.
+    /// of older versions are not numbered.
     fn is_next(&mut self, event: &Event, number: Option<u64>) -> bool {
         let last = &mut self.numbers[usize::from(event.is_of_the_machine())];
         let expected = *last + 1;

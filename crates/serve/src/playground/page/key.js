@@ -15,7 +15,7 @@ export function shown() {
 /** Asks for a key. Gives whether there is one now; many that ask at once get one answer. */
 export function ask() {
   asked ??= new Promise((resolve) => {
-    document.getElementById("key-told").textContent = recall("sessionStorage", "key") ? "The key was not accepted." : "";
+    document.getElementById("key-message").textContent = recall("sessionStorage", "key") ? "The key was not accepted." : "";
     input.value = "";
     dialog.addEventListener("close", () => {
       asked = null;
