@@ -6,7 +6,7 @@
 //! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
 //! | `tokenizer.json` | the tokenizer's own file, where it is not built in |
 //! | `hugging_face_config.json`, `tokenizer_config.json`, … | of a model that was trained from a Hugging Face directory: its files, as they came |
-//! | `training.safetensors` | the weights that training goes on from, where `model.safetensors` holds their average |
+//! | `training.safetensors` | the weights that training resumes from, if `model.safetensors` holds their average |
 //! | `optimizer.safetensors` | the optimizer's moments, by the same paths |
 //! | `state.json` | where the run stood |
 //! | `manifest.json` | size and BLAKE3 of each of the others, written last |
@@ -31,7 +31,7 @@ use crate::error::CheckpointError;
 use crate::keep;
 use crate::source_files::SourceFiles;
 
-/// Where a run's checkpoints are.
+/// The folder of a run's checkpoints.
 pub const FOLDER: &str = "checkpoints";
 
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -180,10 +180,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         })
     }
 
-    /// The newest whole checkpoint of a run, if it has one. `passed_over` is told of each newer one that is damaged.
+    /// The newest whole checkpoint of a run, if it has one. `passed_over` is called for each newer one that is damaged.
     ///
     /// # Errors
-    /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
+    /// The run's directory cannot be read; all its checkpoints are damaged (the error of the newest).
     pub fn newest(
         run: &Path,
         passed_over: impl FnMut(CheckpointError),
@@ -194,7 +194,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// As [`Checkpoint::newest`], of those that a run can be resumed from; none where all are damaged.
     ///
     /// # Errors
-    /// The run's directory cannot be read; all its checkpoints are damaged (the newest one's error).
+    /// The run's directory cannot be read; all its checkpoints are damaged (the error of the newest).
     pub fn newest_to_resume(
         run: &Path,
         passed_over: impl FnMut(CheckpointError),
@@ -253,7 +253,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         self.weights(MODEL, format, device)
     }
 
-    /// The model with the weights that training goes on from: the same, unless those are an average.
+    /// The model with the weights that training resumes from: the same, unless those are an average.
     ///
     /// # Errors
     /// As [`Checkpoint::decoder`].

@@ -54,7 +54,7 @@ impl CheckpointError {
     }
 }
 
-/// A model directory that cannot be opened, or a model that cannot do what is asked of it.
+/// A model directory that cannot be opened, or a model that does not support the requested operation.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// There is nothing at the path.

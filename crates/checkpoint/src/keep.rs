@@ -7,7 +7,7 @@ use crate::checkpoint::{FOLDER, step_of};
 use crate::error::CheckpointError;
 use crate::write::remove;
 
-/// The checkpoints that are kept besides the one just written.
+/// The checkpoints that are kept in addition to the one just written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     /// The number of the newest ones; 0 for all.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_a_resumed_run_passed_over_does_not_count() {
-        // 40 was damaged, the run went on from 20 and wrote 30.
+        // 40 was damaged, the run resumed from 20 and wrote 30.
         assert_eq!(kept(&[10, 20, 30, 40], 30, 1, None), [30, 40]);
     }
 

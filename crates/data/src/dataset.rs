@@ -134,11 +134,11 @@ impl Dataset {
         let manifest = self.manifest.split(split);
         let found = windows.packed().map_or(0, |packed| packed.documents);
         match manifest.documents {
-            told if manifest.is_masked() && found > told => Err(DataError::EndOfTextWithin {
+            stated if manifest.is_masked() && found > stated => Err(DataError::EndOfTextWithin {
                 path: self.folder.clone(),
                 split,
                 found,
-                told,
+                stated,
             }),
             _ => Ok(()),
         }

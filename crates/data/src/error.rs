@@ -166,7 +166,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// The unfinished output was begun with other inputs, options or another tokenizer.
-    #[error("cannot go on with {}: {reason}", path.display())]
+    #[error("cannot continue {}: {reason}", path.display())]
     CannotContinue {
         /// The output.
         path: PathBuf,
@@ -313,7 +313,7 @@ pub enum DataError {
         path: PathBuf,
         /// The number of such tokens.
         count: u64,
-        /// The first one's place in the file, counted from 0.
+        /// The position of the first in the file, counted from 0.
         position: u64,
         /// The first one.
         id: u32,
@@ -357,7 +357,7 @@ pub enum DataError {
         seq_len: u64,
     },
     /// Documents are to be isolated, but nothing separates them.
-    #[error("{}: its tokenizer, {tokenizer}, has no end-of-text token to tell documents apart by", path.display())]
+    #[error("{}: its tokenizer, {tokenizer}, has no end-of-text token to separate documents", path.display())]
     NoEndOfText {
         /// The dataset.
         path: PathBuf,
@@ -366,7 +366,7 @@ pub enum DataError {
     },
     /// Documents are to be isolated that have what begins a document within them too.
     #[error(
-        "{}: documents of its {split} split cannot be distinguished: it has {told}, but {found} end-of-text tokens that are \
+        "{}: documents of its {split} split cannot be distinguished: it has {stated}, but {found} end-of-text tokens that are \
          not to be learnt", path.display()
     )]
     EndOfTextWithin {
@@ -377,7 +377,7 @@ pub enum DataError {
         /// End-of-text tokens that would begin a document.
         found: u64,
         /// The number of documents in the manifest.
-        told: u64,
+        stated: u64,
     },
     /// A way to pack documents is asked for that does not exist.
     #[error("unknown packing `{name}`: choose stream or isolated")]

@@ -19,7 +19,7 @@ pub struct EvalBatches {
 }
 
 impl EvalBatches {
-    /// Batches of up to `batch` of `windows`; with `max_tokens`, of the first `max_tokens + 1` tokens alone.
+    /// Batches of up to `batch` of `windows`; with `max_tokens`, of only the first `max_tokens + 1` tokens.
     ///
     /// # Errors
     /// [`DataError::TooShort`] where there are not even two tokens; [`DataError::Value`] where `batch` or `max_tokens` is
@@ -104,7 +104,7 @@ impl Iterator for EvalBatches {
         };
         let batch = self.take(windows, seq);
         if batch.is_err() {
-            // An error is told once; the iterator ends with it.
+            // An error is returned once; the iterator ends with it.
             self.next = self.end;
         }
         Some(batch)

@@ -106,8 +106,8 @@ impl ExportOptions {
     }
 }
 
-/// Writes the splits of `dataset` that have tokens into `folder`, which is there and empty; `progress` is told how many
-/// bytes more have been read. What is read is proved: lengths, ids, hashes.
+/// Writes the splits of `dataset` that have tokens into `folder`, which exists and is empty; `progress` receives how many
+/// more bytes have been read. The input is verified: lengths, ids, hashes.
 ///
 /// # Errors
 /// [`DataError::Value`] where an option is out of range. [`DataError::NotExportable`] where the format cannot hold the dataset: nanoGPT's has 16 bits for an id, and it and
@@ -162,7 +162,7 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
             let tokenizer = dataset.tokenizer();
             let (kind, size) = (tokenizer.kind(), tokenizer.vocab_size());
             refuse(format!(
-                "16 bits cannot tell the {size} ids of {kind} apart"
+                "16 bits cannot represent the {size} ids of {kind}"
             ))
         }
         ExportFormat::NanoGpt | ExportFormat::LlmC if masked => {
@@ -246,9 +246,9 @@ impl Export<'_> {
                 out.write_all(&learnt).map_err(failed)?;
                 (self.progress)(bytes.len() as u64);
             }
-            let (found, told) = (source.hashes().blake3, &mask.blake3);
-            if found != *told {
-                let reason = format!("its BLAKE3 is {found}, but the manifest says {told}");
+            let (found, stated) = (source.hashes().blake3, &mask.blake3);
+            if found != *stated {
+                let reason = format!("its BLAKE3 is {found}, but the manifest says {stated}");
                 return Err(damaged(&source, reason));
             }
         }

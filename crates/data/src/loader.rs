@@ -21,7 +21,7 @@ struct Source {
 }
 
 enum Order {
-    /// Of stretches of text.
+    /// Of contiguous windows of text.
     Stretches(WindowOrder),
     /// Of rows of documents.
     Rows(Shuffle, Arc<PackedRows>),
@@ -65,8 +65,8 @@ impl TrainBatches {
     }
 
     /// Batches of several datasets' windows, which have the same number of positions and are packed in the same way. Each
-    /// dataset has its part of them as [`Mix`] says, in an order of its own, in which each of its windows comes once per
-    /// its own epoch.
+    /// dataset has its part of them as [`Mix`] says, in its own order, in which each of its windows comes once per
+    /// epoch of that dataset.
     ///
     /// # Errors
     /// As [`TrainBatches::new`] and [`Mix::new`]; [`DataError::Value`] where windows are of different sizes or packings.
@@ -75,7 +75,7 @@ impl TrainBatches {
         let mix = Mix::new(&weights)?;
         let mut sources: Vec<Source> = Vec::new();
         for (windows, _) in datasets {
-            // The first dataset's order is the one that it has alone.
+            // The first dataset's order is the one without the mix.
             let seed = seed.wrapping_add((sources.len() as u64) << 32);
             let before = sources.first().map(|source| &source.windows);
             check_alike(before.unwrap_or(&windows), &windows)?;
@@ -239,7 +239,7 @@ mod tests {
         let mixed =
             mixed.map(|(split, weight)| (Windows::stream(split.clone(), 8).unwrap(), weight));
         let batches = TrainBatches::mixed(mixed.collect(), 3).unwrap();
-        // Alone, the first dataset has the same order.
+        // By itself, the first dataset has the same order.
         let alone = stream(parts[0].clone(), 3, 8);
         let all = windows(&batches, 0, 1000);
         let of = |from: u32| {
@@ -258,11 +258,11 @@ mod tests {
                 assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 8));
             }
         }
-        // From anywhere, it goes on as it would have.
+        // From any position, it continues in the same order.
         assert_eq!(windows(&batches, 321, 100), all[321..421]);
     }
 
-    /// `lengths` documents, of tokens that go on counting.
+    /// `lengths` documents, of consecutive tokens.
     fn documents(lengths: impl Iterator<Item = usize>) -> TokenSplit {
         let mut ids = Vec::new();
         for len in lengths {

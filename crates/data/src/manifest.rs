@@ -21,7 +21,7 @@ const MANIFEST_ASIDE: &str = ".dataset.json.partial";
 /// The only format that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// The format field's name besides its number, so that another program's `dataset.json` is not mistaken for ours.
+/// The name of the format, so that another program's `dataset.json` is not mistaken for ours.
 const MAKER: &str = "emberlm dataset";
 
 /// A dataset's description, written last and read first.
@@ -116,7 +116,7 @@ pub struct MaskEntry {
     pub file: String,
     /// The number of the shard's tokens that are targets.
     pub learnt: u64,
-    /// Whether the mask marks the tokens that documents begin with. Without it, as in datasets of earlier versions, a
+    /// True if the mask marks the tokens that documents begin with. Without it, as in datasets of earlier versions, a
     /// document begins with each end of text that is not to be learnt.
     #[serde(default, skip_serializing_if = "is_false")]
     pub indexes_documents: bool,

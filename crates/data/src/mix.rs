@@ -10,7 +10,7 @@ use crate::DataError;
 /// Several datasets with their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// The cumulative sums of the weights: the sum of the first `k` weights for each `k` from 0.
+    /// The cumulative sums of the weights: the sum of `k` weights from the first for each `k` from 0.
     sums: Vec<f64>,
 }
 

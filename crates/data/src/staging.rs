@@ -1,4 +1,4 @@
-//! A dataset directory that is whole or absent, and can be gone on with where its writing was broken off.
+//! A dataset directory that is either complete or absent, and whose interrupted writing can be resumed.
 //!
 //! Beside the output `NAME` lies `.NAME.partial` while it is written:
 //!
@@ -20,7 +20,7 @@ use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
 use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 
-/// In the partial folder: how far the dataset is. While it is there the dataset can be gone on with.
+/// In the partial folder: the progress of the dataset. While it exists the dataset can be resumed.
 pub(crate) const PROGRESS_FILE: &str = "progress.json";
 
 /// The treatment of a dataset whose writing was interrupted.
@@ -28,13 +28,13 @@ pub(crate) const PROGRESS_FILE: &str = "progress.json";
 pub(crate) enum Unfinished {
     /// Refused with an error.
     Refuse,
-    /// Removed and written anew.
+    /// Removed and written from scratch.
     Discard,
     /// Continued.
     Continue,
 }
 
-/// A directory being written; dropping it without [`Staging::commit`] removes it, unless it can be gone on with.
+/// A directory being written; dropping it without [`Staging::commit`] removes it, unless it can be resumed.
 pub(crate) struct Staging {
     out: PathBuf,
     parent: PathBuf,
@@ -195,7 +195,7 @@ impl Drop for Staging {
         // Some systems do not remove files that are open.
         self.lock = None;
         if self.committed || !self.keeps() {
-            // The error that led here is the one to be told.
+            // The error that led here is the one to report.
             let _ = fs::remove_dir_all(&self.partial);
         }
     }

@@ -1,4 +1,4 @@
-//! Token ids of one's own as a dataset.
+//! The caller's token ids as a dataset.
 
 use std::path::Path;
 

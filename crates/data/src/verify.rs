@@ -54,7 +54,7 @@ impl Verification {
 }
 
 /// Reads every file of `dataset` and compares it with the manifest: length, BLAKE3, tokens, documents, bytes of text; ids
-/// within the vocabulary; masks of zeros and ones. `progress` is told how many bytes more have been read.
+/// within the vocabulary; masks of zeros and ones. `progress` receives how many more bytes have been read.
 ///
 /// That a split's tokens and documents are its shards' sums has been checked by [`Dataset::open`]. A document begins with
 /// an end-of-text token, and no text has one, so that they are as many; a masked shard may have more of them, where its
@@ -121,8 +121,8 @@ fn shard_problems(
     blocks: &DatasetBlocks,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut differs = |what: &str, found: u64, told: u64| {
-        problems.push(format!("{found} {what}, but the manifest says {told}"));
+    let mut differs = |what: &str, found: u64, stated: u64| {
+        problems.push(format!("{found} {what}, but the manifest says {stated}"));
     };
     if found.tokens != entry.tokens {
         differs("tokens", found.tokens, entry.tokens);
@@ -172,13 +172,13 @@ fn mask_problems(
         problems.push(format!("byte {byte} at {at}: {rule}"));
     }
     if entry.indexes_documents && found.documents != shard.documents {
-        let (found, told) = (found.documents, shard.documents);
-        problems.push(format!("{found} documents, but the manifest says {told}"));
+        let (found, stated) = (found.documents, shard.documents);
+        problems.push(format!("{found} documents, but the manifest says {stated}"));
     }
     if found.learnt != entry.learnt {
-        let (found, told) = (found.learnt, entry.learnt);
+        let (found, stated) = (found.learnt, entry.learnt);
         problems.push(format!(
-            "{found} tokens to be learnt, but the manifest says {told}"
+            "{found} tokens to be learnt, but the manifest says {stated}"
         ));
     }
     let expected = (entry.blake3.as_str(), blocks.of(&entry.file));

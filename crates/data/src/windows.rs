@@ -1,4 +1,4 @@
-//! A split in windows: stretches of its text, or rows of whole documents.
+//! A split in windows: contiguous text, or rows of whole documents.
 
 use std::sync::Arc;
 

@@ -112,11 +112,11 @@ impl<'a> SplitWriter<'a> {
         {
             let files = this.files(index);
             let writer = ShardWriter::resume(&files.shard, shards.width, tokens)
-                .map_err(DataError::io("go on with", &files.shard))?;
+                .map_err(DataError::io("continue", &files.shard))?;
             let mask = match shards.masked {
                 true => Some(
                     MaskWriter::resume(&files.mask, tokens, learnt)
-                        .map_err(DataError::io("go on with", &files.mask))?,
+                        .map_err(DataError::io("continue", &files.mask))?,
                 ),
                 false => None,
             };
@@ -261,7 +261,7 @@ impl<'a> SplitWriter<'a> {
             }
             None => None,
         };
-        // Read back rather than hashed on the way: the header, which comes first, is known last.
+        // Read back rather than hashed while writing: the header, which comes first, is known last.
         let (file, hashes) = (file_name(path), file_hashes(path)?);
         self.blocks.add(&file, hashes.blocks);
         self.manifest.tokens += tokens;

@@ -1,5 +1,5 @@
-//! What is read out of files of every format: what Python's libraries read, and a clear error where there is nothing to
-//! be read.
+//! Files of every format: equal to the results of Python's libraries, and a clear error for an unreadable
+//! file.
 
 mod broken;
 mod damaged;
@@ -86,7 +86,7 @@ pub fn format(format: Format) -> InputOptions {
     }
 }
 
-/// What is said of a file, after its path.
+/// The error about a file, after its path.
 pub fn refusal(path: &Path, options: &InputOptions) -> String {
     let message = read(path, options).err().unwrap().to_string();
     let name = path.display().to_string();

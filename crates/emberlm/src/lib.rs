@@ -61,7 +61,7 @@
 //! ```
 //!
 //! The workspace's `examples` folder has programs that load and generate, train on their own tokens, train in a loop of
-//! their own, and serve a model in process.
+//! the caller's code, and serve a model in process.
 
 #![recursion_limit = "256"]
 

@@ -11,7 +11,7 @@ impl Tokenizer {
     pub fn agrees_with(&self, other: &Self) -> bool {
         let same = |id: u32| match (self.decode_bytes(&[id]), other.decode_bytes(&[id])) {
             (Ok(one), Ok(two)) => one == two,
-            // Ids of one alone: special tokens, or rows that nothing uses.
+            // Ids of only one of them: special tokens, or unused rows.
             _ => true,
         };
         let shared = self.vocab_size().min(other.vocab_size()) as u32;

@@ -268,7 +268,7 @@ fn replace_growth(part: &Value) -> f64 {
     }
 }
 
-/// The fewest bytes that a regular expression matches; 0 where that is not known.
+/// The fewest bytes that a regular expression matches; 0 if unknown.
 fn least_match(regex: &str) -> usize {
     let parsed = regex_syntax::parse(regex).ok();
     parsed

@@ -4,7 +4,7 @@
 //! safe where every pattern ends a piece, whatever stands on either side. Two such places, proved from the
 //! patterns (none looks back):
 //!
-//! - After a single `\n` between a character that is not white space and a letter or digit. No piece goes on from
+//! - After a single `\n` between a character that is not white space and a letter or digit. No piece continues from
 //!   before the line break into the letter: words, numbers and blanks stop at the break, and symbols take line breaks
 //!   (and in o200k `/`) with them but no letter or digit. The break itself is one piece with or without a text after
 //!   it: `\s+(?!\S)` needs a second blank, so `\s` or `\s*[\r\n]+` takes it, and at the end of a part `\s+$`.
@@ -51,7 +51,7 @@ impl Tokenizer {
     }
 
     /// The place to cut a text that is longer than [`Tokenizer::longest_part`], at most so many bytes from its beginning:
-    /// the last exact one where there is one, and else one that depends on nothing but the text's first
+    /// the last exact one where there is one, and else one that depends only on the text's first
     /// `2 * longest_part()` bytes. `text` must begin where a document or an earlier cut does.
     pub fn cut(&self, text: &str) -> Cut {
         let most = self.longest_part();
@@ -71,7 +71,7 @@ impl Tokenizer {
             let end = fast.last_piece_end(ahead, most);
             return end.map_or(forced(window.len()), exact);
         }
-        // Lines and words are the places at which most tokenizers make the fewest tokens of their own.
+        // Most tokenizers have the fewest tokens across line and word boundaries.
         let after = |end: Option<usize>| end.map(|at| at + 1).filter(|&at| at < text.len());
         let line = || after(window.rfind('\n'));
         let word = || window.rfind(' ').filter(|&at| at > 0);

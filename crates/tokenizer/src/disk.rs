@@ -169,7 +169,7 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The tokenizer that `spec` describes, where it has no file of its own.
+    /// The tokenizer that `spec` describes, if it has no file.
     ///
     /// # Errors
     /// As [`Tokenizer::open`]; [`TokenizerError::NeedsFile`] for [`TokenizerKind::File`].
@@ -194,8 +194,8 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// Writes the tokenizer's own file, byte for byte as it was read, into `folder`, and tells whether it has one: what is
-    /// built in needs no more than its [`TokenizerSpec`].
+    /// Writes the tokenizer's own file, byte for byte as it was read, into `folder`, and returns whether it has one: a
+    /// built-in tokenizer needs only its [`TokenizerSpec`].
     ///
     /// # Errors
     /// [`TokenizerError::File`] where it cannot be written.

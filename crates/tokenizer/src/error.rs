@@ -89,7 +89,7 @@ pub enum TokenizerError {
     /// Words that are no vocabulary.
     #[error("not a usable vocabulary: {reason}")]
     Vocabulary {
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
     /// A file of a tokenizer cannot be read, written or used.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte, byte_level, merges};
 
-/// The name of the end of a text where a vocabulary has no name of its own for it.
+/// The name of the end-of-text token for a vocabulary that does not name it.
 pub(crate) const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// A `tokenizer.json`, in the order in which Hugging Face's own are written.
@@ -26,7 +26,7 @@ struct File {
 #[derive(Serialize)]
 #[serde(tag = "type")]
 enum Model {
-    /// What is `()` is null: the byte pairs here have none of it.
+    /// Fields of type `()` are null: these byte pairs do not have them.
     #[serde(rename = "BPE")]
     Bpe {
         dropout: (),
@@ -75,7 +75,7 @@ impl Tokenizer {
     /// The tokenizer as a Hugging Face `tokenizer.json`, which gives the same ids for every text in the `tokenizers`
     /// library, and back; a tokenizer that was read from such a file gives that file, byte for byte.
     ///
-    /// Two things cannot be said in such a file. The library finds special tokens in a text unless it is told not to
+    /// Such a file cannot express two things. The library finds special tokens in a text unless this is disabled
     /// (`encode_special_tokens`). And [`crate::TokenizerKind::Byte`]'s end of text, which stands for nothing here, gets the
     /// name `<|endoftext|>`. A character outside a char tokenizer's alphabet is an error there, as it is here.
     pub fn to_tokenizer_json(&self) -> Vec<u8> {
@@ -222,7 +222,7 @@ impl File {
         let plain = tokens
             .iter()
             .map(|(id, token)| (byte_level::spell(token), *id));
-        // The library numbers an added token anew where the vocabulary does not have it.
+        // The library assigns a new id to an added token that the vocabulary does not have.
         let mut vocab: Vec<_> = plain.chain(specials.iter().cloned()).collect();
         vocab.sort_by_key(|(_, id)| *id);
         let model = Model::byte_pairs(vocab, merges.collect(), true);
@@ -240,7 +240,7 @@ fn special_tokens(specials: &[(String, u32)]) -> Vec<Value> {
     specials.iter().map(added).collect()
 }
 
-/// Bytes as characters, without a pattern of its own and without a blank before the text.
+/// Bytes as characters, without a pattern and without a blank before the text.
 pub(crate) fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})
 }

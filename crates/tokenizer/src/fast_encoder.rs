@@ -27,7 +27,7 @@ struct Work {
 #[derive(Debug)]
 pub(crate) struct FastEncoder {
     splitter: Splitter,
-    /// Tells this vocabulary's work from others', for as long as the process lives.
+    /// Identifies this vocabulary within the process.
     vocabulary: u64,
 }
 
@@ -41,7 +41,7 @@ impl FastEncoder {
         })
     }
 
-    /// The ids of `text`, of whose pieces those above [`LONGEST_PIECE`] are encoded in parts; `encode_piece` appends those of a piece, which must depend on nothing but the piece.
+    /// The ids of `text`, of whose pieces those above [`LONGEST_PIECE`] are encoded in parts; `encode_piece` appends those of a piece, which must depend only on the piece.
     pub(crate) fn encode<E>(
         &self,
         text: &str,
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(WORK.with(|kept| kept.borrow().len()), KEPT);
     }
 
-    /// A matcher that begins anew at every blank, or an encoder that looks for every merge anew, takes minutes.
+    /// A matcher that restarts at every blank, or an encoder that searches all merges each time, takes minutes.
     #[test]
     fn a_million_of_anything_takes_no_time() {
         let file = &FILES[3].1;

@@ -38,7 +38,7 @@ pub(crate) struct FileVocab {
     special: HashSet<u32>,
     /// The unknown token: a text may contain it.
     unknown: Option<u32>,
-    /// Where a text is split into pieces as the built-in vocabularies do, and nothing else is done with it.
+    /// The pattern, if a text is split into pieces as by the built-in vocabularies and not changed otherwise.
     fast: Option<FastEncoder>,
 }
 
@@ -55,7 +55,7 @@ impl FileVocab {
         let decoder = fields.get("decoder").unwrap_or(&Value::Null);
         bounds::check_decoder(decoder)?;
         let decoder = PieceDecoder::read(decoder)?;
-        // In the crate, `decoder` and `post_processor` only have a say in what is not asked of it here.
+        // `decoder` and `post_processor` do not affect the functions of the crate that are used here.
         for field in ["truncation", "padding", "decoder", "post_processor"] {
             fields.insert(field.to_owned(), Value::Null);
         }

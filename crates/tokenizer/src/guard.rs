@@ -1,4 +1,4 @@
-//! What is refused of a `tokenizer.json` because the `tokenizers` crate would panic at it, when it reads the file or when
+//! Checks of a `tokenizer.json` for contents at which the `tokenizers` crate would panic, when it reads the file or when
 //! it encodes a text.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ pub(crate) fn check(file: &Value) -> Result<(), String> {
     check_parts(&file["pre_tokenizer"])
 }
 
-/// With a prefix for what goes on a word, the crate takes the beginning of a merge's second part for that prefix.
+/// With a continuation prefix, the crate reads the beginning of a merge's second part as that prefix.
 fn check_merges(model: &Value) -> Result<(), String> {
     let prefix = model["continuing_subword_prefix"].as_str();
     let (Some(prefix), Some(merges)) = (prefix, model["merges"].as_array()) else {
@@ -26,7 +26,7 @@ fn check_merges(model: &Value) -> Result<(), String> {
             None => merge.get(1).and_then(Value::as_str),
         };
         if !second.is_some_and(|second| second.starts_with(prefix)) {
-            return Err(format!("the merge {merge} does not go on with `{prefix}`"));
+            return Err(format!("the second part of the merge {merge} does not begin with `{prefix}`"));
         }
     }
     Ok(())
@@ -70,7 +70,7 @@ pub(crate) fn charsmap_growth(map: &str) -> Result<f64, String> {
         .ok_or_else(|| "`precompiled_charsmap` of a normalizer is damaged".to_owned())
 }
 
-/// Follows a table of characters and what becomes of them, as SentencePiece writes it, from every node that a text can lead
+/// Follows SentencePiece's table of characters and their replacements from every node that a text can lead
 /// to: the size of a double-array trie in bytes, its units, and the texts that its leaves point to, each ended by a zero.
 /// Gives the largest ratio of a text to what it replaces, at least 1; none where the table leads out of itself.
 fn follow_charsmap(map: &[u8]) -> Option<f64> {

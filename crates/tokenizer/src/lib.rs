@@ -51,8 +51,8 @@
 //! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
 //! | `stop_strings` | [`StopStrings`]: ends a text at the first of a few strings |
 //! | `text_stream` | [`TextStream`]: generated tokens as text that can be displayed, up to a stop string |
-//! | `token_bytes` | [`TokenBytes`]: how many bytes of text each id stands for |
-//! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: vocabularies of one's own |
+//! | `token_bytes` | [`TokenBytes`]: the number of bytes of text of each id |
+//! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: the caller's vocabularies |
 //! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
 //! | `error` | [`TokenizerError`] |
 

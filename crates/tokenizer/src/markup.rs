@@ -47,7 +47,7 @@ pub(crate) struct MarkupEncoder {
 
 /// The matcher of special tokens' names.
 enum Finder {
-    /// By their names alone.
+    /// By only their names.
     Names {
         automaton: Option<AhoCorasick>,
         ids: Vec<u32>,

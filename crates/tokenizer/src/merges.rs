@@ -2,8 +2,8 @@
 //!
 //! tiktoken merges whatever two neighbours make a token together, the lowest such token first; a `tokenizer.json` lists
 //! which two may be merged. Within the bytes of a token, and as long as nothing is merged across their ends, the order of
-//! merges does not depend on what is around them. So the two neighbours that make a token are always the same: those
-//! that are left of its own bytes just before the last merge. A token that its bytes never merge to has no merge at
+//! merges does not depend on what is around them. So the two neighbours that form a token are always the same: the two
+//! that remain of its bytes just before the last merge. A token that its bytes never merge to has no merge at
 //! all, and is only ever made of a piece that is the token as a whole (`ignore_merges`).
 
 use std::collections::HashMap;

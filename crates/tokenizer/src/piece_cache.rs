@@ -25,7 +25,7 @@ struct Slot {
     count: u8,
 }
 
-/// A piece's bytes, then zeros, and their number: equal for equal pieces alone.
+/// A piece's bytes, then zeros, and their number: equal only for equal pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Key {
     words: [u64; MAX_BYTES / 8],

@@ -50,11 +50,11 @@ enum Step {
     Replace { from: String, to: String },
     /// Every `mark` becomes a blank, or in the first token nothing.
     Metaspace { mark: char, strip_first: bool },
-    /// A token goes on with the word before where it begins with `prefix`.
+    /// A token that begins with `prefix` continues the previous word.
     WordPiece { prefix: String, cleanup: bool },
     /// A token ends a word where it ends with this.
     Suffix(String),
-    /// A blank between any two tokens: what there is without a decoder.
+    /// A blank between any two tokens: the default without a decoder.
     Blanks,
     /// Up to so many of this character are taken from the beginning of each token.
     Strip { mark: char, count: usize },

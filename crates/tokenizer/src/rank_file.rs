@@ -59,7 +59,7 @@ impl RankFile {
         }
         let missing = (0..=u8::MAX).find(|byte| !lines_of.contains_key([*byte].as_slice()));
         if let Some(byte) = missing {
-            return Err(whole(format!("no token is the byte {byte:#04X} alone")));
+            return Err(whole(format!("no token is the single byte {byte:#04X}")));
         }
         Ok(Self { tokens })
     }
@@ -79,7 +79,7 @@ impl RankFile {
         Some(Tokenizer::new(Vocab::Bpe(found)))
     }
 
-    /// The tokenizer of these ranks that splits texts by `pattern`, with `special` tokens besides.
+    /// The tokenizer of these ranks that splits texts by `pattern`, with additional `special` tokens.
     ///
     /// # Errors
     /// [`TokenizerError::RankFile`] where a special token's id is another's, or its name comes twice.
@@ -201,8 +201,8 @@ mod tests {
                 .ends_with("line 3: the token was on line 1 already")
         );
         assert!(refused("YQ== 0\nYg== 0\n").ends_with("rank file: rank 0 comes twice"));
-        assert!(refused("YQ== 0\n").ends_with("no token is the byte 0x00 alone"));
-        assert!(refused("").ends_with("no token is the byte 0x00 alone"));
+        assert!(refused("YQ== 0\n").ends_with("no token is the single byte 0x00"));
+        assert!(refused("").ends_with("no token is the single byte 0x00"));
     }
 
     #[test]

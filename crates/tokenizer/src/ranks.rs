@@ -28,7 +28,7 @@ impl Ranks {
     /// Appends the ids of a piece: its own where it is a token, else those that are left when of two neighbours that
     /// make a token the pair of the lowest id has been merged, the leftmost first, until no two make one.
     ///
-    /// Takes `n log n` steps for `n` bytes, where one that looks for the lowest pair anew takes `n²`.
+    /// Takes `n log n` steps for `n` bytes, where a search of the lowest pair at each merge takes `n²`.
     pub(crate) fn encode_piece(&self, piece: &[u8], out: &mut Vec<u32>) {
         if let Some(&id) = self.ids.get(piece) {
             out.push(id);

@@ -1,6 +1,6 @@
 //! SentencePiece's `.model` files as a `tokenizer.json`: Unigram and byte pairs, with or without bytes for what is unknown.
 //!
-//! The file is a protocol buffer (`sentencepiece_model.proto`). What becomes of its parts:
+//! The file is a protocol buffer (`sentencepiece_model.proto`). The mapping of its parts:
 //!
 //! | in the model | in the `tokenizer.json` |
 //! |---|---|

@@ -5,7 +5,7 @@ use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte, export};
 
 impl Tokenizer {
-    /// The special tokens with their ids, by id. What the end of a text is called where it has no name of its own is
+    /// The special tokens with their ids, by id. An unnamed end-of-text token is called
     /// `<|endoftext|>`.
     pub fn special_tokens(&self) -> Vec<(String, u32)> {
         match self.vocab() {

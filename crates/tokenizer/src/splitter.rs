@@ -1,10 +1,10 @@
 //! A text split into pieces by one of the known patterns, in one pass.
 //!
-//! tiktoken and `tokenizers` run the patterns on a backtracking matcher, for the sake of `\s+(?!\S)` alone: blanks up to
+//! tiktoken and `tokenizers` run the patterns on a backtracking matcher only because of `\s+(?!\S)`: blanks up to
 //! a character that is none, the last blank left for what follows. Without it a pattern is a regular expression, which
 //! an automaton without look-around matches, a byte at a time, however long the text is. So the patterns, whose last two
 //! alternatives are `\s+(?!\S)` and `\s+` or `\s`, are matched as two expressions: the alternatives before, and `\s+`.
-//! Where it is the second that matches, the last blank is given back if there is another and the text goes on.
+//! Where it is the second that matches, the last blank is given back if there is another and the text continues.
 
 use regex_automata::hybrid::BuildError;
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -13,7 +13,7 @@ use regex_automata::{Anchored, Input, PatternID};
 /// The end of each pattern of `patterns`: the alternatives that need a look ahead.
 const TAILS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
 
-/// The most memory that the automaton's states take, per thread: beyond, they are made anew.
+/// The most memory that the automaton's states take, per thread: beyond, they are recomputed.
 const CACHE_BYTES: usize = 2 << 20;
 
 /// One of the known patterns.
@@ -52,7 +52,7 @@ impl Splitter {
         }
         let input = Input::new(text).range(start..).anchored(Anchored::Yes);
         let found = self.automaton.try_search_fwd(cache, &input);
-        // Each pattern matches any character, and nothing tells the automaton to give up: all that could go wrong is
+        // Each pattern matches any character, and the automaton has no reason to give up: every failure is
         // ruled out, and then every character is a piece.
         let Ok(Some(found)) = found else {
             return start + first_len(&text[start..]);
@@ -69,7 +69,7 @@ impl Splitter {
     }
 }
 
-/// Where a word in lower case ends, perhaps with a capital first and a blank before it, if what follows is in ASCII and
+/// The end of a word in lower case, perhaps with a capital first and a blank before it, if what follows is in ASCII and
 /// neither a letter nor an apostrophe: there all patterns end a piece that begins with the word. Of English most pieces
 /// are such words, and this is several times faster than the automaton.
 fn plain_word_end(text: &[u8], start: usize) -> Option<usize> {

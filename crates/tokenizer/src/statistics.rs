@@ -1,6 +1,6 @@
 //! Statistics of texts and their tokens.
 //!
-//! A word is what stands between white space, and its script that of its first character that has one of its own: digits and
+//! A word is the text between white space, and its script that of its first character with a specific script: digits and
 //! signs are `Common`. A token counts for the word that its first visible byte is of.
 
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ impl TokenCounts {
             let start = bytes.len();
             tokenizer.push_bytes(id, &mut position, &mut bytes);
             while words.next_if(|word| word.end <= start).is_some() {}
-            // A token of nothing but blanks is no word's.
+            // A token of only blanks belongs to no word.
             if let Some(word) = words.peek().filter(|word| word.start < bytes.len()) {
                 *scripts.entry(word.script).or_default() += 1;
             }

@@ -1,7 +1,7 @@
 //! Ends a text where one of a few strings comes, however tokens cut it.
 //!
 //! The text ends before the string whose last byte comes first; of several that end with the same byte, before the
-//! longest. Which one that is depends on the text alone, not on where it is cut, and is known as soon as that byte is
+//! longest. The choice depends only on the text, not on the positions of cuts, and is known as soon as that byte is
 //! there. What may be the beginning of a stop string is held back until it is known not to be one.
 
 use std::sync::Arc;

@@ -24,7 +24,7 @@ impl DecodeStream {
         }
     }
 
-    /// Takes tokens whose text is known, such as a prompt's, so that what comes goes on from them.
+    /// Takes tokens whose text is known, such as a prompt's, so that the following tokens continue it.
     ///
     /// # Errors
     /// Fails if an id is out of range or unassigned; the stream is then as it was before.

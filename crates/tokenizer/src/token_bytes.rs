@@ -11,7 +11,7 @@ use crate::tokenizer::Vocab;
 /// before a text and takes away again counts nothing after an end-of-text token, where a text begins.
 #[derive(Clone, Debug)]
 pub struct TokenBytes {
-    /// By id, after other tokens; none where an id's bytes are not known, as the unknown token's.
+    /// By id, after other tokens; `None` if an id's bytes are unknown, as for the unknown token.
     within: Vec<Option<u32>>,
     /// By id, at the beginning of a text, where that differs.
     first: Option<Vec<Option<u32>>>,
@@ -19,7 +19,7 @@ pub struct TokenBytes {
 }
 
 impl TokenBytes {
-    /// The bytes of `id` where it comes after `previous`; none where they are not known.
+    /// The bytes of `id` where it comes after `previous`; `None` if unknown.
     pub fn after(&self, previous: u32, id: u32) -> Option<u32> {
         let table = match &self.first {
             Some(first) if Some(previous) == self.end_of_text => first,

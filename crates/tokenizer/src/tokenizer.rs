@@ -30,7 +30,7 @@ pub(crate) enum Vocab {
 }
 
 impl Tokenizer {
-    /// The tokenizer that needs nothing but its name.
+    /// The built-in tokenizer of a name.
     ///
     /// A byte-pair vocabulary is read on the first call in a process, which takes some tenths of a second.
     ///

@@ -28,7 +28,7 @@ pub struct BpeOptions {
     pub min_frequency: u64,
     /// The pattern that splits texts into pieces.
     pub pattern: Pattern,
-    /// Special tokens besides `<|endoftext|>`, which get the ids from 1 on.
+    /// Special tokens in addition to `<|endoftext|>`, which get the ids from 1 on.
     pub special: Vec<String>,
 }
 

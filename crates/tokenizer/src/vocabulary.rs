@@ -1,4 +1,4 @@
-//! Tokenizers of vocabularies of one's own: token ids that stand for words, or for nothing but themselves.
+//! Tokenizers of the caller's vocabularies: token ids that stand for words, or only for themselves.
 
 use std::collections::HashSet;
 

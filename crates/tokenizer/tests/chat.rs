@@ -196,7 +196,7 @@ fn an_answer_ends_with_what_the_template_writes_after_one() {
         let strings: Vec<&str> = text.into_iter().collect();
         assert_eq!(stops.strings, strings, "{name} with {tokenizer_name}");
     }
-    // What begins the next turn where an answer has no end of its own; nothing where the template takes no answer.
+    // The beginning of the next turn, if an answer has no explicit end; empty if the template has no answers.
     for (source, text) in [
         (
             "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}",

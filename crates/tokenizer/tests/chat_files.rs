@@ -1,4 +1,4 @@
-//! Where chat templates are read from, and how they are recorded.
+//! The files that chat templates are read from, and their record.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn chat() -> Value {
     json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
 }
 
-/// What is recorded writes the same text, whatever has become of the file.
+/// The recorded template writes the same text even if the file has changed.
 #[test]
 fn a_recorded_template_is_the_one_that_was_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -265,7 +265,7 @@ fn a_saved_tokenizer_is_found_again_with_its_end_of_text() {
         fs::write(from.path().join(TOKENIZER_CONFIG_FILE), config).unwrap();
         let tokenizer = Tokenizer::from_file(&file).unwrap();
         assert!(tokenizer.save(to.path()).unwrap());
-        // The file alone: what ends a text is in the specification.
+        // Only the file: the end-of-text token is in the specification.
         assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
         let saved = to.path().join(TOKENIZER_FILE);
         assert_eq!(fs::read(&saved).unwrap(), fs::read(&file).unwrap());
@@ -385,7 +385,7 @@ fn wrong_and_unknown_contents_are_errors_with_a_reason() {
         ("replaces a pattern", |file| {
             file["decoder"] = json!({"type": "Replace", "pattern": {"Regex": "a"}, "content": ""});
         }),
-        ("does not go on with `##`", |file| {
+        ("does not begin with `##`", |file| {
             file["model"]["continuing_subword_prefix"] = json!("##")
         }),
     ];

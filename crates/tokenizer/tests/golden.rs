@@ -13,7 +13,7 @@ struct Golden {
     runs: Vec<Run>,
 }
 
-/// A long run, whose ids are told by their number, the first and last, and a sum.
+/// A long run, whose ids are described by their number, the first and last, and a sum.
 #[derive(Deserialize)]
 struct Run {
     before: String,

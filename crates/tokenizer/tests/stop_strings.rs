@@ -3,7 +3,7 @@
 use emberlm_tokenizer::StopStrings;
 use proptest::prelude::*;
 
-/// What passes of pieces, one after another, and which string ended it.
+/// The output for pieces, one after another, and the string that ended it.
 fn passed(stops: &[&str], pieces: &[&[u8]]) -> (Vec<String>, Option<usize>) {
     let mut stops = StopStrings::new(stops).unwrap();
     let mut shown = Vec::new();

@@ -1,4 +1,4 @@
-//! What a user of the crate notices, good input and bad.
+//! The behaviour that a user of the crate notices, for good and bad input.
 
 use emberlm_tokenizer::{Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
 
@@ -182,7 +182,7 @@ fn tokenizers_are_shared_between_threads() {
     shared::<Tokenizer>();
 }
 
-/// The kinds that promise it: see docs/tokenizers.md.
+/// The kinds that promise it: see docs/guides/tokenizers.md.
 mod any_text_comes_back {
     use std::sync::LazyLock;
 

@@ -154,7 +154,7 @@ fn verify_tells_all_that_is_wrong_and_fails() {
       ok     train_00001.bin  41 tokens
       wrong  val_00000.bin    11 tokens
     What is wrong:
-      train_00000.bin: 1100 bytes, but 50 tokens as its header tells take 1124
+      train_00000.bin: 1100 bytes, but the 50 tokens of its header need 1124
       val_00000.bin: No such file or directory (os error 2)
     --- stderr
     error: d is not what its manifest says

@@ -107,7 +107,7 @@ impl Adoption {
         self.files.bytes
     }
 
-    /// Reads the files and writes the manifest; `progress` is told how many bytes more have been read.
+    /// Reads the files and writes the manifest; `progress` receives how many more bytes have been read.
     ///
     /// # Errors
     /// Fails if a file is damaged, or holds an id that the tokenizer does not have; if the manifest cannot be written.
@@ -170,7 +170,7 @@ impl Job<'_> {
             bytes = bytes.zip(found.bytes).map(|(a, b)| a + b);
             let documents = match self.vocabulary.end_of_text {
                 Some(_) => found.ends_of_text,
-                // Nothing tells documents apart: the split is one.
+                // Nothing separates documents: the split is one.
                 None => u64::from(manifest.tokens == 0 && found.tokens > 0),
             };
             self.blocks.add(name, found.hashes.blocks);

@@ -116,7 +116,7 @@ impl<'a> Csv<'a> {
                     self.ends.resize(self.ends.len() * 2, 0);
                 }
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
-                    // Where the next one begins is not known: left out, it would take others with it.
+                    // The start of the next record is unknown: skipping this one would skip others.
                     return Err(self.input.broken_record(line, TOO_LONG));
                 }
                 ReadRecordResult::End => return Ok(Row::End),

@@ -49,7 +49,7 @@ impl Format {
             .map(OsStr::to_ascii_lowercase);
         match extension.as_ref().and_then(|extension| extension.to_str()) {
             // What is published as `.json` for training is a line per object as a rule; an array of them, or a file of
-            // another purpose, is then told of and not taken for prose.
+            // another purpose, is then reported and not read as prose.
             Some("jsonl" | "ndjson" | "json") => Self::Jsonl,
             Some("csv") => Self::Csv,
             Some("tsv") => Self::Tsv,

@@ -125,11 +125,11 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 }
 
-/// The position of a field relative to the path: beside it, at its end, or on the way.
+/// The position of a field relative to the path: beside it, at its end, or above it.
 enum Step<'p> {
     Beside,
     There,
-    /// On the way, with the rest of the path.
+    /// Above its end, with the rest of the path.
     Towards(&'p str),
 }
 

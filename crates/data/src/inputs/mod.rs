@@ -67,7 +67,7 @@ pub struct InputOptions {
     /// (`meta.text`), unless the name itself has them.
     pub field: String,
     /// True if a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
-    /// a document of. Such lines are checked to be UTF-8 alone.
+    /// a document of. Such lines are only checked to be UTF-8.
     pub raw_records: bool,
     /// The treatment of broken records.
     pub on_error: OnError,
@@ -118,7 +118,7 @@ pub trait Documents: Send {
     ///
     /// # Errors
     /// Fails if the file cannot be read or is damaged; if a record is broken and the first one is to end it all. After
-    /// an error there is nothing more to be had.
+    /// an error it returns nothing more.
     fn next_piece(&mut self) -> Result<Option<Piece>, DataError>;
 
     /// The number of bytes of the file that were read, for a progress bar: [`Input::bytes`] at the end.

@@ -13,10 +13,10 @@ thread_local! {
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let told = panic::take_hook();
+        let stated = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !CAUGHT.get() {
-                told(info);
+                stated(info);
             }
         }));
     });

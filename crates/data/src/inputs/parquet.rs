@@ -124,7 +124,7 @@ impl ReadRecords for Parquet<'_> {
         };
         self.value.clear();
         self.levels.clear();
-        // One by one, since a row can have any length: what is decoded ahead is a page, and no number of rows.
+        // One by one, since a row can have any length: a page is decoded ahead, whatever its rows.
         let (rows, ..) = guarded(self.input, || {
             group
                 .values
@@ -177,7 +177,7 @@ fn seekable(input: &Input) -> Result<File, DataError> {
     Ok(copy)
 }
 
-/// What `work` gives. The crate that reads Parquet panics where numbers in a damaged file contradict each other, which
+/// The result of `work`. The crate that reads Parquet panics if numbers in a damaged file contradict each other, which
 /// cannot be known before: such a file is refused as any other damaged one.
 fn guarded<T>(
     input: &Input,

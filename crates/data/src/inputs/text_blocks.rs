@@ -75,7 +75,7 @@ impl<'a> TextBlocks<'a> {
                 let Cut { at, exact } = tokenizer.cut(&self.text);
                 return Ok(self.take(at, !exact));
             }
-            // No place to cut: as much again, so that the search does not begin anew for every few bytes.
+            // No place to cut: as much again, so that the search does not restart for every few bytes.
             wanted = (self.text.len() * 2).min(2 * longest);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `documents` | documents told apart in a stream of tokens: where, how long, and a hash of each |
+//! | `documents` | the documents of a stream of tokens: position, length and hash of each |
 //! | `lengths` | [`Lengths`]: their lengths' histogram, median and mean |
 //! | `frequencies` | how often each id comes, and how a token is spelled |
 //! | `choice` | a few documents, chosen by a seed |
@@ -67,11 +67,11 @@ pub struct SplitInspection {
     pub never_used: u64,
     /// The most frequent tokens.
     pub frequent: Vec<TokenCount>,
-    /// Its documents; none where the tokenizer has no end-of-text token to tell them apart, or there are no tokens.
+    /// Its documents; none where the tokenizer has no end-of-text token to separate them, or there are no tokens.
     pub found: Option<DocumentsFound>,
 }
 
-/// The documents of a split, as its index or the end-of-text tokens tell them apart.
+/// The documents of a split, as its index or the end-of-text tokens separate them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DocumentsFound {
     /// The number of documents: one more than begin in the split, where it begins within one.
@@ -97,8 +97,8 @@ pub struct Excerpt {
     pub whole: bool,
 }
 
-/// Reads all of `dataset`, and shows the beginnings of `excerpts` documents chosen by `seed`; `progress` is told how many
-/// bytes more have been read.
+/// Reads all of `dataset`, and shows the beginnings of `excerpts` documents chosen by `seed`; `progress` receives how many
+/// more bytes have been read.
 ///
 /// # Errors
 /// Fails if the dataset is damaged.

@@ -18,7 +18,7 @@ type Key = [u8; 16];
 pub(super) struct Documents {
     dedup: bool,
     most_counted: usize,
-    /// Each text's first split; none where there have been too many to go on counting.
+    /// Each text's first split; `None` once there were too many to count.
     seen: Option<HashMap<Key, Split>>,
     counts: Counts,
 }

@@ -18,8 +18,8 @@ pub enum Encoding {
     #[default]
     Text,
     /// A JSON record of a conversation, or of a prompt and its completion: what a chat template makes of it, after the
-    /// end-of-text token where the tokenizer has one and the template writes no special token first. To be learnt are the
-    /// answers alone.
+    /// end-of-text token where the tokenizer has one and the template writes no special token first. Targets are only the
+    /// answers.
     Chat {
         /// The template's name or path, as [`ChatTemplate`]'s `FromStr` reads it.
         template: String,
@@ -27,7 +27,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Returns true if a document can be cut where its text can be tokenized apart, be it between two splits or two threads.
+    /// Returns true if a document can be cut where its text can be tokenized separately, between two splits or two threads.
     pub(crate) fn can_be_cut(&self) -> bool {
         match self {
             Self::Text => true,
@@ -70,7 +70,7 @@ pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
     /// Which are to be learnt, as many as `ids`; without it, all.
     pub(crate) learnt: Option<Vec<bool>>,
-    /// The number of bytes of text that the tokens stand for; 0 where that is not known.
+    /// The number of bytes of text that the tokens stand for; 0 if unknown.
     pub(crate) bytes: u64,
 }
 
@@ -201,7 +201,7 @@ fn too_long() -> ChatError {
     }
 }
 
-/// The number of bytes of text that `ids` stand for; 0 where that is not known of all.
+/// The number of bytes of text that `ids` stand for; 0 if unknown for any.
 fn text_bytes(table: &TokenBytes, ids: &[u32]) -> u64 {
     let pairs = ids.windows(2);
     let bytes = pairs.map(|pair| table.after(pair[0], pair[1]).map(u64::from));

@@ -88,7 +88,7 @@ impl fmt::Display for Warning {
             ),
             &Self::InexactCuts { cuts, longest } => write!(
                 f,
-                "texts were cut at {cuts} place{} within stretches of more than {} KiB that cannot be tokenized apart: \
+                "texts were cut at {cuts} place{} within spans of more than {} KiB that cannot be tokenized separately: \
                  tokens there may differ from those of the whole text",
                 if cuts == 1 { "" } else { "s" },
                 longest >> 10,
@@ -110,7 +110,7 @@ impl fmt::Display for Warning {
             ),
             &Self::ShortDocuments { short, documents } => write!(
                 f,
-                "{short} of {documents} documents have fewer than {FEW_TOKENS} tokens: is each line or record really a document of its own?"
+                "{short} of {documents} documents have fewer than {FEW_TOKENS} tokens: is each line or record really a separate document?"
             ),
             &Self::Duplicates {
                 duplicates,

@@ -17,8 +17,8 @@
 //! A thread reads waves of documents ahead; all threads tokenize one while the one before is written. The output does
 //! not depend on the number of threads: texts are cut where the tokens stay the same, and written in their order.
 //!
-//! What is done is noted every few seconds, so that a process that was killed can be gone on for: the documents it has
-//! done are read again, but not tokenized, and everything else is a function of the documents' order alone.
+//! Progress is recorded every few seconds, so that another process can continue after a kill: the documents that were
+//! done are read again, but not tokenized, and everything else is a function of only the documents' order.
 
 mod assign;
 mod corpus;
@@ -56,8 +56,8 @@ pub use progress::{Phase, Progress};
 /// Makes the dataset directory `out` of `inputs`: files, folders, patterns, or standard input (see [`crate::expand`]).
 ///
 /// Each document begins with the end-of-text token where the tokenizer has one. A tokenizer that is not built in lies in
-/// the directory as `tokenizer.json`. The directory appears whole or not at all; where the work ends early, be it by a
-/// kill, [`PrepareOptions::resume`] goes on with it, and the bytes are those of a dataset that was made at once.
+/// the directory as `tokenizer.json`. The directory is either complete or absent. If the work ends early, for example by a
+/// kill, [`PrepareOptions::resume`] continues it, and the bytes are those of an uninterrupted run.
 ///
 /// # Errors
 /// Fails if an option is out of range or contradicts another; if a tokenizer's file cannot be read or used; if an

@@ -36,9 +36,9 @@ pub struct PrepareOptions {
     pub shard_tokens: u64,
     /// The number of threads that tokenize; without it, all of the present rayon pool. The dataset does not depend on it.
     pub threads: Option<NonZero<usize>>,
-    /// True if an existing dataset may be replaced, and an unfinished one begun anew.
+    /// True if an existing dataset may be replaced, and an unfinished one restarted.
     pub force: bool,
-    /// True if an unfinished dataset is gone on with. Where there is none it is begun.
+    /// True if an unfinished dataset is resumed. If there is none, a new one is begun.
     pub resume: bool,
     /// Bytes of text that are tokenized between two entries of the journal; an entry is written every three seconds at
     /// the latest.
@@ -95,7 +95,7 @@ impl PrepareOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitRule {
     /// The end of the documents put together: of `n` characters, the first `n * (1 - val_fraction)`, rounded down, are
-    /// for training, as nanoGPT has it. A document that the border cuts begins anew after it.
+    /// for training, as nanoGPT has it. A document at the border is cut in two.
     Position,
     /// A document is for validation where the first 64 bits of its text's BLAKE3, as a big-endian number, are below
     /// `val_fraction * 2^64`: it stays where it is when the corpus grows, and equal documents are on the same side.

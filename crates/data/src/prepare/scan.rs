@@ -1,6 +1,6 @@
 //! The first pass: is it UTF-8, how long is it, which characters has it, is it a text that came before.
 //!
-//! Texts are always read twice, so that a wrong byte is told of before hours of work and not after. Records are where the
+//! Texts are always read twice, so that a wrong byte is reported before hours of work and not after. Records are if the
 //! split or the alphabet depends on all of them.
 
 use rayon::prelude::*;
@@ -182,7 +182,7 @@ impl Scanning<'_> {
     }
 
     fn end_document(&mut self, hash: Option<&Hash>, characters: u64) {
-        // The split is not known yet, and does not matter here.
+        // The split is unknown yet, and does not matter here.
         let left_out = match &mut self.documents {
             Some(documents) => documents.meet(hash, Split::Train),
             None => false,

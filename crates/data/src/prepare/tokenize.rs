@@ -147,7 +147,7 @@ impl Pass<'_> {
             },
         );
         written?;
-        // Looked at in their order, so that the first bad document is told of, not the first one found.
+        // Examined in order, so that the first bad document is reported, not the first one found.
         let mut refused = LeftOut::default();
         let mut kept = Vec::with_capacity(encoded.len());
         for (part, encoded) in parts.iter().zip(encoded) {

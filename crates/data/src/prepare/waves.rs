@@ -1,4 +1,4 @@
-//! The inputs' documents in waves, read ahead by a thread of its own.
+//! The inputs' documents in waves, read ahead by a dedicated thread.
 //!
 //! A wave is what is worked on at a time. How the pieces fall into waves changes nothing of what is made of them; it
 //! bounds the memory: there are at most four waves, one that is read, one that waits, one that is tokenized and one
@@ -20,7 +20,7 @@ const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
 const MOST_WAVE_BYTES: usize = 16 << 20;
 
-/// The memory of a piece besides its text: a wave of very short documents is no larger than others.
+/// The memory of a piece in addition to its text: a wave of very short documents is no larger than others.
 const PIECE_BYTES: usize = 128;
 
 /// The inputs and the options of their reading.

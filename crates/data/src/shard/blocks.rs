@@ -1,7 +1,7 @@
 //! Hashes of a file's blocks of 1 MiB, so that a part of a file can be verified without reading all of it.
 //!
 //! A block's hash is the chaining value of its subtree in BLAKE3's tree over the file. Block hashes therefore combine to
-//! the BLAKE3 of the whole file, which the manifest holds: they need no trust of their own. A file of at most one block
+//! the BLAKE3 of the whole file, which the manifest holds: they need not be trusted. A file of at most one block
 //! needs none; its block's hash is the file's.
 
 use blake3::Hasher;

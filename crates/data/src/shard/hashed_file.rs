@@ -1,4 +1,4 @@
-//! A file read from its beginning to its end, and hashed on the way.
+//! A file that is hashed while it is read from beginning to end.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -12,7 +12,7 @@ use crate::DataError;
 /// Bytes per read.
 const READ_BYTES: u64 = 4 << 20;
 
-/// Reads a file in blocks through a buffer of its own: a memory map's pages would count as this process's memory.
+/// Reads a file in blocks through a separate buffer: a memory map's pages would count as this process's memory.
 pub(crate) struct HashedFile {
     path: PathBuf,
     file: File,

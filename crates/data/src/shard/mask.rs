@@ -69,7 +69,7 @@ impl Mask {
         Ok(self)
     }
 
-    /// The file, where its blocks' hashes are not known.
+    /// The file, if its block hashes are unknown.
     pub(crate) fn whole_file(&self) -> Option<WholeFile> {
         self.file.whole_file()
     }
@@ -138,7 +138,7 @@ pub(crate) struct MaskSums {
     pub(crate) hashes: FileHashes,
 }
 
-/// Reads the mask `path`; `progress` is told how many bytes more have been read.
+/// Reads the mask `path`; `progress` receives how many more bytes have been read.
 pub(crate) fn sum_mask(
     path: &Path,
     indexes_documents: bool,

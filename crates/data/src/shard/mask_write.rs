@@ -19,8 +19,8 @@ impl MaskWriter {
         Ok(Self { out, learnt: 0 })
     }
 
-    /// Goes on with the mask `path` after its first `tokens` tokens, of which `learnt` are to be learnt: what stands
-    /// behind them is cut off.
+    /// Continues the mask `path` after its first `tokens` tokens, of which `learnt` are targets. The bytes
+    /// after them are cut off.
     pub(crate) fn resume(path: &Path, tokens: u64, learnt: u64) -> io::Result<Self> {
         let mut file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() < tokens {

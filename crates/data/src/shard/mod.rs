@@ -176,11 +176,11 @@ fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), Strin
         return Err(format!("version {version} of format {magic} is unknown"));
     }
     let tokens = u64::try_from(count)
-        .map_err(|_| format!("its header tells {count} tokens: its writing was broken off"))?;
+        .map_err(|_| format!("its header states {count} tokens: it was not completely written"))?;
     let expected = HEADER_BYTES + tokens * width.bytes();
     if file_bytes != expected {
         return Err(format!(
-            "{file_bytes} bytes, but {tokens} tokens as its header tells take {expected}"
+            "{file_bytes} bytes, but the {tokens} tokens of its header need {expected}"
         ));
     }
     Ok((width, tokens))

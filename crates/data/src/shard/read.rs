@@ -51,7 +51,7 @@ impl Shard {
         Ok(self)
     }
 
-    /// The file, where its blocks' hashes are not known.
+    /// The file, if its block hashes are unknown.
     pub(crate) fn whole_file(&self) -> Option<WholeFile> {
         self.file.whole_file()
     }
@@ -154,7 +154,7 @@ mod tests {
         assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
         assert!(
             refusal(&good[..1029])
-                .contains("1029 bytes, but 3 tokens as its header tells take 1030")
+                .contains("1029 bytes, but the 3 tokens of its header need 1030")
         );
         let mut longer = good.clone();
         longer.push(0);

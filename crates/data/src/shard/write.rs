@@ -27,8 +27,8 @@ impl ShardWriter<File> {
         Self::new(File::create(path)?, width)
     }
 
-    /// Goes on with the shard `path`, which was begun with [`ShardWriter::create`], after its first `tokens` tokens:
-    /// what stands behind them is cut off.
+    /// Continues the shard `path`, which was begun with [`ShardWriter::create`], after its first `tokens` tokens:
+    /// the bytes after them are cut off.
     ///
     /// # Errors
     /// The operating system's error; `UnexpectedEof` where there are fewer tokens.

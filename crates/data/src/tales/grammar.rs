@@ -56,7 +56,7 @@ pub(super) enum Part {
     Text(&'static str),
     /// The slot's value is drawn here, each with the same probability.
     Draw(Word),
-    /// The slot's value, drawn before, is told again.
+    /// The slot's value, drawn before, is repeated.
     Again(Word),
 }
 
@@ -143,7 +143,7 @@ impl Phrasing {
         self.parts.iter().map(nats).sum()
     }
 
-    /// A value is drawn independently of all else and uniformly, so wherever it is told, its expected length is the
+    /// A value is drawn independently of all else and uniformly, so wherever it occurs, its expected length is the
     /// mean.
     fn expected_chars(&self) -> f64 {
         let mean = |part: &Part| {

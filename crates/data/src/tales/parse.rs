@@ -108,7 +108,7 @@ mod tests {
             (Some(Part::Again(x)), Some(Part::Again(y))) => {
                 x.texts == y.texts && told_apart(&a[1..], &b[1..])
             }
-            // A word that is told again, against a text: the text must begin unlike every one of the word's.
+            // A repeated word, against a text: the text must begin unlike every one of the word's.
             (Some(Part::Again(word)), Some(Part::Text(text)))
             | (Some(Part::Text(text)), Some(Part::Again(word))) => {
                 word.texts.iter().all(|told| prefix_free(&[told, text]))

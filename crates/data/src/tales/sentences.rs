@@ -1,11 +1,11 @@
 //! The sentences of a tale, in their order.
 //!
-//! A word in round brackets is drawn where it stands; one in square brackets was drawn before and is told again. The
+//! A word in round brackets is drawn where it stands; one in square brackets was drawn before and is repeated. The
 //! number before a phrasing is its odds.
 //!
 //! A sentence's phrasings differ in the texts they begin with, after at most some words that are known already, so that
 //! a reader knows which was taken. Every word is drawn in each phrasing of its sentence, so that later sentences can
-//! tell it again; only [`SPAN`] belongs to one ending. Tests in `parse` hold the sentences to both.
+//! repeat it; only [`SPAN`] belongs to one ending. Tests in `parse` hold the sentences to both.
 
 use super::grammar::{Part, Phrasing, Sentence};
 use super::words::*;

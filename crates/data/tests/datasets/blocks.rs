@@ -1,4 +1,4 @@
-//! Files are verified as they are read: by their blocks, or as a whole where the blocks' hashes are not known.
+//! Files are verified as they are read: by their blocks, or as a whole if there are no block hashes.
 
 use std::fs;
 use std::path::Path;

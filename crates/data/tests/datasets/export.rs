@@ -79,7 +79,7 @@ fn large_vocabularies_take_four_bytes_and_are_refused_for_two() {
     let message = run(&dataset, NanoGpt, out.path()).unwrap_err();
     assert!(
         message.ends_with(
-            "cannot be written as nanogpt: 16 bits cannot tell the 100277 ids of cl100k apart"
+            "cannot be written as nanogpt: 16 bits cannot represent the 100277 ids of cl100k"
         ),
         "{message}"
     );

@@ -10,7 +10,7 @@ use emberlm_data::{
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 use serde::Deserialize;
 
-/// What `make.py` says of a folder.
+/// The expectation of `make.py` for a folder.
 #[derive(Deserialize)]
 pub struct Expected {
     pub ids: Vec<u32>,

@@ -53,7 +53,7 @@ fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
         [
             "tiny_train_000000.bin: 4 end-of-text tokens, but the manifest says 5",
             "tiny_train_000000.bin: token 511 at position 0 is outside the vocabulary of 257, and 1 more",
-            "tiny_train_000001.bin: 1100 bytes, but 138 tokens as its header tells take 1300",
+            "tiny_train_000001.bin: 1100 bytes, but the 138 tokens of its header need 1300",
             "tiny_val_000000.bin: No such file or directory (os error 2)",
         ]
     );

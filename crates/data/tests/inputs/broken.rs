@@ -1,4 +1,4 @@
-//! Records that are no documents: told with file and place, or counted.
+//! Records that are not documents: reported with file and position, or counted.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Where inputs lie: names of all kinds, places that may only be read, and what the names expand to.
+//! Locations of inputs: names of all kinds, read-only folders, and the expansion of patterns.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -128,7 +128,7 @@ fn force_does_not_replace_what_is_no_dataset() {
 
     refused(&place.file("precious", "text"));
     refused(&place.path("in"));
-    // A dataset to which somebody has added a file of their own.
+    // A dataset to which a user has added a file.
     run(&input, &place.out(), &options).unwrap();
     fs::write(place.out().join("notes.txt"), "mine").unwrap();
     assert!(refused(&place.out()).contains("it holds `notes.txt`"));
@@ -182,7 +182,7 @@ fn a_dataset_that_was_tampered_with_is_refused() {
 
     bytes.truncate(bytes.len() - 2);
     fs::write(&shard, &bytes).unwrap();
-    assert!(split().contains("1042 bytes, but 10 tokens as its header tells take 1044"));
+    assert!(split().contains("1042 bytes, but the 10 tokens of its header need 1044"));
     bytes[8] -= 1;
     fs::write(&shard, &bytes).unwrap();
     assert!(split().contains("9 tokens, but the manifest says 10"));

@@ -31,7 +31,7 @@ fn prepared(place: &Place, inputs: &[PathBuf], options: &PrepareOptions) -> Prep
     prepare(inputs, &place.out(), options, &|_| {}).unwrap()
 }
 
-/// Whether a document is for validation, by the definition: the first 64 bits of its BLAKE3 below the fraction.
+/// Returns true if a document is for validation, by the definition: the first 64 bits of its BLAKE3 below the fraction.
 fn by_hash(text: &str, val_fraction: f64) -> bool {
     let hex = blake3::hash(text.as_bytes()).to_hex();
     let bits = u64::from_str_radix(&hex[..16], 16).unwrap();

@@ -1,4 +1,4 @@
-//! Datasets whose making was broken off at any moment, and gone on with: the same bytes as at once.
+//! Datasets that were interrupted at any moment and resumed: the same bytes as without an interruption.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::prepare::common::{Place, options};
 use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
 use emberlm_tokenizer::TokenizerKind;
 
-/// What the process that is killed is to do.
+/// The work of the process that is killed.
 const PLACE: &str = "EMBERLM_TEST_PLACE";
 const CASE: &str = "EMBERLM_TEST_CASE";
 const THREADS: &str = "EMBERLM_TEST_THREADS";
@@ -81,7 +81,7 @@ fn corpus() -> Place {
     place
 }
 
-/// Does nothing but in the processes that the tests below start.
+/// Only does something in the processes that the tests below start.
 #[test]
 fn the_process_that_is_killed() {
     let Some(folder) = std::env::var_os(PLACE).map(PathBuf::from) else {
@@ -120,10 +120,10 @@ fn read_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(read).collect()
 }
 
-/// What the case gives when it is left alone.
+/// The result of the case without an interruption.
 fn alone(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
     let (inputs, options) = case(name, &place.path(""));
-    let out = place.path("alone");
+    let out = place.path("uninterrupted");
     prepare(&inputs, &out, &options, &|_| {}).unwrap();
     let files = read_files(&out);
     assert!(files.len() > 20, "{:?}", files.keys());
@@ -181,7 +181,7 @@ fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
         }
         assert!(kills >= 3, "{name}: {kills} kills");
         check(&place, &expected);
-        // It was gone on with, not begun anew.
+        // It was resumed, not restarted.
         let shard = place.out().join("train_00000.bin");
         assert_eq!(first, Some(modified(&shard)), "{name}");
     }
@@ -269,7 +269,7 @@ fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
         "{error}"
     );
     assert!(place.path(".out.partial/progress.json").exists());
-    // Begun anew it may be another dataset.
+    // Restarted, it may be another dataset.
     again.force = true;
     again.shard_tokens = 90_000;
     prepare(&inputs, &place.out(), &again, &|_| {}).unwrap();

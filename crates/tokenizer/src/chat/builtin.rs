@@ -1,4 +1,4 @@
-//! The templates that need nothing but their name.
+//! The built-in templates.
 
 /// A template's name and source.
 pub(crate) type Builtin = (&'static str, &'static str);

@@ -55,7 +55,7 @@ pub struct ChatEncoder {
 impl ChatEncoder {
     /// An encoder of what `template` makes of conversations.
     ///
-    /// Where the template was not told them, `eos_token` is the tokenizer's end of text and `bos_token` what it puts before
+    /// Unless the template's configuration sets them, `eos_token` is the tokenizer's end of text and `bos_token` what it puts before
     /// a text.
     pub fn new(template: ChatTemplate, tokenizer: &Tokenizer) -> Self {
         let specials = tokenizer.special_tokens();

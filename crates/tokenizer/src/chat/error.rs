@@ -63,7 +63,7 @@ pub enum ChatError {
     Json {
         /// The place in the record's last line that was read, in bytes from 1.
         column: usize,
-        /// What the reader said.
+        /// The reader's message.
         reason: String,
     },
     /// A template without `{% generation %}` does not show which part of its text is an answer.

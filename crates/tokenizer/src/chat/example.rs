@@ -13,7 +13,7 @@ const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 pub enum ChatExample {
     /// Messages, of which the assistant's are to be learnt.
     Conversation(Conversation),
-    /// A text and how it goes on, which is to be learnt.
+    /// A prompt and its completion, which is the target.
     Text {
         /// The prompt.
         prompt: String,
@@ -22,7 +22,7 @@ pub enum ChatExample {
     },
 }
 
-/// Messages, and what else a template is told.
+/// Messages, and further inputs of a template.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub(crate) messages: Vec<Message>,
@@ -87,7 +87,7 @@ impl ChatExample {
 }
 
 impl Conversation {
-    /// Reads the `messages` of a record, and what else it tells a template, as [`ChatExample::from_json`] does. None of it is
+    /// Reads the `messages` of a record, and further inputs of a template, as [`ChatExample::from_json`] does. None of it is
     /// to be learnt: an answer is asked for.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, Ch
     })
 }
 
-/// Checks a content that is a list: of texts alone.
+/// Checks a content that is a list: only texts are supported.
 fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
     for (rank, part) in parts.try_iter().into_iter().flatten().enumerate() {
         let path = format!("{path}[{rank}]");

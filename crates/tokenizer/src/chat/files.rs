@@ -22,7 +22,7 @@ const ADDITIONAL_FOLDER: &str = "additional_chat_templates";
 const SHOWN_NAMES: usize = 12;
 const SHOWN_BYTES: usize = 1000;
 
-/// The name of the file that processors of several kinds of input have for it.
+/// The name of the template's file next to a multimodal preprocessor.
 const TEMPLATE_JSON_FILE: &str = "chat_template.json";
 
 impl FromStr for ChatTemplate {

@@ -9,8 +9,8 @@
 //! | `builtin`, `files` | where templates come from: ChatML and Llama 3; files |
 //! | `generation`, `python` | what such templates know that minijinja does not: `{% generation %}`, Python's own functions |
 //! | `example` | [`ChatExample`]: what a JSON record says |
-//! | `marks` | characters that show in a rendered text what came from where |
-//! | `turns` | which stretches of a rendered text are the assistant's |
+//! | `marks` | characters that mark the origin of each part of a rendered text |
+//! | `turns` | the spans of a rendered text that are the assistant's |
 //! | `encode` | [`ChatEncoder`]: a record to ids and mask |
 //! | `prompt` | a record to the ids that prompt for an answer |
 //! | `stops` | [`Stops`]: what ends an answer |

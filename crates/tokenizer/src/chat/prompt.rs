@@ -15,7 +15,7 @@ impl ChatEncoder {
     /// [`Conversation::from_json`]; its last message may be of any role.
     ///
     /// They are those of `transformers`' `apply_chat_template` with `add_generation_prompt=True`, but that a special token's
-    /// name in a message is plain text, as in [`ChatEncoder::encode`]; what [`ChatEncoder::with_beginning`] was told stands before them.
+    /// name in a message is plain text, as in [`ChatEncoder::encode`]; the text of [`ChatEncoder::with_beginning`] precedes them.
     ///
     /// # Errors
     /// Fails if the record is broken, if the template refuses it, or if the tokenizer cannot encode the text.

@@ -1,4 +1,4 @@
-//! What templates know from Python and from `transformers`: `tojson` as `json.dumps` writes it, `strftime_now`,
+//! The functions of Python and `transformers` that templates use: `tojson` as `json.dumps` writes it, `strftime_now`,
 //! `raise_exception`, and methods of texts.
 
 use std::fmt::Write;

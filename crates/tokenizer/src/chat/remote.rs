@@ -1,4 +1,4 @@
-//! Templates rendered in another process: what is asked of it, and what it answers.
+//! Templates rendered in another process: its requests and responses.
 //!
 //! [`RemoteRenderer`] is the side that asks, [`RenderService`] the side that answers. How requests and replies travel, and
 //! what bounds the other process, is up to the program. A template's source is sent once to each process: later requests

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChatError, ChatTemplate};
 
-/// A template's text and what it was told, so that a dataset's or a model's conversations can be written again.
+/// A template's text and its inputs, so that a dataset's or a model's conversations can be written again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatTemplateSpec {
@@ -20,7 +20,7 @@ pub struct ChatTemplateSpec {
     /// Special tokens' names in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub specials: Vec<String>,
-    /// The special token that it writes at the beginning of every conversation. Without one, an end of text stands before
+    /// The special token that it writes at the beginning of every conversation. Without one, an end-of-text token precedes
     /// every conversation in training and in prompts, where the tokenizer has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_with: Option<String>,

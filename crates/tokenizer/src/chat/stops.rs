@@ -1,4 +1,4 @@
-//! What begins a conversation and what ends an answer, read off what the template writes there.
+//! The beginning of a conversation and the end of an answer, derived from the template's output.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{ChatEncoder, Conversation};
 
-/// Stands for an answer: letters alone, which no template changes.
+/// The placeholder of an answer: only letters, which no template changes.
 const ANSWER: &str = "emberlmanswer";
 /// Stands for the question after it.
 const QUESTION: &str = "emberlmquestion";
@@ -43,13 +43,13 @@ impl ChatEncoder {
         })
     }
 
-    /// What ends an answer:
+    /// The tokens that end an answer:
     ///
     /// - the first special token that the template writes after an assistant's message, such as `<|im_end|>`, `<|eot_id|>` or
     ///   `</s>`: by its id, or by its name where the tokenizer has no such token;
     /// - where it writes none there, the first one that it writes before the user's next message;
-    /// - where it writes none at all, the text between the two, such as a heading on a line of its own;
-    /// - besides, the tokenizer's end of text.
+    /// - where it writes none at all, the text between the two, such as a heading on a separate line;
+    /// - in addition, the tokenizer's end of text.
     pub fn stops(&self) -> Stops {
         let mut stops = Stops {
             tokens: self.end_of_text.into_iter().collect(),
@@ -81,14 +81,14 @@ impl ChatEncoder {
         })
     }
 
-    /// What the template writes before the user's first message.
+    /// The template's output before the user's first message.
     fn before_question(&self) -> Option<String> {
         let text = self.rendered(false)?;
         let (before, _) = text.split_once(QUESTION)?;
         Some(before.to_owned())
     }
 
-    /// A question and its answer as the template has them, with another question if it goes on.
+    /// A question and its answer as the template has them, with another question if it continues.
     fn rendered(&self, goes_on: bool) -> Option<String> {
         let mut messages = vec![
             json!({"role": "user", "content": QUESTION}),

@@ -35,7 +35,7 @@ pub struct ChatTemplate {
     reads_parts: bool,
     /// `bos_token` and the like, by name.
     tokens: BTreeMap<String, String>,
-    /// Names of special tokens that stand in the template.
+    /// Names of special tokens in the template.
     specials: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// BLAKE3, in hexadecimal, of its text and of the special tokens that it is told of.
+    /// BLAKE3, in hexadecimal, of its text and of its special tokens.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let tokens = self.tokens.iter().flat_map(|(name, token)| [name, token]);
@@ -129,7 +129,7 @@ impl ChatTemplate {
         self.marks_answers
     }
 
-    /// The special tokens that it is told of, such as `bos_token`, by name.
+    /// The special tokens that it receives, such as `bos_token`, by name.
     pub fn tokens(&self) -> &BTreeMap<String, String> {
         &self.tokens
     }

@@ -1,4 +1,4 @@
-//! Which stretches of a conversation's text are the assistant's and to be learnt.
+//! The spans of a conversation's text that are the assistant's, and therefore targets.
 //!
 //! A template with `{% generation %}` says so itself. For one without, the text of the messages before an answer, with
 //! what prompts for it, is a beginning of the text of the messages up to the answer; what comes after that is the answer.
@@ -97,7 +97,7 @@ impl<'a> TurnTexts<'a> {
             if answers.len() != unmarked.spans.len() {
                 let reason = format!(
                     "hold {} of the assistant's, not all to be learnt, but the template marks {} answers: which are which \
-                     cannot be told",
+                     cannot be determined",
                     answers.len(),
                     unmarked.spans.len()
                 );
