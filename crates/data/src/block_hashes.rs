@@ -87,7 +87,8 @@ impl DatasetBlocks {
         }
         let hashes = found.files.into_iter().map(|(name, hex)| {
             let blocks = BlockHashes::from_hex(&hex);
-            let blocks = blocks.ok_or_else(|| format!("`{name}` is not a list of BLAKE3 hashes"))?;
+            let blocks =
+                blocks.ok_or_else(|| format!("`{name}` is not a list of BLAKE3 hashes"))?;
             Ok((name, blocks))
         });
         hashes.collect::<Result<_, String>>().map(Self)

@@ -161,9 +161,7 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
         ExportFormat::NanoGpt if width == TokenWidth::U32 => {
             let tokenizer = dataset.tokenizer();
             let (kind, size) = (tokenizer.kind(), tokenizer.vocab_size());
-            refuse(format!(
-                "16 bits cannot represent the {size} ids of {kind}"
-            ))
+            refuse(format!("16 bits cannot represent the {size} ids of {kind}"))
         }
         ExportFormat::NanoGpt | ExportFormat::LlmC if masked => {
             refuse("it has no masks, and the dataset has".to_owned())

@@ -1,4 +1,4 @@
-//! A backend's attention: forward, training and backward passes, with a state of its own between them.
+//! A backend's attention: forward, training and backward passes, with the state between them.
 
 use std::fmt::Debug;
 

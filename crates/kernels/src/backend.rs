@@ -13,13 +13,13 @@ use crate::{
 
 /// A Burn backend with the language model's operations.
 ///
-/// Each has a body composed of plain tensor operations ([`mod@reference`]): an `impl` that names [`reference::WholeAttention`]
-/// is a complete port. A backend overrides an operation where it can do better, and is then tested against the composed body.
+/// Each has a reference implementation of plain tensor operations ([`mod@reference`]): an `impl` that names [`reference::WholeAttention`]
+/// is a complete port. A backend overrides an operation that it can do faster, and is then tested against the reference implementation.
 pub trait Backend: BurnBackend {
-    /// Its attention: a type, since each has a state of its own between the forward and the backward pass.
+    /// Its attention: a type, since the state between the forward and the backward pass differs.
     type Attention: AttentionKernels<Self>;
 
-    /// Runs many operations in a row where they are the quickest to begin: on the processor, on one of the threads that
+    /// Runs many operations in a row where they start fastest: on the CPU, on one of the threads that
     /// work is spread over, so that no thread waits for another to be woken up at each of them.
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         operations()
@@ -42,8 +42,8 @@ pub trait Backend: BurnBackend {
         None
     }
 
-    /// The most bytes that one tensor may take on the device, which may be less than all of its memory; none where nothing
-    /// but the memory bounds it.
+    /// The most bytes that one tensor may take on the device, which may be less than all of its memory; `None` if only its
+    /// memory bounds it.
     fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         let _ = device;
         None
@@ -59,7 +59,7 @@ pub trait Backend: BurnBackend {
         reference::activation::<Self>(kind, x)
     }
 
-    /// [`Backend::activation`], and what its backward pass takes: `x`, or whatever else of its shape is quicker there.
+    /// [`Backend::activation`], and what its backward pass takes: `x`, or another tensor of its shape that is faster to use there.
     fn activation_training(
         kind: Activation,
         x: FloatTensor<Self>,

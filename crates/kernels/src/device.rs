@@ -1,6 +1,6 @@
 //! The memory of a device.
 
-/// The memory of a device that is not the processor, in bytes.
+/// The memory of a device other than the CPU, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
     /// In tensors that there are.

@@ -23,7 +23,7 @@ pub fn multiplies_in<B: Backend>(precision: Precision, device: &Device<B>) -> bo
 pub fn memory<B: Backend<Device = R::Device>, R: Runtime>(
     device: &R::Device,
 ) -> Option<DeviceMemory> {
-    // What waits in the queue has not taken its memory yet.
+    // Queued operations have not allocated their memory yet.
     B::sync(device).ok()?;
     let usage = R::client(device).memory_usage().ok()?;
     Some(DeviceMemory {

@@ -1,9 +1,9 @@
 //! The few operations of a language model whose speed or exactness decides, as one extension trait over Burn's
 //! backends.
 //!
-//! Map: [`Backend`] is the trait, with a body composed of plain tensor operations for each operation
-//! ([`mod@reference`]), so that an `impl` that names one of its attentions is a complete port. A backend's attention is a type of
-//! its own ([`AttentionKernels`]), whose backward pass takes the state that its forward pass made. `autodiff` implements it once for
+//! Map: [`Backend`] is the trait, with a reference implementation of plain tensor operations for each operation
+//! ([`mod@reference`]), so that an `impl` that names one of its attentions is a complete port. A backend's attention is a
+//! type ([`AttentionKernels`]), whose backward pass takes the state that its forward pass made. `autodiff` implements it once for
 //! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
 //! also what is composed on every backend, linear attention and the attentions' weights.
 //!
@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Without the feature `burn` there is [`cpu`] alone, whose tests then compile in seconds under another compiler's flags.
+//! Without the feature `burn` there is only [`cpu`], whose tests then compile in seconds under another compiler's flags.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]

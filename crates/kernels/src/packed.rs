@@ -1,7 +1,7 @@
 //! Packed weights: matrices held row by row in fewer bits than f32.
 //!
 //! A format divides each row into blocks of consecutive weights. A block is a number of bytes and an f32 scale; its weights are
-//! a function of those alone. To add a format is to add a variant here, its row in [`crate::cpu::packed`], its tensor
+//! a function of only those. To add a format is to add a variant here, its row in [`crate::cpu::packed`], its tensor
 //! operations in `reference/packed.rs`, and, where unpacking block by block is too slow, a kernel.
 
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ use crate::cpu::packed::PackedMatrix;
 /// Made by [`crate::ops::pack`], or of bytes and scales by [`crate::ops::packed_from_host`].
 #[derive(Module, Debug)]
 pub struct PackedWeight<B: Backend> {
-    /// `[out, row_bytes]`; a backend without integers of 8 bits holds wider ones.
+    /// `[out, row_bytes]`; a backend without 8-bit integers holds wider ones.
     bytes: Tensor<B, 2, Int>,
     /// `[out, row_scales]`.
     scales: Tensor<B, 2>,

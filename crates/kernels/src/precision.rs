@@ -10,7 +10,7 @@ pub enum Precision {
     /// Not rounded.
     #[default]
     F32,
-    /// Rounded to bfloat16 first, to the nearest, ties to even: 8 bits of significand. A backend or a processor without such
+    /// Rounded to bfloat16 first, to the nearest, ties to even: a significand with 8 bits. A backend or a CPU without such
     /// products takes f32.
     Bf16,
     /// Rounded to half precision first: 11 bits of significand, and nothing above 65,504 or below 6e-8, so that training scales

@@ -57,7 +57,7 @@ fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> 
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
-/// The primitive of any shape as a vector, with the way back.
+/// The primitive of any shape as a vector, with the inverse.
 fn flat<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 1>, Shape) {
     let shape = primitive.shape();
     let count = shape.num_elements();

@@ -41,7 +41,7 @@ pub struct ModelConfig {
     pub qk_norm: bool,
     /// Probability of dropping an element during training.
     pub dropout: f64,
-    /// Where dropout acts: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
+    /// The sites of dropout: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
     pub dropout_sites: Vec<DropoutSite>,
     /// Multiply the embeddings by √d_model before positions are added.
     #[serde(default)]
@@ -164,7 +164,7 @@ pub enum Position {
     Sinusoidal,
     /// Rotated queries and keys (Su et al. 2021).
     Rotary {
-        /// How many elements of a head are rotated, rounded up to whole pairs; by default all.
+        /// The number of rotated elements of a head, rounded up to whole pairs; by default all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dims: Option<usize>,
         /// The base of the frequencies `base^(-2i/dims)`.

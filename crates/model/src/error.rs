@@ -64,9 +64,7 @@ pub enum ContextError {
         mask: &'static str,
     },
     /// Isolated documents with a cache.
-    #[error(
-        "isolated documents are not supported with a cache: use one cache per document"
-    )]
+    #[error("isolated documents are not supported with a cache: use one cache per document")]
     CachedDocuments,
     /// A cache of another model.
     #[error(
@@ -145,7 +143,7 @@ pub enum WeightsError {
         /// The types that are read.
         rule: String,
     },
-    /// A scale of packed weights that makes no number of them.
+    /// A scale of packed weights that is not finite.
     #[error("tensor `{name}` has the scale {scale} in row {row}: it must be finite")]
     Scale {
         /// Its name in the file.

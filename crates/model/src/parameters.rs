@@ -1,7 +1,7 @@
 //! A model's parameters: the path, role and trainability of each, as the model's own structs list them.
 //!
 //! A path is a parameter's name in weight files, in optimizer states and in the random streams of the initialization. Parts of
-//! a table are parameters of their own ([`crate::weights::part_of`]). Packed weights are none.
+//! a table are separate parameters ([`crate::weights::part_of`]). Packed weights are none.
 
 use std::collections::HashMap;
 

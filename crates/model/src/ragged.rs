@@ -1,7 +1,7 @@
-//! One pass over pieces of several sequences, each of its own length and with a cache of its own.
+//! One pass over pieces of several sequences, each with its own length and cache.
 //!
-//! A token costs the reading of all weights, whoever it is for. Here the pieces' tokens lie in one block of rows,
-//! `[1, rows, d_model]`: embedding, norms, maps and head read the weights once for all of them. Attention alone goes
+//! A token costs the reading of all weights, regardless of its sequence. Here the pieces' tokens lie in one block of rows,
+//! `[1, rows, d_model]`: embedding, norms, linear layers and head read the weights once for all of them. Only attention works
 //! piece by piece, each over its own keys and values, or sums.
 
 use burn::tensor::{Int, Tensor, TensorData};
@@ -29,7 +29,7 @@ pub enum Wanted {
 pub struct Piece<'a, B: Backend> {
     /// At least one, each below `vocab_size`.
     pub tokens: &'a [u32],
-    /// Of this sequence alone (batch 1), with room for them: they continue what it holds, and are added to it.
+    /// Of only this sequence (batch 1), with room for them: they continue what it holds, and are added to it.
     pub cache: &'a mut KvCache<B>,
     /// The requested output.
     pub wanted: Wanted,
@@ -45,7 +45,7 @@ pub struct RaggedOutput<B: Backend> {
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The outputs that the pieces request. Each piece's logits are those of [`Decoder::forward_cached`] on the piece alone,
+    /// The outputs that the pieces request. Each piece's logits are those of [`Decoder::forward_cached`] on only the piece,
     /// except for rounding: products of more rows may add up their terms in another order.
     ///
     /// The requirements on tokens are those of [`Decoder::forward_cached`], for each piece.

@@ -1,4 +1,4 @@
-//! The table of tokens: the embedding, and the head where that has one of its own.
+//! The table of tokens: the embedding, and the head if it is not tied.
 //!
 //! It is one tensor `[vocab_size, d_model]` where the device takes it in one buffer. Where the device does not, it is the fewest parts
 //! of consecutive rows that fit, and what is computed of it is computed part by part: it stays one table to whoever reads or writes

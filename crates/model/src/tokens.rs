@@ -16,7 +16,7 @@ pub struct Tokens<B: Backend> {
     /// `[batch, seq]`.
     pub ids: Tensor<B, 2, Int>,
     /// For every token the place in its row where its document begins, `[batch, seq]`: it sees no token before that, and
-    /// stands at the place counted from there: a row gives what its documents give alone. Without it, a row is one
+    /// stands at the place counted from there: a row gives the same results as its documents by themselves. Without it, a row is one
     /// document. The model must be one that [`DecoderConfig::check_documents`] accepts.
     pub documents: Option<Tensor<B, 2, Int>>,
 }

@@ -2,20 +2,20 @@
 //! from a graph of one block at a time.
 //!
 //! ```text
-//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one way back
+//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
 //!
 //! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
 //!                                     kept xᵢ
-//!              for i = n … 1: block i again on xᵢ, its graph's way back from the gradient of xᵢ₊₁ to that of xᵢ
+//!              for i = n … 1: block i again on xᵢ, its graph's backward pass from the gradient of xᵢ₊₁ to that of xᵢ
 //! ```
 //!
 //! Recomputing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") holds the blocks' inputs,
 //! `n_layers · [batch, seq, d_model]`, and the inside of one block, for one more forward pass of every block: about a
 //! third more time. What it computes is the same to the bit: a block is the same operations on the same numbers, and its
-//! way back begins with `Σ xᵢ₊₁ · g`, whose gradient is `1 · g`.
+//! backward pass begins with `Σ xᵢ₊₁ · g`, whose gradient is `1 · g`.
 //!
-//! The blocks' ways back are run one after the other from here, not as operations inside of one graph: Burn 0.21 locks
-//! a graph for the whole of its way back, and at the end of every way back goes through all graphs that there are, so
+//! The blocks' backward passes are run one after the other from here, not as operations inside of one graph: Burn 0.21 locks
+//! a graph during its backward pass, and at the end of every backward pass goes through all graphs that there are, so
 //! that one inside of another never ends.
 
 use burn::module::{Module, ParamId};
@@ -49,7 +49,7 @@ impl TrainingPass {
     }
 
     /// The seed of a micro-batch's dropout. The embedding and each block draw theirs from it and their own number, so
-    /// that a block computed again has the masks that it had, and so has a run that goes on from any step.
+    /// that a block computed again has the masks that it had, also in a run that is resumed at any step.
     pub fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> u64 {
         split_mix(split_mix(split_mix(seed) ^ step) ^ micro_batch)
     }
@@ -61,7 +61,7 @@ impl<B: TrainingBackend> Decoder<B> {
     /// The value of `loss`, a function `[batch, seq, d_model]` to `[1]` of the states before the head, and the
     /// gradients of every parameter that it depends on: `tokens` `[batch, seq]`.
     ///
-    /// The backend's random state is set anew where the model has dropout.
+    /// The backend's random state is reset if the model has dropout.
     pub fn gradients(
         &self,
         tokens: impl Into<Tokens<B>>,

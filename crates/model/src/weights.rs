@@ -31,14 +31,14 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 
-/// Something done to each float parameter of a module, told its path (`blocks.0.attention.qkv.weight`). Parts of a table are
-/// parameters of their own ([`part_of`]).
+/// Something done to each float parameter of a module, given its path (`blocks.0.attention.qkv.weight`). Parts of a table are
+/// separate parameters ([`part_of`]).
 pub trait ParamVisitor<B: Backend> {
     /// Called in the module's order.
     fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>);
 }
 
-/// Something that replaces each float parameter of a module, told its path.
+/// Something that replaces each float parameter of a module, given its path.
 pub trait ParamMapper<B: Backend> {
     /// Called in the module's order; gives the new value.
     fn map<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>)
@@ -53,7 +53,7 @@ pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl Par
     });
 }
 
-/// Replaces every float parameter, told its path. The parameters' identities stay.
+/// Replaces every float parameter, given its path. The parameters' identities stay.
 pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMapper<B>) -> M {
     module.map(&mut Walk {
         trail: Trail::default(),

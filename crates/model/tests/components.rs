@@ -102,7 +102,7 @@ fn a_stack_has_a_window_but_in_its_full_layers() {
         .collect();
     assert_eq!(reaches, [reach, Reach::Causal, reach]);
     let stack = config.init::<Flex>(&Default::default());
-    // Block 0's attention alone: the last token sees the first, the one before and itself.
+    // Only block 0's attention: the last token sees the first, the one before and itself.
     let weights = stack.blocks[0]
         .attention_weights(random([1, 5, D]), None, AttentionMask::default())
         .unwrap();

@@ -98,14 +98,14 @@ impl Copied {
         self
     }
 
-    /// Writes a JSON file anew.
+    /// Rewrites a JSON file.
     fn edit(&self, file: &str, change: impl FnOnce(&mut Value)) -> &Self {
         let mut value = serde_json::from_slice(&fs::read(self.path(file)).unwrap()).unwrap();
         change(&mut value);
         self.write(file, value.to_string())
     }
 
-    /// Writes `model.safetensors` anew.
+    /// Rewrites `model.safetensors`.
     fn rewrite(&self, change: impl FnOnce(&mut BTreeMap<String, Stored>)) -> &Self {
         let mut tensors = stored(self.0.path());
         change(&mut tensors);
@@ -123,7 +123,7 @@ impl Copied {
         HuggingFaceModel::open(self.0.path())?.decoder(&Default::default())
     }
 
-    /// What is said of it, without where it lies.
+    /// The error about it, without its path.
     fn error(&self) -> String {
         let Err(error) = self.load() else {
             panic!("it was read");
@@ -133,7 +133,7 @@ impl Copied {
     }
 }
 
-/// A tensor as it lies in a file.
+/// A tensor in a file's layout.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     dtype: Dtype,
@@ -141,7 +141,7 @@ struct Stored {
     bytes: Vec<u8>,
 }
 
-/// The tensors of a directory's model, read with the `safetensors` crate alone.
+/// The tensors of a directory's model, read with only the `safetensors` crate.
 fn stored(folder: &Path) -> BTreeMap<String, Stored> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {

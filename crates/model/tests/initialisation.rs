@@ -1,4 +1,4 @@
-//! The first weights against the table in `init.rs`: means and deviations of each part, for every family and every
+//! The initial weights against the table in `init.rs`: means and deviations of each part, for every family and every
 //! scheme, seeds and backends. What is expected is computed here, by hand from the table and the papers that it names.
 
 use burn_flex::Flex;
@@ -16,7 +16,7 @@ const MIXED: f64 = 120.0;
 const WIDTH: f64 = 200.0;
 const LAYERS: f64 = 3.0;
 
-/// The standard deviation of a normal distribution that is cut at three of its own: √(1 - 6φ(3) / (2Φ(3) - 1)).
+/// The standard deviation of a normal distribution that is cut at three standard deviations: √(1 - 6φ(3) / (2Φ(3) - 1)).
 const CUT: f64 = 0.98658;
 
 /// A family's parts at small sizes.
@@ -62,7 +62,7 @@ fn weights<B: Backend>(config: &DecoderConfig, seed: u64) -> Vec<(String, HostTe
     named_tensors::<B, _>(&config.init::<B>(seed, &Default::default()))
 }
 
-/// What a parameter is, by its path.
+/// The kind of a parameter, by its path.
 enum Part {
     Embedding {
         rows: f64,
@@ -109,7 +109,7 @@ fn part(path: &str, config: &DecoderConfig) -> Part {
     }
 }
 
-/// What a parameter is drawn from, by its standard deviation or its bound.
+/// The distribution of a parameter, by its standard deviation or its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Drawn {
     Constant(f32),
@@ -227,7 +227,7 @@ fn every_scheme_draws_every_part() {
     }
 }
 
-/// Of all tables together: one alone is too small to tell the cut distribution from the whole one.
+/// Of all tables together: a single one is too small to distinguish the cut distribution from the whole one.
 #[test]
 fn cut_normals_are_narrower() {
     let config = config(Family::Cs336);

@@ -69,7 +69,7 @@ macro_rules! transformers {
     };
 }
 
-/// Other configurations of the types: what a GPU backend compiles for each takes it half a minute, so on CPUs alone.
+/// Other configurations of the types: what a GPU backend compiles for each takes it half a minute, so only on CPUs.
 macro_rules! variants {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(

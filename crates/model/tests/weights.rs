@@ -1,4 +1,4 @@
-//! Weights on disk: what is written is read again bit for bit, and a file that is not this model's is refused by name.
+//! Weights on disk: what is written is read again bit for bit, and a file of another model is rejected with a reason.
 
 use std::collections::HashMap;
 use std::ops::Range;

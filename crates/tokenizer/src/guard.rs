@@ -26,7 +26,9 @@ fn check_merges(model: &Value) -> Result<(), String> {
             None => merge.get(1).and_then(Value::as_str),
         };
         if !second.is_some_and(|second| second.starts_with(prefix)) {
-            return Err(format!("the second part of the merge {merge} does not begin with `{prefix}`"));
+            return Err(format!(
+                "the second part of the merge {merge} does not begin with `{prefix}`"
+            ));
         }
     }
     Ok(())

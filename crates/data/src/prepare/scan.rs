@@ -1,6 +1,6 @@
 //! The first pass: is it UTF-8, how long is it, which characters has it, is it a text that came before.
 //!
-//! Texts are always read twice, so that a wrong byte is reported before hours of work and not after. Records are if the
+//! Texts are always read twice, so that a wrong byte is reported before hours of work and not after. Records are read twice if the
 //! split or the alphabet depends on all of them.
 
 use rayon::prelude::*;

@@ -153,8 +153,7 @@ mod tests {
         let good = shard_bytes(TokenWidth::U16, &[1, 2, 3]);
         assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
         assert!(
-            refusal(&good[..1029])
-                .contains("1029 bytes, but the 3 tokens of its header need 1030")
+            refusal(&good[..1029]).contains("1029 bytes, but the 3 tokens of its header need 1030")
         );
         let mut longer = good.clone();
         longer.push(0);

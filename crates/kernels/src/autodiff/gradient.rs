@@ -7,7 +7,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-/// A tensor for a backward's state, which the graph holds: with a count of its own, so that the graph does not keep itself
+/// A tensor for a backward's state, which the graph holds: with a separate reference count, so that the graph does not keep itself
 /// alive through it.
 pub(super) fn kept<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor<Autodiff<B>> {
     let mut kept = tensor.clone();

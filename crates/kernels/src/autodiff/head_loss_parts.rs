@@ -1,7 +1,7 @@
 //! The backward of a head whose weight is in parts: as that of a whole one, from gradients that are made beside the loss.
 //!
-//! Burn's nodes have a number of parents that is fixed, and parts are as many as a device needs: each parent gets a node of its
-//! own, whose way back is its gradient times the loss's. One of them has the loss's value and the others 0, and the loss is their sum.
+//! Burn's nodes have a number of parents that is fixed, and parts are as many as a device needs: each parent gets its
+//! own node, whose backward pass is its gradient times the loss's. One of them has the loss's value and the others 0, and the loss is their sum.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -14,7 +14,7 @@ use burn::tensor::{FloatDType, Shape};
 
 use crate::{Backend, HeadLossOptions, Precision};
 
-/// The way back to one parent: what is kept, times the loss's gradient.
+/// The backward pass to one parent: the stored gradient times the loss's gradient.
 #[derive(Debug)]
 struct AttachedBackward;
 

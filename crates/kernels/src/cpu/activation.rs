@@ -1,4 +1,4 @@
-//! The feed-forward's activations and their derivatives, alone and gated.
+//! The feed-forward's activations and their derivatives, plain and gated.
 
 use rayon::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Rows of a table by their indices, and the gradient that flows back into them.
+//! Rows of a table by their indices, and their gradient.
 
 use std::ops::Range;
 

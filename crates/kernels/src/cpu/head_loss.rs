@@ -239,7 +239,7 @@ fn sum_of_rows(matrix: &[f32], width: usize, factor: f64) -> Vec<f32> {
     let mut sums = vec![0.0; parts.len() * width];
     let shared = Shared::new(&mut sums);
     for_each(parts.len(), |part| {
-        // SAFETY: each part has a row of its own.
+        // SAFETY: each part has its own row.
         let sum = unsafe { shared.part(part * width..(part + 1) * width) };
         wide(
             #[inline(always)]

@@ -1,7 +1,7 @@
 //! Products of some rows with the transpose of a large matrix, as of the states of many sequences with a head.
 //!
 //! `y[m, n] = x[m, k] Wᵀ`, where the rows of W `[n, k]` are contiguous: each element of y is an inner product. A general
-//! product packs W anew, which is most of its time while rows of x are few; here W is read as it lies, once, and each of
+//! product packs W each time, which is most of its time while rows of x are few; here W is read once in its stored layout, and each of
 //! its elements in a register meets several rows of x.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::Precision;
 const BLOCK: usize = 4;
 /// Most rows of x: with more of them packing W pays.
 const MOST_ROWS: usize = 96;
-/// How long rows are for each of more than a few: with shorter ones packing W pays, as their sums are added up for nothing.
+/// The minimum row length per row beyond the first few: with shorter rows packing W pays, since their partial sums cost more.
 const LENGTH_PER_ROW: usize = 12;
 /// Multiplications of a task, at least about.
 const TASK: usize = 1 << 18;
@@ -55,7 +55,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     });
 }
 
-/// [`product`] on this thread alone.
+/// [`product`] on only this thread.
 ///
 /// # Panics
 /// As [`product`].
@@ -173,8 +173,8 @@ impl Task<'_, '_> {
     }
 }
 
-/// `Σ_l x_il w_jl`, over as many partial sums as a register holds. The first time that rows of W are read, what follows
-/// them is asked of memory as well.
+/// `Σ_l x_il w_jl`, over as many partial sums as a register holds. When rows of W are read first, the elements after
+/// them are prefetched as well.
 #[inline(always)]
 fn inner_products<S: Simd, const I: usize, const J: usize>(
     simd: S,
@@ -184,7 +184,7 @@ fn inner_products<S: Simd, const I: usize, const J: usize>(
 ) -> [[f32; J]; I] {
     let k = w[0].len();
     let whole = k - k % S::F32_LANES;
-    // Loops alone: a closure may be compiled for the plainest processor.
+    // Only loops: a closure may be compiled for the baseline CPU.
     let mut w_vectors: [&[S::f32s]; J] = [&[]; J];
     for (vectors, w) in w_vectors.iter_mut().zip(w) {
         *vectors = S::as_simd_f32s(&w[..whole]).0;

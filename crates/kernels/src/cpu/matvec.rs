@@ -25,7 +25,7 @@ const TASK_COLUMNS: usize = 1024;
 const COLUMNS: usize = 512;
 /// Rows of W added at a time to several rows' sums: that many streams from memory.
 const STREAMS: usize = 8;
-/// Rows of W of a task at least: its sums are written and read once more.
+/// Minimum rows of W of a task: its sums are written and read again.
 const DEEP: usize = 96;
 /// Elements of W of a task by rows, at least about.
 const SMALL_TASK: usize = 1 << 15;
@@ -36,7 +36,7 @@ const TASK: usize = 1 << 16;
 /// About how many tasks by columns share W.
 const TASKS: usize = 32;
 
-/// Returns true if a product is one of few rows with a matrix that [`product`] takes: several rows with columns of it alone, since
+/// Returns true if a product is one of few rows with a matrix that [`product`] takes: several rows only with its columns, since
 /// [`super::inner_products`] takes them with rows.
 pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
     let by_rows = w.has_contiguous_rows() && !is_column(w);
@@ -247,7 +247,7 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
             }
         }
     }
-    // The compiler, where it sees what becomes of the sums, cuts the loop's vectors into pieces.
+    // The compiler would split the loop's vectors if it saw the use of the sums.
     let [mut all, upper] = black_box(sums);
     for lane in 0..HALF {
         all[lane] += upper[lane];
@@ -268,8 +268,8 @@ fn folded<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
     }
 }
 
-/// Asks memory for what lies [`AHEAD`] of this, past a row's end as well, where the next row begins. The processor guesses
-/// as much of long streams alone, and anew at each page.
+/// Prefetches the data [`AHEAD`] of this, also past a row's end, where the next row begins. The CPU prefetches by itself
+/// only long streams, and restarts at each page.
 #[inline(always)]
 fn ask_ahead(of: &[f32]) {
     prefetch(of.as_ptr().wrapping_byte_add(AHEAD));

@@ -5,7 +5,7 @@
 //! columns are contiguous, and [`packed`] where it is a packed weight, with `int8` as its format. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
 //! are the operations; [`vector`] holds what their inner loops share, `prefetch` asks for memory early, and [`parallel`] how they are spread over threads.
 //!
-//! Every result is the same to the bit whatever the number of threads: work is cut by shape alone, and what several
+//! Every result is the same to the bit whatever the number of threads: work is cut only by shape, and what several
 //! tasks add up is added in a fixed order.
 
 #![allow(unsafe_code)]

@@ -103,7 +103,7 @@ pub enum Residual<'a> {
 /// [`normalize`]'s gradients. The statistics are computed again from `x`.
 ///
 /// With `y = n(x)`, `d` its divisor and `g = grad · gain`: `dx = (g - y · mean(g y) · s) / d`, less its mean for a layer
-/// norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because the root alone depends on `x`.
+/// norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because only the root depends on `x`.
 /// `dgain = Σ_r grad · y` and `dbias = Σ_r grad`: each task adds its rows in order, then the tasks' sums are added in
 /// order.
 ///
@@ -263,7 +263,7 @@ impl Row {
             }
             Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
         };
-        // mean(g y) · s, and once more y's factor and the divisor.
+        // mean(g y) · s, then again y's factor and the divisor.
         let along = product / n * scale * (divisor.value / divisor.root);
         Self {
             mean,

@@ -68,7 +68,7 @@ pub(super) fn rows_of(len: usize, width: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub struct Start<T>(pub *mut T);
 
-// SAFETY: an address alone; whoever reads or writes there promises that no other task writes the same elements.
+// SAFETY: only an address; whoever reads or writes there promises that no other task writes the same elements.
 unsafe impl<T: Send> Send for Start<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Start<T> {}
@@ -127,7 +127,7 @@ impl<'a, T> Shared<'a, T> {
             range.start <= range.end && range.end <= self.len,
             "the part leaves its memory"
         );
-        // SAFETY: the range lies within memory that is borrowed for 'a, and the caller promises that it is alone in it.
+        // SAFETY: the range lies within memory that is borrowed for 'a, and the caller promises exclusive access to it.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 

@@ -1,6 +1,6 @@
 //! Asking memory for what is read soon.
 
-/// Asks for the cache line of this element, at whatever address: a hint, where the processor takes it.
+/// Prefetches the cache line of this element, at any address: a hint on CPUs that support it.
 #[inline(always)]
 pub fn prefetch(at: *const f32) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -13,5 +13,5 @@ pub fn prefetch(at: *const f32) {
     let _ = at;
 }
 
-/// Elements of a cache line, as most processors have them.
+/// Elements of a cache line on most CPUs.
 pub const LINE: usize = 16;

@@ -1,7 +1,7 @@
 //! Products of matrices.
 //!
-//! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from the shapes alone,
-//! and within a tile the terms are added in an order that depends on k alone: the same bits on any number of threads.
+//! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from only the shapes,
+//! and within a tile the terms are added in an order that depends only on k: the same bits on any number of threads.
 
 use super::bf16::{self, Threads};
 pub use super::matrix::Output;
@@ -14,7 +14,7 @@ use crate::Precision;
 const SMALL: usize = 200_000;
 /// About how many multiplications a tile gets: a tenth of a millisecond or two.
 const TILE: usize = 8 << 20;
-/// No more tiles than this: each packs its parts of A and B anew.
+/// The maximum number of tiles: each packs its parts of A and B.
 const MOST_TILES: usize = 16;
 
 /// `C = A B` or `C += A B`, `[m, k] · [k, n]`, on all threads.
@@ -43,7 +43,7 @@ pub fn product(
     if work < SMALL {
         return product_here(c, a, b, output, precision);
     }
-    // Where A's rows are not contiguous, each tile would pack it anew at length: packing it once gains 5 to 10 %.
+    // Where A's rows are not contiguous, each tile would pack it slowly: packing it once gains 5 to 10 %.
     let shared = work > TILE * MOST_TILES && a.column_stride != 1;
     if (precision == Precision::Bf16 || shared)
         && bf16::product(&mut c, a, b, output, precision, Threads::All)
@@ -73,7 +73,7 @@ pub fn product(
     });
 }
 
-/// [`product`] on this thread alone, at the precision that is asked for: for tasks that are themselves spread over
+/// [`product`] on only this thread, at the requested precision: for tasks that are themselves spread over
 /// threads.
 ///
 /// # Panics
@@ -92,7 +92,7 @@ pub fn product_here(
         return;
     }
     let stride = |stride: usize| stride as isize;
-    // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s alone in it.
+    // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s exclusively.
     unsafe {
         gemm::gemm(
             a.rows,

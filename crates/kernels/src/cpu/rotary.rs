@@ -50,7 +50,7 @@ pub fn rotate_in_place(
                     let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
                     for h in 0..heads {
                         let start = place.offset([b, h, t]);
-                        // SAFETY: the vectors were checked not to overlap, and each is one task's alone, one at a time.
+                        // SAFETY: the vectors were checked not to overlap, and each belongs to one task, one at a time.
                         let x = unsafe { data.part(start..start + 2 * pairs) };
                         turn(layout, x, cos, sin, sign);
                     }
@@ -92,7 +92,7 @@ pub fn rotate(
                     for h in 0..heads {
                         let x = &x[place.offset([b, h, t])..][..head_dim];
                         let start = ((b * heads + h) * seq + t) * head_dim;
-                        // SAFETY: every token of every head has its own vector in `out`, and each is one task's alone.
+                        // SAFETY: every token of every head has its own vector in `out`, and each belongs to one task.
                         let out = unsafe { out.part(start..start + head_dim) };
                         out.copy_from_slice(x);
                         turn(layout, &mut out[..2 * pairs], cos, sin, 1.0);

@@ -12,15 +12,15 @@ pub const LANES: usize = 32;
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// Runs `task`, compiled for this processor's widest vectors: a closure `#[inline(always)] || …`, or what names its vectors
-/// itself. What it calls is `#[inline(always)]` too: what is only called from there is compiled for the plainest processor.
+/// Runs `task`, compiled for this CPU's widest vectors: a closure `#[inline(always)] || …`, or a function that names its vectors
+/// itself. What it calls is `#[inline(always)]` too: a function that is only called from there is compiled for the baseline CPU.
 #[inline(always)]
 pub fn wide<T: WithSimd>(task: T) -> T::Output {
     ARCH.dispatch(task)
 }
 
-/// [`wide`] for a closure whose polynomials are quicker and no less exact with fused multiply-adds: it is told whether this
-/// processor has them.
+/// [`wide`] for a closure whose polynomials are quicker and no less exact with fused multiply-adds: it receives whether this
+/// CPU has them.
 #[inline(always)]
 pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
     struct Fused<F>(F);

@@ -51,7 +51,7 @@ pub(super) fn all_filled<const N: usize>(
 ) -> [FlexTensor; N] {
     let mut memory = shapes.map(|shape| (Vec::<f32>::with_capacity(shape.num_elements()), shape));
     fill(memory.each_mut().map(|(elements, shape)| {
-        // SAFETY: the memory is the vector's own and large enough. What it holds is not known, but any bits are an f32, and
+        // SAFETY: the memory is the vector's own and large enough. Its content is undefined, but any bits are an f32, and
         // `fill` writes all of them before they are read. Zeroing first would cost a pass over memory for each operation.
         unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr(), shape.num_elements()) }
     }));
@@ -76,7 +76,7 @@ pub(super) fn number(value: f64) -> FlexTensor {
     filled([1], |out| out[0] = value as f32)
 }
 
-/// Integers as i32, which is what flex keeps them as unless it was told otherwise.
+/// Integers as i32, the default integer type of flex.
 pub(super) fn integers(tensor: &FlexTensor) -> Cow<'_, [i32]> {
     match tensor.as_slice::<i32>() {
         Some(integers) => Cow::Borrowed(integers),

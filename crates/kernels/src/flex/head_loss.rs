@@ -54,7 +54,7 @@ pub(super) fn whole(
     }
 }
 
-/// Rows of a block and precision of the composed body.
+/// Rows of a block and precision of the reference implementation.
 pub(super) fn composed(
     hidden: &FlexTensor,
     weights: &[FlexTensor],

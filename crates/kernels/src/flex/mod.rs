@@ -1,5 +1,5 @@
-//! The trait for `flex`, Burn's backend for the processor: [`crate::cpu`]'s operations on the tensors' memory. What is not f32
-//! takes the composed body, whose products are not rounded.
+//! The trait for `flex`, Burn's CPU backend: [`crate::cpu`]'s operations on the tensors' memory. Other types than f32
+//! use the reference implementation, whose products are not rounded.
 
 mod attention;
 mod buffer;

@@ -8,8 +8,8 @@
 //! - A choice made for one shape is taken for others that it cannot do, and the device's thread dies of it (burn#5352).
 //! - On tensor cores the factors of a product in f32 lose 13 of their 23 bits.
 //!
-//! Which kernel is the quickest differs from run to run, so the same program was right or wrong by chance. Here the quickest
-//! is chosen too, among kernels that are right for the product at hand, and no product is fused. On software devices nothing is
+//! Which kernel is the quickest differs from run to run, so the same program was right or wrong at random. Here the quickest
+//! is chosen too, among kernels that are right for the product, and no product is fused. On software devices nothing is
 //! benchmarked.
 
 mod choice;

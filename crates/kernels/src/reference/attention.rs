@@ -70,7 +70,7 @@ pub fn attention_training<B: Backend>(
 /// With `W` the softmax's weights, `M` the dropout's factors and `O = (W ∘ M) V`: `dV = (W ∘ M)ᵀ dO`,
 /// `dW = dO Vᵀ ∘ M`, the masked scores' gradient `dS = W ∘ (dW - rowsum(dW ∘ W))`, the bias's `Σ dS` over the batch, and with
 /// `T = tanh(scale · q kᵀ / cap)` of a soft cap `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`, `dK = dXᵀ Q`. Nothing is divided:
-/// Burn's own backward of a division takes a reciprocal, which on ndarray is the processor's estimate, good to 12 or 14 bits.
+/// Burn's own backward of a division takes a reciprocal, which on ndarray is the CPU's estimate, accurate to 12 or 14 bits.
 pub fn attention_backward<B: Backend>(
     state: WholeState<B>,
     grad: FloatTensor<B>,

@@ -50,7 +50,7 @@ impl AttentionBlocks {
 }
 
 /// The keys that some of these queries see, those of `q_len` over `k_len` keys. With full reach these are all; else none after
-/// the last query's own, and where there is a window and nothing is seen from outside of it, none before the first one's
+/// the last query's own, and if there is a window and no key outside of it is visible, none before the first query's
 /// window, but for what makes it begin at a multiple of 64.
 pub(super) fn seen_keys(
     queries: &Range<usize>,

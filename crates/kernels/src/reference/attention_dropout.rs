@@ -17,13 +17,13 @@ const PRIME: i32 = 46_337;
 /// v = (a x + b)³ d + e  (mod p)
 /// ```
 ///
-/// is not below `(1 - dropout) p`. `e` alone makes `v` uniform for a key, and `d` for a query. Of two keys, `(a x + b)³` are
-/// two independent uniform numbers, as `p` is 2 modulo 3 and cubing a permutation: what is dropped of one says nothing of the
+/// is not below `(1 - dropout) p`. `e` by itself makes `v` uniform for a key, and `d` for a query. Of two keys, `(a x + b)³` are
+/// two independent uniform numbers, as `p` is 2 modulo 3 and cubing a permutation: dropping one is independent of the
 /// other. Of two queries, the cubes' ratio over the keys is as uniform, and `d` independent of it. The cube is there for three
 /// queries: without it their `v` would lie on a plane. Keys' numbers are the same for all heads and sequences, whose queries
 /// have their own.
 ///
-/// There are sums, products and divisions alone because Burn fuses those into one kernel, and shifts and exclusive ors not;
+/// It uses only sums, products and divisions because Burn fuses those into one kernel, but not shifts and exclusive ors;
 /// nothing wraps, so that integers of any width agree.
 #[derive(Clone, Debug)]
 pub struct DropoutDraws<B: Backend> {

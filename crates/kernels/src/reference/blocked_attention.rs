@@ -110,7 +110,7 @@ pub fn blocked_attention_training<B: Backend>(
 /// `+= Σ dS` over the sequences, and with `T = tanh(scale · q kᵀ / cap)` of a soft cap `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`,
 /// `dK += dXᵀ Q`.
 ///
-/// Blocks go from the last to the first: the last one's gradients of keys and values are as long as all keys, so that the sums
+/// Blocks go from the last to the first: the last block's gradients of keys and values are as long as all keys, so that the sums
 /// begin with them and the others' are added to a part of them in place. Without a window nothing is set to 0 first.
 pub fn blocked_attention_backward<B: Backend>(
     state: BlockedState<B>,

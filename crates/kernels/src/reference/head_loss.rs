@@ -59,7 +59,7 @@ pub fn head_loss<B: Backend>(
 /// part of `ε/V` is no constant row any more and is made of `[rows, vocab_size]` with `p`.
 ///
 /// In the other precisions than f32 `y` is put into `g` before that is rounded: where the model is sure of a target, a rounded
-/// `p W` less a row of `W` as it is would be the roundings alone. In f16 `g` is raised above what that loses, by `RAISED` and
+/// `p W` less a row of `W` as it is would contain only rounding errors. In f16 `g` is raised above what that loses, by `RAISED` and
 /// `raised_by`, and what comes out divided by it again.
 ///
 /// A weight in parts has its logits in parts, side by side: what is taken over the vocabulary is taken of each and joined, a
@@ -80,7 +80,7 @@ pub fn head_loss_gradients<B: Backend>(
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grads: Vec<Option<Tensor<B, 2>>> = vec![None; weights.len()];
     let mut hidden_grads = Vec::new();
-    // Σ hidden over the tokens that are learnt, [1, d_model]; for the even part alone.
+    // Σ hidden over the target tokens, [1, d_model]; only for the even part.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
         let own = block.own(&weights);
@@ -184,7 +184,7 @@ pub fn head_loss_gradients<B: Backend>(
     }
 }
 
-/// What parts have together: `both` of each two of them; zeros like `none` where there is no part.
+/// The combination of all parts: `both` of each two of them; zeros like `none` if there is no part.
 fn joined<B: Backend>(
     parts: impl Iterator<Item = Tensor<B, 2>>,
     both: impl Fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>,

@@ -48,7 +48,7 @@ fn normalized<B: Backend>(kind: Normalization, x: Tensor<B, 2>) -> Tensor<B, 2> 
 /// See [`crate::Backend::normalize_backward`].
 ///
 /// With `y` the normalised and `d` the divisor, `g` the output's gradient times the gain: `dx = (g - y · mean(g y) · s) / d`,
-/// less its mean for a layer norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because the root alone
+/// less its mean for a layer norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because only the root
 /// depends on `x`.
 pub fn normalize_backward<B: Backend>(
     kind: Normalization,

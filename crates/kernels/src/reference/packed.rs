@@ -29,7 +29,7 @@ fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
     // A row of zeros has no scale: it is divided by one.
     let zeros = scales.clone().equal_elem(0.0);
     let values = weight / scales.clone().mask_fill(zeros, 1.0);
-    // What is no number is no integer: its row's scale alone tells.
+    // A NaN has no integer: only its row's scale marks it.
     let broken = values.clone().is_nan();
     let values = values.mask_fill(broken, 0.0).round();
     let values = values.clamp(-127.0, 127.0).int(); // [out, in]

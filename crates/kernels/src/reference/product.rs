@@ -1,4 +1,4 @@
-//! Matrix products of rounded factors: the one place where the composed bodies leave f32.
+//! Matrix products of rounded factors: the one place where the reference implementations leave f32.
 
 use burn::tensor::{DType, Tensor};
 

@@ -64,7 +64,7 @@ impl<B: Backend, const D: usize> Own<B, D> {
     }
 }
 
-/// What is of each id over its row of `x`.
+/// The value of each id over its row of `x`.
 fn spread<B: Backend, const D: usize, const E: usize>(
     mask: &Tensor<B, D, Bool>,
     x: &Tensor<B, E>,

@@ -32,8 +32,8 @@ proptest! {
     }
 }
 
-/// Heads of one piece of keys and one block of queries, whose vectors are whole ones of any processor: what they hold is
-/// read and written where it lies.
+/// Heads of one piece of keys and one block of queries, whose vectors are whole ones of any CPU: their elements are
+/// read and written in place.
 fn short(drops: bool) -> impl Strategy<Value = Case> {
     case(128, drops).prop_map(|mut case| {
         let shape = &mut case.shape;
@@ -64,7 +64,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(30))]
 
-    /// What was in memory before must not be seen where a few queries together see keys far apart.
+    /// Earlier memory contents must not be visible if a few queries together see keys far apart.
     #[test]
     fn documents_may_begin_in_any_order(mut case in case(300, false), seed in any::<u64>()) {
         let shape = case.shape;

@@ -88,7 +88,7 @@ fn check(task: &HeadLossTask<'_>, cut: Option<Cut>, tolerance: f64) {
     let (losses, grads) = found.split_at(2);
     let (hidden, weight) = grads.split_at(task.hidden.len());
     assert_close("loss", &losses[..1], &expected_loss, tolerance);
-    assert_close("the loss alone", &losses[1..], &expected_loss, tolerance);
+    assert_close("only the loss", &losses[1..], &expected_loss, tolerance);
     assert_close("hidden", hidden, &expected_hidden, tolerance);
     assert_close("weight", weight, &expected_weight, tolerance);
 }
@@ -194,7 +194,7 @@ fn references_follow_large_logits() {
     }
 }
 
-/// With a logit that is no number the loss is none.
+/// With a NaN logit the loss is NaN.
 #[test]
 fn no_number_is_not_hidden() {
     let task = HeadLossTask {

@@ -105,7 +105,7 @@ fn check(
     assert_close(&what, &c.elements(), &expected, 1e-6);
 }
 
-/// Whether `product` reads one factor as it lies, and so takes it as f32 at any precision.
+/// True if `product` reads one factor in its stored layout, and so uses it as f32 at any precision.
 fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored, precision: Precision) -> bool {
     let ([m, n], [down, across]) = (c.sizes, c.strides);
     let (c, a, b) = if across <= down {

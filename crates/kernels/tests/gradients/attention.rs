@@ -1,4 +1,4 @@
-//! Attention: values against plain loops, gradients against the composed body, dropout against itself.
+//! Attention: values against plain loops, gradients against the reference implementation, dropout against itself.
 
 use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
@@ -88,7 +88,7 @@ impl Case {
         }
     }
 
-    /// Output and gradients of the composed body, differentiated by Burn.
+    /// Output and gradients of the reference implementation, differentiated by Burn.
     pub fn expected(&self) -> Vec<Vec<f32>> {
         let inputs = [&self.q, &self.k, &self.v].map(tracked::<Reference, 4>);
         let [q, k, v] = &inputs;
@@ -174,7 +174,7 @@ fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64
     assert_all_within(TOLERANCE, "attention", &found, &case.expected());
 }
 
-/// The weights are a distribution over what is seen, and times the values they are the output.
+/// The weights are a distribution over the visible keys, and times the values they are the output.
 fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Limits, seed: u64) {
     let case = Case::new(sizes, reach, false, seed);
     let [q, k, v] = [&case.q, &case.k, &case.v].map(constant::<B, 4>);

@@ -1,4 +1,4 @@
-//! What attention in blocks drops, looked at as a random number: its share, that neither queries nor keys have to do with each
+//! Statistics of the dropout mask of blocked attention: its rate, the independence of queries and of keys of each
 //! other, and that nothing changes on average. Bounds are of independent draws, several standard deviations wide.
 
 use burn::tensor::{Tensor, TensorData};
@@ -10,7 +10,7 @@ use crate::compare::{constant, host, numbers, primitive, typed};
 
 const ROWS: [usize; 3] = [4, 8, 64]; // batch, heads, queries
 const PAST: usize = 449;
-/// What every query sees.
+/// The keys that every query sees.
 const SEEN: usize = PAST + 1;
 
 fn options(dropout: f64) -> AttentionOptions {
@@ -73,14 +73,14 @@ fn squared_correlation(lines: &[Vec<f64>], kept: f64, together: usize) -> f64 {
     squares.sum::<f64>() / (lines.len() + 1 - together) as f64
 }
 
-/// How often neighbours differ within lines.
+/// The rate at which neighbours differ within lines.
 fn changes(lines: &[Vec<f64>]) -> f64 {
     let of_line = |line: &Vec<f64>| line.windows(2).filter(|two| two[0] != two[1]).count();
     let pairs = lines.len() * (lines[0].len() - 1);
     lines.iter().map(of_line).sum::<usize>() as f64 / pairs as f64
 }
 
-/// What is dropped at this rate.
+/// The mask at this rate.
 pub fn independent<B: Backend>(dropout: f64) {
     let rows = mask::<B>(dropout);
     let kept = 1.0 - dropout;
@@ -142,7 +142,7 @@ pub fn nothing_is_changed_on_average() {
     }
 }
 
-/// All of it, and nearly none: no number is divided by 0.
+/// Rates near 1 and 0: nothing is divided by 0.
 pub fn extreme_rates_give_numbers() {
     for dropout in [1e-9, 1.0 - 1e-9] {
         let rows = mask::<Flex>(dropout);

@@ -1,5 +1,5 @@
-//! Soft caps, biases, padding and full reach through the trait and in the composed bodies: values against plain loops in f64,
-//! gradients of queries, keys, values and bias against the composed body differentiated by Burn, and that body's against the
+//! Soft caps, biases, padding and full reach through the trait and in the reference implementations: values against plain loops in f64,
+//! gradients of queries, keys, values and bias against the reference implementation differentiated by Burn, and its gradients against the
 //! loops' differences.
 
 use burn::backend::Autodiff;
@@ -108,7 +108,7 @@ impl Case {
         self.padding.then(|| {
             let drawn = numbers(self.seed + 4, [batch, k_len]);
             let seen = drawn.iter::<f32>().enumerate();
-            // One sequence of several is padding alone.
+            // One sequence of several is only padding.
             seen.map(|(at, x)| x < 0.5 && (batch == 1 || at >= k_len))
                 .collect()
         })
@@ -155,7 +155,7 @@ impl Case {
         numbers(99, self.q_dims())
     }
 
-    /// Of the composed body, differentiated by Burn.
+    /// Of the reference implementation, differentiated by Burn.
     pub fn expected(&self) -> Vec<Vec<f32>> {
         self.differentiated::<Reference>(|inputs, mask| {
             let [q, k, v] = inputs.map(primitive);
@@ -271,7 +271,7 @@ pub fn as_in_loops<B: Backend>(drawn: Drawn) {
     assert_close("weights", &host(weights.matmul(v)), &expected);
 }
 
-/// The composed body's gradients, differentiated by Burn, against central differences of the loops along a random direction.
+/// The reference implementation's gradients, differentiated by Burn, against central differences of the loops along a random direction.
 pub fn composed_gradients_are_the_loops_differences(drawn: Drawn) {
     let case = Case::new(drawn);
     let gradients = case.expected();

@@ -129,7 +129,7 @@ pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
     }
 }
 
-/// How many numbers there are in what a pass leaves.
+/// The number of elements in the state of a pass.
 pub fn kept_numbers<B: Backend>(state: BlockedState<B>) -> usize {
     let floats = [state.q, state.k, state.v, state.output, state.log_sums];
     let floats = floats.iter().map(|x| x.shape().num_elements());

@@ -8,8 +8,8 @@ use emberlm_kernels::Backend;
 use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
-/// Where Burn differentiates the composed bodies. On ndarray Burn's backward of a division multiplies by the
-/// processor's estimate of a reciprocal, which is no reference.
+/// The backend on which Burn differentiates the reference implementations. On ndarray Burn's backward of a division multiplies by the
+/// CPU's estimate of a reciprocal, which is no reference.
 pub type Reference = Autodiff<Flex>;
 
 /// Of `‖a - b‖ / ‖b‖`.

@@ -36,7 +36,7 @@ fn gated<B: Backend>(kind: Activation, shape: [usize; 3], seed: u64) {
     );
 }
 
-/// With and without gain and bias; `x` has a branch around it besides, as the residual stream has.
+/// With and without gain and bias; `x` also has a branch around it, as the residual stream has.
 fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bool; 2], seed: u64) {
     let data = numbers(seed, shape);
     let rows = [1, 2].map(|n| numbers(seed + n, [1, shape[1]]));
@@ -118,7 +118,7 @@ fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: 
     );
 }
 
-/// A table that is looked up twice and multiplied besides, as a tied one is.
+/// A table that is looked up twice and also multiplied, as a tied one is.
 fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     let data = numbers(seed, [vocab, width]);
     let ids = |n: u64| {
@@ -150,7 +150,7 @@ fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     assert_all_close("embedding", &found, &with_gradients(y, &[&table]));
 }
 
-/// Three updates against the composed body's.
+/// Three updates against those of the reference implementation.
 fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
     let found = updated::<B>(&data, |p, g, m, v, step| {

@@ -1,4 +1,4 @@
-//! The head's loss: against its composed body in one block, differentiated by Burn, and in blocks of any height, some
+//! The head's loss: against its reference implementation in one block, differentiated by Burn, and in blocks of any height, some
 //! targets ignored. `pytorch` compares it with PyTorch's.
 
 use burn::backend::Autodiff;
@@ -39,7 +39,7 @@ impl Case {
         Tensor::from_data(self.targets.clone(), &Default::default())
     }
 
-    /// Output and gradients of the composed body, all tokens at once.
+    /// Output and gradients of the reference implementation, all tokens at once.
     pub fn expected(&self) -> Vec<Vec<f32>> {
         let hidden = tracked::<Reference, 2>(&self.hidden);
         let weight = tracked::<Reference, 2>(&self.weight);
@@ -113,7 +113,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
         Precision::F32,
     );
     let loss = host(typed::<B, 1>(loss));
-    assert_close("the loss alone, in blocks", &loss, &case.expected()[0]);
+    assert_close("only the loss, in blocks", &loss, &case.expected()[0]);
 }
 
 /// With nothing to learn the loss and every gradient are 0, and no NaN; blocks of such rows among others are covered by

@@ -1,5 +1,5 @@
-//! Each operation whose backward is written by hand, on each backend, against its composed body differentiated by Burn
-//! on flex, over random shapes. Attention's values are compared with plain loops, and its composed body's gradients with the
+//! Each operation whose backward is written by hand, on each backend, against its reference implementation differentiated by Burn
+//! on flex, over random shapes. Attention's values are compared with plain loops, and the gradients of its reference implementation with the
 //! loops' differences; linear attention, which Burn differentiates, with plain loops in f64 and their central differences;
 //! linear layers with packed weights, which are never trained, and writes into a cache, too. Dropout of attention in blocks is
 //! tested as a random number, products of rounded

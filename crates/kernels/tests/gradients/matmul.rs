@@ -6,7 +6,7 @@ use emberlm_kernels::{Backend, ops};
 
 use crate::compare::{Reference, assert_all_close, numbers, tracked, with_gradients};
 
-/// `[batch, heads]` of which either factor may have one alone.
+/// `[batch, heads]`, either of which may be 1 in a factor.
 fn product<B: Backend>(batch: [usize; 2], repeated: [bool; 4], sizes: [usize; 3], seed: u64) {
     let [rows, depth, columns] = sizes;
     let counts =

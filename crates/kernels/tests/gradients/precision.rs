@@ -150,7 +150,7 @@ pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64)
 /// target's own gradient is what is left of 1, 2e-4. Each word's gradient is compared by itself.
 pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
     let (vocab, width) = (512, 8);
-    // Exact in either type, so that nothing but the gradients is rounded.
+    // Exact in either type, so that only the gradients are rounded.
     let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
     let mut weight: Vec<f32> = (0..vocab * width)
         .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
@@ -197,7 +197,7 @@ fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32])
     [made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x)))
 }
 
-/// What a backend that cannot multiply in it gives, through the trait, is f32's to the bit.
+/// A backend that cannot multiply in a precision returns, through the trait, the bits of f32.
 pub fn where_there_is_none_it_is_f32<B: Backend>(precision: Precision) {
     assert!(!B::multiplies_in(precision, &Default::default()));
     let expected = through_the_trait::<B>(Precision::F32);

@@ -1,4 +1,4 @@
-//! A table in parts: look-up and the head's loss against the whole table's composed body differentiated by Burn, over random
+//! A table in parts: look-up and the head's loss against the whole table's reference implementation differentiated by Burn, over random
 //! shapes and cuts.
 
 use burn::backend::Autodiff;
@@ -17,7 +17,7 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
     vec(1_usize..9, 2..5)
 }
 
-/// Consecutive rows of a table as tensors of their own.
+/// Consecutive rows of a table as separate tensors.
 fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
     table: &TensorData,
     rows: &[usize],
@@ -78,7 +78,7 @@ fn head_loss_in_parts<B: Backend>(
         Precision::F32,
     );
     let alone = host(typed::<B, 1>(alone));
-    assert_all_close("the loss alone", &[alone], &case.expected()[..1]);
+    assert_all_close("only the loss", &[alone], &case.expected()[..1]);
 }
 
 fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
@@ -98,7 +98,7 @@ fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize
     assert_all_close("look-up", &found, &expected);
 }
 
-/// What is not finite in one part is not looked up from another.
+/// Values that are not finite in one part do not affect lookups in another.
 pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
     let device = Default::default();
     let nan = f32::NAN;

@@ -164,7 +164,7 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
     ) / tokens as f64
 }
 
-/// What makes the gradients' norm at most 1.
+/// The factor that limits the gradients' norm to 1.
 fn clip(gradients: &[Tensor<Flex, 2>]) -> Tensor<Flex, 1> {
     let squares = gradients.iter().cloned().map(ops::sum_of_squares);
     let sum = squares.reduce(|sum, square| sum + square).unwrap();

@@ -1,4 +1,4 @@
-//! A few shapes of each on a Vulkan device, which may be a software one: all are compiled anew on the device.
+//! A few shapes of each on a Vulkan device, which may be a software one: all kernels are compiled again on the device.
 
 use emberlm_kernels::{AttentionKernels, AttentionMask, Backend, Precision};
 

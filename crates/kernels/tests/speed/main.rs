@@ -1,5 +1,5 @@
-//! Each operation that flex has its own body for takes much less time than the composed one, in turns in one run: a guard
-//! against an operation that falls back to the composed body, or whose loops are no longer vectorised.
+//! Each operation that flex overrides takes much less time than the reference implementation, interleaved in one run: a guard
+//! against an operation that falls back to the reference implementation, or whose loops are no longer vectorised.
 //!
 //! The bounds lie well above what was measured, and a busy machine gets several tries: see [`assert_within`].
 //!
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A measurement repeats its operation for at least so long.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// That `ours` takes at most `most` of the time of `other`: the least of each counts, of measurements in turns, and there are
+/// Asserts that `ours` takes at most `most` of the time of `other`: the least of interleaved measurements counts, and there are
 /// more of them while it takes longer, since what else runs on the machine only makes a measurement longer.
 fn assert_within<R, S>(
     most: f64,
@@ -70,7 +70,7 @@ fn assert_within<R, S>(
     assert!(ratio <= most, "{ratio:.3} of the time, not {most}");
 }
 
-/// How often an operation is done to fill [`LEAST`]; it is warm then.
+/// The number of repetitions that fill [`LEAST`]; the operation is warm then.
 fn repeats<R>(operation: &mut impl FnMut() -> R) -> usize {
     operation();
     let once = seconds(1, operation).max(1e-7);

@@ -59,7 +59,7 @@ fn linear_backward() {
     let weight = Flex::float_transpose(transposed);
     let mut held = Some(x.clone());
     let inputs = || (x.clone(), weight.clone(), grad.clone());
-    // The weight's gradient is a product alone, and takes as long in both.
+    // The weight's gradient is only a product, and takes as long in both.
     let wanted = [true, false, true];
     assert_within(
         0.85,

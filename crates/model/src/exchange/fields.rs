@@ -1,5 +1,4 @@
-//! The fields of a `config.json`, each with the default of its type, refused by name where they ask for what is not
-//! computed here.
+//! The fields of a `config.json`, each with the default of its type. A field that requests an unsupported feature is rejected with its name.
 
 use serde_json::{Map, Value};
 
@@ -56,7 +55,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns true if the field is there, be it as null.
+    /// Returns true if the field is present, also if it is null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }

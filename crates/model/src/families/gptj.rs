@@ -4,7 +4,7 @@
 //! h = ln(x)                                         LayerNorm, ε 1e-5, one for both branches
 //! x = x + Wo · attention(rope(q), rope(k), v) + W₂ · gelu(W₁ · h)      GELU by tanh
 //! q, k, v = W · h                                   the first 64 of 256 elements of a head turn, neighbours in pairs
-//! logits = H · ln_f(x) + b                          biases in the feed-forward part and the untied head alone
+//! logits = H · ln_f(x) + b                          biases only in the feed-forward part and the untied head
 //! ```
 
 use emberlm_kernels::{Activation, RotaryLayout};

@@ -201,7 +201,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         }
     }
 
-    /// What is left must be known to hold no weights.
+    /// The remaining tensors must be known not to hold weights.
     fn finish(mut self) -> Result<(), WeightsError> {
         if let Some((head, embedding)) = self.naming.tied
             && self.unused.contains(head)

@@ -1,7 +1,7 @@
 //! Parameters in parts, which are one to whoever reads or writes weights.
 //!
 //! A [`crate::TokenTable`] that a device does not take in one buffer is several parameters: that of the path `tokens` is
-//! `tokens.parts.0`, `tokens.parts.1` and so on, consecutive rows in the order in which a module is walked. Files know `tokens` alone.
+//! `tokens.parts.0`, `tokens.parts.1` and so on, consecutive rows in the order in which a module is walked. Files have only `tokens`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -116,7 +116,7 @@ pub fn together<B: Backend>(
     found
 }
 
-/// Looks at shapes alone: a parameter that is not made yet is not made for it.
+/// Uses only shapes: a lazy parameter is not initialized by it.
 struct PartVisitor {
     trail: Trail,
     parts: Parts,

@@ -72,7 +72,7 @@ pub(super) fn shape_name(name: &str) -> String {
     format!("{name}_shape")
 }
 
-/// Returns true if a name is of what stands beside a matrix's int8 values.
+/// Returns true if a name belongs to a companion tensor of a matrix's int8 values.
 pub(crate) fn is_beside(name: &str) -> bool {
     name.ends_with("_scale") || name.ends_with("_shape")
 }

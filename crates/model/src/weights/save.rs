@@ -44,7 +44,7 @@ impl View for &HostTensor {
     }
 }
 
-/// The values as they lie in a file.
+/// The values in a file's layout.
 fn bytes_of(values: &[f32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(values.len() * 4);
     for value in values {
@@ -68,7 +68,7 @@ impl<B: Backend> DeviceTensor<B> {
     }
 
     /// One tensor whose consecutive rows are in several, which have the same shape but for their first dimension. They come
-    /// together on the host, and there alone.
+    /// together only on the host.
     pub fn joined(parts: Vec<FloatTensor<B>>) -> Self {
         let mut shape = parts
             .first()

@@ -311,7 +311,7 @@ fn an_encoder_stack_sees_later_tokens() {
     }
 }
 
-/// Documents in a block are isolated as in a batch of their own.
+/// Documents in a block are isolated as in a separate batch.
 #[test]
 fn a_block_isolates_documents() {
     let device = Default::default();

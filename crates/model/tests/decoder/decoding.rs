@@ -1,6 +1,6 @@
 //! Cached decoding equals the full pass, the fused loss equals the logits' cross-entropy, and no token sees a later
 //! one: for the families and for a spread of every other legal configuration. The attentions' weights too,
-//! maps of 8 bits, and passes over pieces of several sequences.
+//! int8 weights, and passes over pieces of several sequences.
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;

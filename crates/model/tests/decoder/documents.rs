@@ -1,4 +1,4 @@
-//! A row of isolated documents gives what its documents give alone: the loss, every token's loss and every gradient, for
+//! A row of isolated documents gives the same results as its documents by themselves: the loss, every token's loss and every gradient, for
 //! every preset's parts and a spread of every other configuration that can keep documents apart, whole and recomputed, on
 //! flex; for a part of them on ndarray.
 

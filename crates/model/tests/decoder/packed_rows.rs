@@ -1,4 +1,4 @@
-//! Packed rows against their documents alone.
+//! Packed rows against their single documents.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +37,14 @@ struct Found {
 pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
     let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
-    let mut alone = Found {
+    let mut single = Found {
         loss: 0.0,
         grads: BTreeMap::new(),
     };
     let mut losses = Vec::new();
     for row in &packed.rows {
         for document in row {
-            alone.add(found(decoder, document.tokens(), document.targets(), false));
+            single.add(found(decoder, document.tokens(), document.targets(), false));
             losses.extend(host(
                 decoder.token_losses(document.tokens(), document.targets()),
             ));
@@ -55,15 +55,15 @@ pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, to
     for recompute in [false, true] {
         let together = found(decoder, packed.tokens(), packed.targets(), recompute);
         let name = format!("{name}, recompute {recompute}");
-        together.assert_close(&alone, &name, tolerance);
+        together.assert_close(&single, &name, tolerance);
     }
     let together = host(decoder.token_losses(packed.tokens(), packed.targets()));
     assert_eq!(together.len(), losses.len());
-    for (place, (together, alone)) in together.into_iter().zip(losses).enumerate() {
-        let error = (together - alone).abs();
+    for (place, (together, single)) in together.into_iter().zip(losses).enumerate() {
+        let error = (together - single).abs();
         assert!(
             error < 2e-5,
-            "{name}: token {place}: {together}, alone {alone}"
+            "{name}: token {place}: {together}, by itself {single}"
         );
     }
 }
@@ -101,14 +101,14 @@ impl Found {
         }
     }
 
-    fn assert_close(&self, alone: &Self, name: &str, tolerance: f64) {
-        let error = (self.loss / alone.loss - 1.0).abs();
+    fn assert_close(&self, single: &Self, name: &str, tolerance: f64) {
+        let error = (self.loss / single.loss - 1.0).abs();
         assert!(error < 1e-6, "{name}: the loss is off by {error:.1e}");
         let paths = |found: &Self| found.grads.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(paths(self), paths(alone), "{name}");
-        let whole = alone.grads.values().map(|grad| square(grad)).sum::<f64>();
+        assert_eq!(paths(self), paths(single), "{name}");
+        let whole = single.grads.values().map(|grad| square(grad)).sum::<f64>();
         for (path, grad) in &self.grads {
-            let expected = &alone.grads[path];
+            let expected = &single.grads[path];
             let difference: Vec<f32> = grad.iter().zip(expected).map(|(a, b)| a - b).collect();
             // A gradient that cancels to zero, as a key's bias has, is measured against the whole.
             let size = square(expected).max(1e-4 * whole);
@@ -184,7 +184,7 @@ impl Packed {
                 documents.extend(vec![first as i64; document.len()]);
                 first += document.len();
             }
-            // The padding is a document of its own.
+            // The padding is a separate document.
             documents.resize(end, first as i64);
         }
         Tokens {

@@ -1,4 +1,4 @@
-//! A pass over pieces of several sequences gives each what a full pass over it alone gives; caches are cut and copied.
+//! A pass over pieces of several sequences equals a full pass over each of them; caches are cut and copied.
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
@@ -31,7 +31,7 @@ fn sequences() -> [Vec<u32>; 3] {
     })
 }
 
-/// The logits of a full pass over each sequence alone, `[seq, vocab_size]` each.
+/// The logits of a full pass over each single sequence, `[seq, vocab_size]` each.
 fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     sequences().map(|ids| {
         let ids = ids.into_iter().map(i64::from).collect();
@@ -84,7 +84,7 @@ fn each_sequence_gets_its_own_full_pass() {
     }
 }
 
-/// A backend whose operations are composed bodies.
+/// A backend whose operations are reference implementations.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -167,7 +167,7 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
         let mut copy = new_cache(&decoder);
         decoder.next_logits(ids(3..11), &mut copy);
 
-        // Linear attention can go on from all that it holds, or from the start.
+        // Linear attention can continue from all that it holds, or from the start.
         let shared = if linear { 9 } else { 5 };
         assert_eq!(longer.reusable(100), 9, "{name}");
         assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");

@@ -1,4 +1,4 @@
-//! Recomputing gives what one graph of the whole decoder gives: loss and every gradient, to the bit, for every preset's
+//! Recomputing equals one graph of the whole decoder: loss and every gradient, to the bit, for every preset's
 //! parts and a spread of every other legal configuration, with dropout and without, on flex and ndarray; with isolated
 //! documents too.
 

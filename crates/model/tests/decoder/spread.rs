@@ -56,7 +56,7 @@ pub fn base() -> ModelConfig {
     }
 }
 
-/// Sets the other axes by the model's number: each takes its values at a pace of its own.
+/// Sets the other axes by the model's number: each takes its values at a different pace.
 fn vary(raw: &mut ModelConfig, n: usize) {
     // One product of the number's digits in base 4, so that the axes do not move together.
     let pick = |count: usize, pace: usize| (n * pace + n / 4 + n / 16 * (pace + 1)) % count;

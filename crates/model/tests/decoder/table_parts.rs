@@ -1,5 +1,5 @@
-//! A table of tokens in parts is one table: the same model as the whole one's, and the same files. Parts as they are where a device
-//! takes no more in a buffer, on the processor: three of uneven sizes.
+//! A table of tokens in parts is one table: the same model as with the whole table, and the same files. Parts as they are where a device
+//! takes no more in a buffer, on the CPU: three of uneven sizes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -177,7 +177,7 @@ fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::P
 fn files_know_one_table() {
     for (name, config) in spread() {
         let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
-        // The first weights are drawn as one.
+        // The initial weights are drawn as one.
         let expected = named_tensors::<Flex, _>(&whole);
         assert_eq!(named_tensors::<Flex, _>(&parts), expected, "{name}");
         let (_folder, path) = written(&expected);

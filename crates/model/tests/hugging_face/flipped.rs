@@ -14,7 +14,7 @@ struct Flipped {
     copied: Copied,
     model: HuggingFaceModel,
     bytes: Vec<u8>,
-    /// Where the numbers begin.
+    /// The start of the numbers.
     header: usize,
     whole: Vec<(String, Vec<u32>)>,
 }

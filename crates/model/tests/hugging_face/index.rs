@@ -117,7 +117,7 @@ fn an_index_that_is_none() {
     assert!(copied.error().starts_with(&format!("DIR: DIR/{INDEX}: ")));
 }
 
-/// What a shard holds besides is the model's too, or left over.
+/// Further tensors of a shard are the model's too, or unexpected.
 #[test]
 fn a_tensor_that_the_index_forgets_is_read() {
     let copied = Copied::of("gpt2-untied");

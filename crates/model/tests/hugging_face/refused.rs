@@ -1,4 +1,4 @@
-//! What is not computed here is refused: the field, its value and the rule.
+//! Unsupported features are rejected with the field, its value and the rule.
 
 use std::fs;
 

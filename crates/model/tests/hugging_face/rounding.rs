@@ -16,7 +16,7 @@ const ROUNDED: [(f32, u16, u16); 15] = [
     // Half way between two numbers of 11 bits: to the even one, down and up.
     (1.0 + 1.0 / 2048.0, 0x3c00, 0x3f80),
     (1.0 + 3.0 / 2048.0, 0x3c02, 0x3f80),
-    // And of 8 bits.
+    // And int8.
     (1.0 + 1.0 / 256.0, 0x3c04, 0x3f80),
     (1.0 + 3.0 / 256.0, 0x3c0c, 0x3f82),
     // f16's greatest, what still rounds to it, and what no longer does.

@@ -1,4 +1,4 @@
-//! What is written is what was read, byte for byte; and what a type cannot say is not written at all.
+//! A written model equals the one that was read, byte for byte; a feature that a type cannot express is an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,7 +66,7 @@ fn every_folder_is_written_as_it_was_read() {
     }
 }
 
-/// What `transformers` wrote of each fixture's fields that are about the model, and the class it is loaded with.
+/// The fields about the model that `transformers` wrote for each fixture, and the class it is loaded with.
 #[test]
 fn fields_are_those_that_transformers_wrote() {
     for name in fixtures() {

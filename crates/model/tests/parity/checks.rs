@@ -1,4 +1,4 @@
-//! What is compared, and within what.
+//! The compared quantities and their tolerances.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
 }
 
-/// The mean of the states before the head: where logits are its product with the head's weight alone, it gives the mean of
+/// The mean of the states before the head: if logits are its product with only the head's weight, it gives the mean of
 /// PyTorch's logits over the positions, and nothing else does.
 pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
     let config = decoder.config();
@@ -117,7 +117,7 @@ fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
     load_named(config.init(0, device), &store, |path| source(&config, path)).unwrap()
 }
 
-/// Where a fixture has a parameter: the family's names, but nanoGPT keeps GPT-2's maps as PyTorch's `Linear` does.
+/// The name of a parameter in a fixture: that of the family, but nanoGPT keeps GPT-2's projections as PyTorch's `Linear` does.
 fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
     let source = config.family().source(config, path)?;
     let map = path.ends_with(".weight") && path.starts_with("blocks.");

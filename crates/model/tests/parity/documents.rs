@@ -7,7 +7,7 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 use crate::parity::checks::{host, relative, within};
 
 const SEQ: usize = 16;
-/// Where the documents of each row begin.
+/// The starts of the documents of each row.
 const DOCUMENTS: [&[usize]; 2] = [&[0, 1, 9], &[0, 11]];
 
 pub fn check<B: Backend>(device: &Device<B>) {

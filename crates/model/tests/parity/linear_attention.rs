@@ -10,7 +10,7 @@ use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
 use crate::parity::checks::{host, relative, within};
 
-/// Two chunks of tokens, both whole: a GPU backend compiles its kernels for each shape anew.
+/// Two chunks of tokens, both whole: a GPU backend compiles its kernels for each shape.
 const SEQ: usize = 128;
 const VOCAB: usize = 31;
 

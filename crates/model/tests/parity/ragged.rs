@@ -18,7 +18,7 @@ pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
         let id = |i: usize| ((i * i * factor + 3 * i + factor) % config.vocab_size()) as u32;
         (0..SEQ).map(id).collect::<Vec<_>>()
     });
-    // The second goes on from the first's beginning, in memory that other tokens are in.
+    // The second continues the first's beginning, in memory that other tokens are in.
     let ids = [ids[0].clone(), [&ids[0][..4], &ids[1][4..]].concat()];
     let mut caches = [0; 2].map(|_| KvCache::<B>::new(&config, 1, SEQ, device));
     pass(&decoder, &ids, &mut caches, [9, 7]);

@@ -1,7 +1,7 @@
-//! Asking for the next head's vectors while this one's products are made.
+//! Prefetching the next head's vectors during the products of the present head.
 //!
-//! Short vectors that lie far apart are not what the processor fetches by itself, and where sequences are short, waiting
-//! for them takes a good part of the time. A few at once: more than the processor can wait for would hold up the products.
+//! The CPU does not prefetch short vectors that are far apart by itself, and if sequences are short, waiting
+//! for them takes a good part of the time. A few at once: more outstanding loads than the CPU supports would stall the products.
 
 use super::heads::Heads;
 use crate::cpu::prefetch::{LINE, prefetch};

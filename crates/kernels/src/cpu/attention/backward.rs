@@ -1,4 +1,4 @@
-//! The backward pass by keys: the weights are made anew from the scores and each query's sum (Dao et al. 2022).
+//! The backward pass by keys: the weights are recomputed from the scores and each query's sum (Dao et al. 2022).
 //!
 //! A task has a range of one key-value head's keys, and all of the queries that see them, in order: so its keys' and
 //! values' gradients are added up in one place. Where heads are few and sequences long, the keys are cut into several
@@ -21,7 +21,7 @@ use super::transpose::transpose;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
-/// Tasks that are enough for most processors.
+/// A number of tasks that is enough for most CPUs.
 const TASKS: usize = 32;
 /// At most so many ranges of keys, since each holds gradients of the queries.
 const MOST_PARTS: usize = 8;

@@ -47,7 +47,7 @@ impl Cut {
         for (i, rows) in rows[..count].iter_mut().enumerate() {
             let keys = i * ROWS..len.min((i + 1) * ROWS);
             // By the ranges of whole steps, which reach over keys that none of their queries sees: a product of those
-            // queries reads what stands there too.
+            // queries reads the elements there too.
             let (mut from, mut until) = (QUERIES, 0);
             for (step, of) in steps.iter().enumerate() {
                 if of.start < keys.end && keys.start < of.end {

@@ -16,7 +16,7 @@ use crate::cpu::vector::{exp, max, sum};
 const MOST_QUERIES: usize = 8;
 /// Keys of a task.
 const KEYS: usize = KEY_BLOCK;
-/// Elements of keys and values below which one thread is done sooner than several are told.
+/// Elements of keys and values below which one thread is faster than starting several.
 const SMALL: usize = 1 << 15;
 
 /// Returns true if [`decode`] is the faster way.
@@ -84,7 +84,7 @@ pub fn decode(
                     let start = (kv * pieces + piece) * task_len + row * partial_len;
                     &partials[start..start + partial_len]
                 };
-                // SAFETY: this thread alone writes.
+                // SAFETY: only this thread writes.
                 let out = unsafe { out.vector([b, h, i]) };
                 let sum = combine(out, pieces, of_piece);
                 if let Some(log_sum) = log_sum {
@@ -102,7 +102,7 @@ fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [
     let len = out.len();
     let largest = (0..pieces).map(|piece| of_piece(piece)[len + 1]);
     let largest = largest.fold(f32::NEG_INFINITY, f32::max);
-    // Of no key at all -∞ - (-∞) is no number.
+    // Without any key, -∞ - (-∞) is NaN.
     let shift = if largest == f32::NEG_INFINITY {
         0.0
     } else {

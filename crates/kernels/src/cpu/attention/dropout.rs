@@ -1,4 +1,4 @@
-//! Which weights are dropped: a function of the seed and of the weight's place alone, so that forward and backward agree
+//! The dropout mask: a function of only the seed and the weight's position, so that forward and backward agree
 //! and any thread may ask.
 
 use emberlm_system::random::split_mix;
@@ -56,7 +56,7 @@ impl HeadDropout {
 }
 
 impl KeyDropout {
-    /// 0 or `1/(1 - p)`. Of 32-bit operations alone, so that it becomes SIMD.
+    /// 0 or `1/(1 - p)`. Only 32-bit operations, so that it becomes SIMD.
     #[inline(always)]
     fn factor(self, query: u32) -> f32 {
         let mut x = query.wrapping_mul(0x9e37_79b9) ^ self.words[0];

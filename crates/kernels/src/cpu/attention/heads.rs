@@ -1,4 +1,4 @@
-//! Vectors of heads in memory, each dimension with a stride: queries, keys and values as they lie in one fused buffer.
+//! Vectors of heads in memory, each dimension with a stride: queries, keys and values in one fused buffer.
 
 use std::ops::Range;
 
@@ -152,9 +152,9 @@ impl<'a> HeadsMut<'a> {
     /// Vectors over the beginning of `data`.
     ///
     /// # Panics
-    /// Panics if the last element lies outside of `data`, or if the strides do not tell that all vectors lie apart.
+    /// Panics if the last element lies outside of `data`, or if the strides do not prove that the vectors are disjoint.
     pub fn new(data: &'a mut [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
-        // SAFETY: `data` is borrowed alone.
+        // SAFETY: `data` is borrowed exclusively.
         unsafe { Self::from_shared(Shared::new(data), 0, strides, dims) }
     }
 
@@ -220,7 +220,7 @@ impl<'a> HeadsMut<'a> {
         }
     }
 
-    /// Where the vectors of `count` tokens from `from` on begin, and the elements from one to the next.
+    /// The start of the vectors of `count` tokens from `from` on, and the elements from one to the next.
     ///
     /// # Panics
     /// Panics if there are not as many.

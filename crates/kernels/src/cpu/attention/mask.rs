@@ -7,10 +7,10 @@ use pulp::Simd;
 use super::AttentionShape;
 use crate::{AttentionOptions, KEY_BLOCK, Reach};
 
-/// Queries of a block: as many as fill a few vectors of any processor.
+/// Queries of a block: as many as fill a few vectors of any CPU.
 pub const QUERIES: usize = 64;
 
-/// Elements from one key's weights to the next one's: not a power of 2, since a product reads those of several keys at
+/// Elements from one key's weights to those of the next: not a power of 2, since a product reads those of several keys at
 /// once, and such distances lie in the same part of the cache.
 pub const WEIGHTS_ROW: usize = QUERIES + LANES;
 
@@ -42,7 +42,7 @@ pub struct Seen {
 
 impl Seen {
     /// Of query `i` of sequence `b`. A document that begins after its query, or before all keys, is no document: the
-    /// query then sees itself alone, or all. It sees itself with a window of none also.
+    /// query then sees only itself, or all. It sees itself with a window of none also.
     #[inline(always)]
     pub fn new(
         shape: &AttentionShape,
@@ -56,7 +56,7 @@ impl Seen {
         Self::at(limits.position(i), first, limits)
     }
 
-    /// Of the query at a position, whose document begins at `first`. Of selections alone, so that it becomes SIMD.
+    /// Of the query at a position, whose document begins at `first`. Only selections, so that it becomes SIMD.
     #[inline(always)]
     fn at(position: i32, first: i32, limits: Limits) -> Self {
         let first = first.min(position).max(0);
@@ -81,7 +81,7 @@ impl Seen {
 struct Limits {
     /// The first query's position.
     position: i32,
-    /// From a query's position to the next one's: 0 where every query is at the last key, and so sees all of them.
+    /// From a query's position to that of the next: 0 where every query is at the last key, and so sees all of them.
     step: i32,
     window: i32,
     global_tokens: i32,

@@ -1,7 +1,7 @@
 //! Attention with grouped key-value heads, and its gradients: `O = softmax(cap(Q Kᵀ · scale) + bias + mask) V`.
 //!
 //! No matrix of queries by keys is ever whole in memory. Map: `heads` are views of vectors in fused buffers; `mask`
-//! tells which keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
+//! holds the keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
 //! of queries and pieces of keys, with the small products of `tile` and what `transpose` makes for them, the `scores`' soft
 //! cap, bias and padding, the `softmax` of pieces, the `dropout` and the memory of `scratch`; `ahead` asks for memory early; `decode` is for few queries over many keys.
 

@@ -1,7 +1,7 @@
 //! The scores' soft cap, bias and padding: of a tile of scores before its softmax, of a row of few queries, and in the scores'
 //! gradients.
 //!
-//! Each is a pass of its own over a tile that is in the cache, and compiled apart: attention without them runs none of it.
+//! Each is a separate pass over a tile that is in the cache, and compiled apart: attention without them runs none of it.
 
 use std::ops::Range;
 

@@ -57,7 +57,7 @@ impl Softmax {
                     largest = simd.max_f32s(score, largest);
                 }
             }
-            // A query that has seen nothing yet: -∞ - 0 has a weight of 0, where -∞ - (-∞) is no number.
+            // A query without a visible key yet: -∞ - 0 has a weight of 0, while -∞ - (-∞) is NaN.
             let none = simd.splat_f32s(f32::NEG_INFINITY);
             let nothing = simd.equal_f32s(largest, none);
             let shifts = simd.select_f32s(nothing, simd.splat_f32s(0.0), largest);
@@ -82,7 +82,7 @@ impl Softmax {
 }
 
 /// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers,
-/// and with products and sums in one where the processor has that.
+/// and with fused multiply-adds if the CPU has them.
 #[inline(always)]
 pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     use exponential::{LN_2_HIGH, LN_2_LOW, P, ROUND};

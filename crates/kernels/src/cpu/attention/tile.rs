@@ -2,7 +2,7 @@
 //! other, the sums in registers.
 //!
 //! A product of 64 · 32 · 64 takes 2 µs. That is too short for a general product, which copies its operands into an
-//! order of its own first.
+//! different order first.
 
 use pulp::{Simd, WithSimd};
 
@@ -36,7 +36,7 @@ pub fn multiply<S: Simd>(
     add: bool,
 ) {
     assert!(rows == 0 || (rows - 1) * c_row + width <= c.len());
-    // SAFETY: these rows lie within memory that is borrowed alone.
+    // SAFETY: these rows are in memory that is borrowed exclusively.
     unsafe {
         multiply_at(
             simd,
@@ -209,7 +209,7 @@ impl Operands {
         }
     }
 
-    /// [`Operands::tile`] with the elements of `A` as `left` tells them.
+    /// [`Operands::tile`] with the elements of `A` given by `left`.
     ///
     /// # Safety
     /// As there.

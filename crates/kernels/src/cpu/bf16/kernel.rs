@@ -30,7 +30,7 @@ pub struct Tile {
 /// adjacent k where `K` is 2, and one f32 where it is 1.
 ///
 /// # Safety
-/// The processor has the instructions, the panels have that many units, B's aligned to 64 bytes, and the tile's elements
+/// The CPU has the instructions, the panels have that many units, B's aligned to 64 bytes, and the tile's elements
 /// can be written (and read, where it accumulates).
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {

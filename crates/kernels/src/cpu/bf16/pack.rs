@@ -26,7 +26,7 @@ pub struct Factor {
 /// Packs a factor into panels of `W`, each of `⌈depth / K⌉` units.
 ///
 /// # Safety
-/// The processor has the instructions, the factor's elements can be read, and `to` has room for all panels.
+/// The CPU has the instructions, the factor's elements can be read, and `to` has room for all panels.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn pack<const K: usize, const W: usize>(from: Factor, to: *mut u32) {
     let panel = from.depth.div_ceil(K) * W;

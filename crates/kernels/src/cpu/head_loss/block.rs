@@ -73,7 +73,7 @@ impl<'a> Block<'a> {
             let (chunk, part) = (index / parts, index % parts);
             let start = part * self.cut.part;
             let rows = start..count.min(start + self.cut.part);
-            // SAFETY: a chunk's part is one task's alone.
+            // SAFETY: a chunk's part belongs to one task.
             let states = unsafe { all.part(chunk * count + rows.start..chunk * count + rows.end) };
             self.sweep_part(chunk, rows, states, kept);
         });
@@ -111,7 +111,7 @@ impl<'a> Block<'a> {
             let place = match kept {
                 Some(kept) => {
                     let start = all * columns.start + rows.start * columns.len();
-                    // SAFETY: a tile's rows are one task's alone.
+                    // SAFETY: a tile's rows belong to one task.
                     unsafe { kept.exponentials.part(start..start + size) }
                 }
                 None => &mut own[..size],
@@ -135,7 +135,7 @@ impl<'a> Block<'a> {
             }
             let Some(kept) = kept else { continue };
             let references = index * all + rows.start..index * all + rows.end;
-            // SAFETY: a tile's rows are one task's alone.
+            // SAFETY: a tile's rows belong to one task.
             let references = unsafe { kept.references.part(references) };
             for (reference, state) in references.iter_mut().zip(&*states) {
                 *reference = state.reference;
@@ -143,7 +143,7 @@ impl<'a> Block<'a> {
             let exponentials = Matrix::row_major(logits, count, columns.len());
             if index % self.cut.chunk == 0 {
                 let start = (chunk * all + rows.start) * width;
-                // SAFETY: a chunk's rows are one task's alone, which takes them once.
+                // SAFETY: a chunk's rows belong to one task, which takes them once.
                 let place = unsafe { kept.hidden.part(start..start + count * width) };
                 hidden_grad = product_in(place, exponentials, weight, precision);
             } else {
@@ -182,7 +182,7 @@ impl<'a> Block<'a> {
                 || {
                     for index in indices {
                         let (row, place) = (&rows[index], place(index) * width);
-                        // SAFETY: the rows' places are different, and each row is one task's alone.
+                        // SAFETY: the rows' places are different, and each row belongs to one task.
                         let grad = unsafe { hidden_grad.part(place..place + width) };
                         let target = &weight[self.targets[index] * width..][..width];
                         for chunk in 0..chunks {
@@ -233,7 +233,7 @@ impl<'a> Block<'a> {
                 let hidden = Matrix::row_major(&scaled, self.rows(), strip.len());
                 let start = weight_grad.at(columns.start * width + strip.start);
                 let shape = [columns.len(), strip.len()];
-                // SAFETY: a tile's strip is one task's alone, within the gradient's `[vocab, width]`.
+                // SAFETY: a tile's strip belongs to one task, within the gradient's `[vocab, width]`.
                 let place = unsafe { MatrixMut::from_raw(start, shape, [width, 1]) };
                 let precision = self.task.precision;
                 product_here(place, exponentials.transposed(), hidden, output, precision);
@@ -282,7 +282,7 @@ impl<'a> Block<'a> {
     ) {
         let width = self.task.width;
         let part = |row: usize| row * width + strip.start..row * width + strip.end;
-        // SAFETY: a tile's strip is one task's alone, and one row of it is held at a time.
+        // SAFETY: a tile's strip belongs to one task, and one row of it is held at a time.
         let grad = |row: usize| unsafe { weight_grad.part(part(row)) };
         wide(
             #[inline(always)]
@@ -333,7 +333,7 @@ fn product_in<'a>(
 ) -> &'a mut [f32] {
     assert_eq!(place.len(), a.rows * b.columns, "the product's size");
     let start = place.as_mut_ptr().cast::<f32>();
-    // SAFETY: the matrix is `place`, row after row, which is borrowed alone; the product writes all of it and reads none.
+    // SAFETY: the matrix is `place`, row after row, which is borrowed exclusively; the product writes all of it and reads none.
     unsafe {
         let c = MatrixMut::from_raw(start, [a.rows, b.columns], [b.columns, 1]);
         product_here(c, a, b, Output::Overwrite, precision);

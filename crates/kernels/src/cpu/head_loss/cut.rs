@@ -10,7 +10,7 @@ pub struct Cut {
     pub block: usize,
     /// Rows of a task.
     pub part: usize,
-    /// Columns of the vocabulary whose logits a task has at hand.
+    /// Columns of the vocabulary whose logits a task holds.
     pub tile: usize,
     /// Tiles of a task.
     pub chunk: usize,
@@ -21,7 +21,7 @@ pub struct Cut {
 impl Cut {
     /// The fastest known.
     ///
-    /// A tile of 512 × 512 logits fits in a processor's own cache and is large enough that packing its factors costs
+    /// A tile of 512 × 512 logits fits in a core's cache and is large enough that packing its factors costs
     /// little beside their product. The tasks are more than most machines have threads, if the shape gives as many.
     pub fn new(rows: usize, width: usize, vocab: usize) -> Self {
         let tile = even(vocab, vocab.div_ceil(512));

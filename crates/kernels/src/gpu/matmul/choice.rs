@@ -16,12 +16,12 @@ struct Product<R: CubeRuntime> {
     a: CubeTensor<R>,
     b: CubeTensor<R>,
     output: CubeTensor<R>,
-    /// What it writes counts for nothing: the kernel is timed.
+    /// The output is ignored: only the time counts.
     is_trial: bool,
 }
 
 impl<R: CubeRuntime> Product<R> {
-    /// What takes all shapes where the kernel cannot: it was chosen for others of the key.
+    /// The fallback for shapes that the kernel does not support: it was chosen for others of the key.
     fn by(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
         let made = launch(&kernel.strategy, a, b, output);

@@ -343,7 +343,7 @@ impl Case {
         let (found_sums, log_sums): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
         assert_close("sums", &found_sums, &log_sums, 1e-6);
         let found = self.backward(&q, &k, &v, &grad);
-        // A query that sees itself alone has a gradient of zero, up to rounding.
+        // A query that sees only itself has a gradient of zero, up to rounding.
         let against = |what: &str, found: &[f32], expected: &[f64]| {
             let scale = grad.len() as f64;
             let mut found = found.to_vec();
