@@ -19,7 +19,7 @@ const FONT: &str = "Ubuntu";
 const INK: RGBColor = RGBColor(38, 38, 46);
 const FAINT: RGBColor = RGBColor(225, 225, 230);
 
-/// Okabe and Ito's colours, which the colour-blind tell apart.
+/// Okabe and Ito's colours, which colour-blind readers can distinguish.
 const SCHEDULES: [(ScheduleKind, &str, RGBColor); 5] = [
     (ScheduleKind::Constant, "constant", RGBColor(0, 0, 0)),
     (ScheduleKind::Cosine, "cosine", RGBColor(0, 114, 178)),

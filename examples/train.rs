@@ -1,4 +1,4 @@
-//! Trains a model on token ids of one's own, through the library's trainer:
+//! Trains a model on your token ids, through the library's trainer:
 //! `cargo run --release -p emberlm-examples --bin train -- RUN [STEPS]`. The run can be resumed by `emberlm train --resume
 //! RUN`, sampled from and served like any other.
 

@@ -1,4 +1,4 @@
-//! Trains a small model in a loop of one's own, over `Autodiff<B>` with Burn's optimizer:
+//! Trains a small model in a custom loop, over `Autodiff<B>` with Burn's optimizer:
 //! `cargo run --release -p emberlm-examples --bin train-loop -- [STEPS]`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]

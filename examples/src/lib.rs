@@ -7,25 +7,25 @@ use cfg_if::cfg_if;
 
 cfg_if! {
     if #[cfg(feature = "flex")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::Flex;
     } else if #[cfg(feature = "ndarray")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::NdArray;
     } else if #[cfg(feature = "vulkan")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::Vulkan;
     } else if #[cfg(feature = "wgpu")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::WebGpu;
     } else if #[cfg(feature = "metal")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::Metal;
     } else if #[cfg(feature = "cuda")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::Cuda;
     } else if #[cfg(feature = "rocm")] {
-        /// Where the examples compute.
+        /// The backend of the examples.
         pub type Backend = emberlm::burn::backend::Rocm;
     } else {
         compile_error!("the examples need a backend: --features flex, ndarray, vulkan, …");

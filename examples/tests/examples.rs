@@ -162,7 +162,7 @@ fn schedules_are_drawn() {
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     let (width, height) = (info.width as usize, info.height as usize);
-    // The colours of the five schedules, in the five panels of their own.
+    // The colours of the five schedules, in five separate panels.
     let colours = [
         [0, 0, 0],
         [0, 114, 178],

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// Where bodies are sent.
+/// The paths that bodies are sent to.
 pub const PATHS: [&str; 5] = [
     "/v1/completions",
     "/v1/chat/completions",
@@ -58,7 +58,7 @@ pub fn body(path: &str, bytes: &[u8]) -> bool {
     })
 }
 
-/// A model of bytes with its first weights.
+/// A model of bytes with initial weights.
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let config = ModelConfig {
         vocab_size: Some(257),

@@ -69,7 +69,7 @@ pub fn run(
     check_memory();
 }
 
-/// Where the system says what the process has held at most.
+/// The file with the peak memory of the process.
 fn check_memory() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {

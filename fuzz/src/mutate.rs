@@ -3,7 +3,7 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What stands in place of a number.
+/// The replacement of a number.
 const NUMBERS: [&str; 16] = [
     "0",
     "1",

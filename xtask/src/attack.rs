@@ -3,7 +3,7 @@
 //! Map: `kinds` lists the attacks, `hostile` runs one client of an attack, `polite` is the well-behaved client, `report` has the
 //! table and the verdict. The requests of the well-behaved client and the malformed requests are those of `storm`.
 //!
-//! The attacks run one after the other. In each, the well-behaved clients must get the answers that a client alone gets, within a time
+//! The attacks run one after the other. In each, the well-behaved clients must get the answers that a single client gets, within a time
 //! limit; the server's memory must stay below a limit that is also set by `prlimit`; and after the attack all slots must be free again.
 
 mod hostile;
@@ -108,7 +108,7 @@ fn attacked(
     let numbers = [SLOTS as u64, QUEUE as u64, args.timeout].map(|number| number.to_string());
     let [slots, queue, timeout] = &numbers;
     let mut options = vec!["--slots", slots, "--max-queue", queue, "--timeout", timeout];
-    // The small model has no template of its own.
+    // The small model has no chat template.
     options.extend(["--chat-template", "chatml"]);
     options.extend(args.options.iter().map(String::as_str));
     let limit = args.memory << 20;

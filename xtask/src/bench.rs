@@ -42,13 +42,13 @@ enum Subject {
     CharNano(char_nano::CharNanoArgs),
     /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
     Generate(generate::GenerateArgs),
-    /// Guessing ahead: what a pass over a draft's guesses costs, and from which share of right ones it pays.
+    /// Speculative decoding: the cost of a pass over draft tokens, and the acceptance rate from which it pays.
     Draft(draft::DraftArgs),
     /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
     Scaling(scaling::ScalingArgs),
     /// The same run on several backends: the curves of their losses, and how far they are apart.
     Backends(backends::BackendsArgs),
-    /// Operations: milliseconds and rates of each, beside its composed body.
+    /// Operations: milliseconds and rates of each, next to its reference implementation.
     Kernels(kernels::KernelsArgs),
     /// Reading a model: seconds and peak resident memory beside the weights' size.
     Load(load::LoadArgs),

@@ -1,7 +1,7 @@
 //! `cargo xtask test-clients`: the real server, asked by the clients that people use, and then by too many at once.
 //!
-//! These tests need what `cargo xtask test` does not: packages from pip's index, and a browser. Where one cannot be had,
-//! its part is left out with a line that says so, unless `--strict`; the storm needs neither.
+//! These tests need what `cargo xtask test` does not: packages from pip's index, and a browser. If one is unavailable,
+//! its part is skipped with a message, unless `--strict`; the storm needs neither.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ struct Part {
     folder: &'static str,
     scripts: &'static [&'static str],
     environment: Environment<'static>,
-    /// Whether it drives a browser, and makes its models itself.
+    /// True if it drives a browser and makes its models itself.
     browser: bool,
 }
 
@@ -49,7 +49,7 @@ const PARTS: [Part; 2] = [
     },
 ];
 
-/// What a browser that Playwright can drive is called.
+/// Names of browsers that Playwright can drive.
 const BROWSERS: [&str; 4] = [
     "chromium",
     "chromium-browser",
@@ -64,7 +64,7 @@ const SLOTS: usize = 16;
 /// Arguments of `cargo xtask test-clients`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClientsArgs {
-    /// Fail where Python's packages or a browser cannot be had, in place of leaving their part out.
+    /// Fail if Python's packages or a browser are unavailable, instead of skipping their part.
     #[arg(long)]
     strict: bool,
     /// Test this binary in place of building the tests' own.
@@ -118,7 +118,7 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// What a part runs with: its Python, and a browser where it drives one.
+/// The tools of a part: its Python, and a browser if it drives one.
 fn ready(
     part: &Part,
     args: &ClientsArgs,
@@ -166,7 +166,7 @@ fn command(
     command
 }
 
-/// Whether the server stood the storm.
+/// Returns true if the server passed the storm.
 fn weathered(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Error> {
     let storm = Storm {
         clients: CLIENTS,
@@ -180,7 +180,7 @@ fn weathered(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Er
     Ok(report.is_good())
 }
 
-/// The binary of the tests' own build, so that nothing is compiled anew after them.
+/// The binary of the tests' own build, so that nothing is compiled again after them.
 fn build(metadata: &Metadata) -> Result<PathBuf, Error> {
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--no-run", "--test=cli"]);

@@ -1,4 +1,4 @@
-//! What can go wrong in a task.
+//! Errors of a task.
 
 use std::path::PathBuf;
 
@@ -75,7 +75,7 @@ pub enum Error {
         what: String,
         found: String,
     },
-    /// A server did not stand a storm; what went wrong is told.
+    /// A server failed a storm; the failures have been printed.
     #[error("the server failed {failed} time(s)")]
     Storm { failed: usize },
     /// No fuzzer has this name.

@@ -17,7 +17,7 @@ use crate::{
     workspace,
 };
 
-/// What the scripts need, beside them.
+/// The scripts' requirements, next to them.
 const REQUIREMENTS: [&str; 3] = [
     "crates/data/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
@@ -54,7 +54,7 @@ const SCRIPTS: [Script; 12] = [
     Script::new("crates/tokenizer/tests/fixtures/make_sentence_piece.py"),
 ];
 
-/// Where the scripts write, and what lies there besides that no script wrote.
+/// The folders that the scripts write, and further files in them that no script wrote.
 const FIXTURES: [&str; 7] = [
     "crates/data/tests/fixtures",
     "crates/kernels/tests/fixtures",
@@ -71,14 +71,14 @@ const VOCABULARIES: &str = "tiktoken-rs";
 /// Arguments of `cargo xtask fixtures`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FixturesArgs {
-    /// Run the scripts with this Python, which has the packages, in place of an environment of their own in the target
+    /// Run the scripts with this Python, which has the packages, instead of a separate environment in the target
     /// folder.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Fail if a file differs from the commit.
     #[arg(long)]
     check: bool,
-    /// Run make_files.py too, which trains its tokenizers anew and so writes other files each time.
+    /// Run make_files.py too, which trains its tokenizers again and so writes other files each time.
     #[arg(long, conflicts_with = "check")]
     retrain: bool,
 }
@@ -87,9 +87,9 @@ pub struct FixturesArgs {
 struct Script {
     /// From the workspace's root.
     path: &'static str,
-    /// Whether it is given the folder of OpenAI's vocabularies.
+    /// True if it receives the folder of OpenAI's vocabularies.
     vocabularies: bool,
-    /// Whether another run writes the same bytes.
+    /// True if another run writes the same bytes.
     repeats: bool,
 }
 

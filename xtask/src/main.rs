@@ -40,7 +40,7 @@ struct Cli {
 enum Task {
     /// Run every test of the workspace on the CPU backends.
     Test(test::TestArgs),
-    /// Run the kernels' tests under memory checkers, and on processors with less than this one.
+    /// Run the kernels' tests under memory checkers, and on CPUs with fewer features than this one.
     Sanitize(sanitize::SanitizeArgs),
     /// Check the rules of docs/architecture.md that the compiler does not.
     Tidy,

@@ -10,7 +10,7 @@ use cargo_metadata::Metadata;
 
 use crate::{error::Error, workspace};
 
-/// What an environment was made for, within it; written last, so that one half made is made again.
+/// The record of an environment's purpose, within it; written last, so that an incomplete one is made again.
 const STAMP: &str = "emberlm-requirements.txt";
 
 /// An environment in the target folder.
@@ -68,7 +68,7 @@ impl Environment<'_> {
 
 /// A Python that was named, for scripts that run in another folder than this task does.
 pub fn absolute(python: &Path) -> Result<PathBuf, Error> {
-    // A name alone is looked for where programs are.
+    // A name without a folder is searched in PATH.
     if python.components().count() == 1 {
         return Ok(python.to_owned());
     }

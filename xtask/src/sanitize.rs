@@ -1,5 +1,5 @@
 //! `cargo xtask sanitize`: the tests of the kernels' `cpu`, where all of the workspace's unsafe code is, under
-//! AddressSanitizer, and on processors with less than this one has: under valgrind with AVX2, under qemu without AVX.
+//! AddressSanitizer, and on CPUs with fewer features: under valgrind with AVX2, under qemu without AVX.
 //!
 //! The kernels are compiled without Burn, which would take most of the time and has nothing to show here.
 
@@ -10,7 +10,7 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// What runs the tests as if on a lesser processor.
+/// The emulator that runs the tests as if on a lesser CPU.
 const PROCESSORS: [Processor; 2] = [
     Processor {
         what: "AVX2, every access checked",
@@ -50,7 +50,7 @@ struct Processor {
     what: &'static str,
     program: &'static str,
     args: &'static [&'static str],
-    /// How many threads rayon's own pool has, where not as many as the machine.
+    /// The threads of rayon's pool, if not as many as the machine has.
     threads: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ pub fn run(args: &SanitizeArgs) -> Result<ExitCode, Error> {
     let host = host()?;
     let tests = || tests(&host, folder.as_std_path());
 
-    eprintln!("== AddressSanitizer: what this processor has");
+    eprintln!("== AddressSanitizer: with this CPU's features");
     workspace::success(
         tests()
             .env("RUSTFLAGS", "-Zsanitizer=address")
@@ -132,7 +132,7 @@ fn command(processor: &Processor, program: &Path, thorough: bool) -> Command {
     command
 }
 
-/// Whether a checker can be run; says so if not.
+/// Returns true if a checker can be run; prints the reason if not.
 fn is_there(processor: &Processor) -> bool {
     let mut asked = Command::new(processor.program);
     asked.arg("--version").stdout(Stdio::null());
@@ -146,7 +146,7 @@ fn is_there(processor: &Processor) -> bool {
     there
 }
 
-/// What this machine is called as a target.
+/// The name of this machine's target.
 fn host() -> Result<String, Error> {
     let mut command = workspace::cargo();
     let version = workspace::stdout(command.arg("-vV"))?;

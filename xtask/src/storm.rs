@@ -1,8 +1,8 @@
 //! The storm: many clients at once, half of which leave in the middle, some of which send nonsense, and a server that
-//! must answer all others as it answers one alone, forget those that left, and not grow.
+//! must answer all others as it answers a single one, forget those that left, and not grow.
 //!
-//! Map: `cases` are the requests with the answers of a client alone, `malformed` the nonsense, `client` what each client
-//! does, `footprint` the server's memory over the run, `report` what is told and what counts as failed.
+//! Map: `cases` are the requests with the answers to a single client, `malformed` the nonsense, `client` what each client
+//! does, `footprint` the server's memory over the run, `report` the printed report and the failures.
 
 pub mod cases;
 mod client;
@@ -24,14 +24,14 @@ pub use self::report::Report;
 use self::{cases::Case, client::Client, footprint::Footprint, malformed::Malformed};
 use crate::{error::Error, served::process::Server};
 
-/// How soon after the last client has left nothing may run any more.
+/// The time after the last client has left until nothing may run any more.
 const QUIET_WITHIN: Duration = Duration::from_secs(2);
 /// Between two looks at the server's memory.
 const SAMPLED: Duration = Duration::from_millis(250);
-/// Failures that are told of; more are alike.
+/// Failures that are printed; more are alike.
 const TOLD: usize = 20;
 
-/// How much of a storm.
+/// The size of a storm.
 #[derive(Clone, Debug)]
 pub struct Storm {
     /// Clients at once.
@@ -40,13 +40,13 @@ pub struct Storm {
     pub slots: usize,
     /// For how long new requests are made.
     pub lasting: Duration,
-    /// What chance is drawn from.
+    /// The seed of random choices.
     pub seed: u64,
     /// Further words for `emberlm serve`.
     pub options: Vec<String>,
 }
 
-/// What all clients share.
+/// The state shared by all clients.
 #[derive(Debug)]
 struct Shared<'a> {
     server: &'a Server,
@@ -67,7 +67,7 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     let server = Server::start(binary, model, options)?;
     let cases = cases::of_one_client(&server)?;
     eprintln!(
-        "{} requests of a client alone; now {} clients for {:?}",
+        "{} requests of a single client; now {} clients for {:?}",
         cases.len(),
         storm.clients,
         storm.lasting
@@ -106,7 +106,7 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// Whether the server is again as it was before; an error where it does not even answer.
+/// Returns true if the server is in its initial state again; an error if it does not answer.
 fn afterwards(
     server: &Server,
     cases: &[Case],

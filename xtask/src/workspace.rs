@@ -1,4 +1,4 @@
-//! What every task knows of the workspace, and how it runs programs.
+//! The workspace's metadata, and running programs.
 
 use std::process::{Command, ExitStatus};
 

@@ -39,10 +39,10 @@ pub struct GenerateArgs {
     /// Generations that count, after one that does not
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: usize,
-    /// What the maps' weights are held in
+    /// The format of the linear layers' weights
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
     pub weights: WeightFormat,
-    /// How many sequences are decoded at the same time, besides one alone: several numbers, separated by commas
+    /// The numbers of sequences that are decoded at the same time, in addition to 1: several numbers, separated by commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub sequences: Vec<usize>,
     /// One value over the preset, such as model.n_layers=2; may be given again
@@ -141,7 +141,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         "bytes_per_token": read,
         "read_bytes_per_second": bandwidth.round(),
         "product_flops": measured.product_flops.round(),
-        // What reading the weights once per token allows, and what the maps' products alone do.
+        // The bound of reading the weights once per token, and that of the linear layers' products.
         "decode_bound": rounded(bandwidth / read as f64),
         "prefill_bound": rounded(args.prompt as f64 * measured.product_flops / operations),
     });
@@ -166,7 +166,7 @@ struct Measured {
     token: f64,
     /// Sequences that are decoded at the same time, and the median seconds of a token of each of them.
     together: Vec<(usize, f64)>,
-    /// What guessing ahead costs, where there is a draft.
+    /// The cost of speculative decoding, if there is a draft model.
     draft: Vec<draft::Ahead>,
     peak_rss_mib: Option<u64>,
     product_flops: f64,
@@ -233,7 +233,7 @@ impl Job for Bench {
 }
 
 impl Bench {
-    /// Each sequence's is another, so that none goes on from what another one's cache holds.
+    /// Each sequence's is another, so that none continues from the cache of another.
     fn prompt_of(&self, sequence: usize) -> Vec<u32> {
         let id = |at: usize| ((at * 7919 + sequence * 104_729) % self.model.vocab_size()) as u32;
         (0..self.prompt).map(id).collect()

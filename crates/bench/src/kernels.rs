@@ -1,4 +1,4 @@
-//! `emberlm-bench kernels`: each operation of a backend beside its composed body, in turns, as
+//! `emberlm-bench kernels`: each operation of a backend interleaved with its reference implementation, as
 //! `cargo xtask bench kernels` runs it.
 //!
 //! Map: `workload` has the sizes, `turns` measures, `products` and `elementwise` have the operations.

@@ -21,7 +21,7 @@ pub struct LoaderArgs {
     /// The datasets, as `emberlm train` takes them
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., required = true)]
     pub data: Vec<PathBuf>,
-    /// How documents come into sequences
+    /// The packing of documents into sequences
     #[arg(long, value_name = "HOW", value_parser = packing_parser(), default_value = Packing::Stream.name())]
     pub documents: Packing,
     /// Threads that make batches

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `train` | `train` | training steps on random tokens |
 //! | `generate` | `generate` | a prompt, and the tokens after it |
-//! | `kernels` | `kernels` | each operation beside its composed body |
+//! | `kernels` | `kernels` | each operation next to its reference implementation |
 //! | `load` | `load` | time and memory of reading a model |
 //! | `loader` | `loader` | batches per second |
 //! | `prepare` | `prepare` | preparing a corpus, beside tiktoken-rs |
@@ -45,7 +45,7 @@ enum Command {
     /// Measure the speed of generation
     #[command(alias = "bench-generate")]
     Generate(generate::GenerateArgs),
-    /// Measure each operation beside its composed body
+    /// Measure each operation next to its reference implementation
     #[command(alias = "bench-kernels")]
     Kernels(kernels::KernelsArgs),
     /// Measure the time and memory of reading a model

@@ -1,4 +1,4 @@
-//! `emberlm-bench prepare`: the speed and memory of `emberlm prepare`, or of tiktoken-rs alone on one thread, as
+//! `emberlm-bench prepare`: the speed and memory of `emberlm prepare`, or of only tiktoken-rs on one thread, as
 //! `cargo xtask bench prepare` runs them.
 
 use std::fs::File;
@@ -30,7 +30,7 @@ pub struct PrepareArgs {
     pub prepare: shared::PrepareArgs,
 }
 
-/// What was measured.
+/// The measurement.
 struct Measured {
     program: String,
     threads: usize,
@@ -79,7 +79,7 @@ fn ours(args: &PrepareArgs) -> Result<Measured, CliError> {
     })
 }
 
-/// The tokenizing alone.
+/// Only tokenization.
 fn tiktoken(args: &PrepareArgs) -> Result<Measured, CliError> {
     let [path] = &args.prepare.inputs[..] else {
         return Err(CliError::usage("--tiktoken takes one file"));

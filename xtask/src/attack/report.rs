@@ -16,7 +16,7 @@ pub struct Round {
     refused: usize,
     closed: usize,
     unread: usize,
-    /// Answers of the well-behaved clients, each as alone.
+    /// Answers of the well-behaved clients, each as without others.
     polite: usize,
     worst: Duration,
     /// MiB of the server with its child processes, before the attack and at most.

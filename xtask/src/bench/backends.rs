@@ -26,7 +26,7 @@ pub struct BackendsArgs {
         default_values = ["flex", "ndarray"]
     )]
     runs: Vec<Run>,
-    /// What is trained, on the built-in tales. Without dropout, which each backend draws by itself.
+    /// The model that is trained on the built-in tales. Without dropout, which each backend draws by itself.
     #[arg(long, default_value = "char-nano")]
     preset: String,
     /// Steps of each run.
@@ -43,7 +43,7 @@ pub struct BackendsArgs {
     json: bool,
 }
 
-/// Where a run is computed, and in what.
+/// The backend and the precision of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     backend: String,
@@ -71,7 +71,7 @@ impl Run {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone)]
 struct Curve {
     name: String,

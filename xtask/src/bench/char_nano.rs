@@ -1,5 +1,5 @@
 //! `cargo xtask bench char-nano`: a whole run of nanoGPT's character model on Tiny Shakespeare, with evaluations and
-//! checkpoints, ours and nanoGPT's own in turns.
+//! checkpoints, ours and nanoGPT's interleaved.
 //!
 //! Both make as many steps of 12 × 64 characters at the same rates, evaluate eight times on as many tokens and write a
 //! checkpoint each time. The times are those of the whole processes, Python's start included; the losses are over the
@@ -43,7 +43,7 @@ pub struct CharNanoArgs {
     /// Steps of each run: a multiple of 8.
     #[arg(long, default_value_t = 2000, value_parser = steps)]
     steps: usize,
-    /// What our first weights and order of data are drawn from; nanoGPT's are always the same.
+    /// The seed of our initial weights and data order; nanoGPT's are always the same.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Runs of each program, of which the medians are printed.
@@ -104,7 +104,7 @@ pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// How each program is called.
+/// The command line of each program.
 struct Programs<'a> {
     args: &'a CharNanoArgs,
     checkout: Checkout,
@@ -114,9 +114,9 @@ struct Programs<'a> {
     data: PathBuf,
     /// Our run.
     run: PathBuf,
-    /// What computes nanoGPT's loss.
+    /// The device of nanoGPT's loss.
     loss: PathBuf,
-    /// What the newest run printed.
+    /// The output of the newest run.
     log: PathBuf,
 }
 
@@ -206,7 +206,7 @@ fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
     result.map(|()| seconds)
 }
 
-/// A run, told as it is done.
+/// A run, reported when it is done.
 fn told(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
     let loss = evaluated["loss"].as_f64().unwrap_or(f64::NAN);
     eprintln!("  {program}: {seconds:.1} s, validation loss {loss:.4}");

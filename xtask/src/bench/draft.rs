@@ -1,4 +1,4 @@
-//! `cargo xtask bench draft`: what guessing ahead costs, and from which share of right guesses it pays.
+//! `cargo xtask bench draft`: the cost of speculative decoding, and the acceptance rate from which it pays.
 
 use std::{num::NonZero, path::Path, process::Command};
 
@@ -13,7 +13,7 @@ pub struct DraftArgs {
     /// The model.
     #[arg(long, default_value = "gpt2-small")]
     preset: String,
-    /// The preset of the smaller model that guesses ahead.
+    /// The preset of the draft model.
     #[arg(long, default_value = "gpt2-small")]
     draft: String,
     /// One value over the draft's preset; may be given again.
@@ -25,7 +25,7 @@ pub struct DraftArgs {
     /// Tokens that are made.
     #[arg(long, default_value = "32")]
     tokens: NonZero<usize>,
-    /// What the weights are stored in, as `emberlm-bench generate` has it.
+    /// The format of the weights, as `emberlm-bench generate` has it.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     #[command(flatten)]
@@ -61,7 +61,7 @@ fn table(made: &Value) -> String {
         .unwrap_or(f64::NAN);
     let mut text = format!(
         "{} without a draft: {plain:.1} tokens/s\n\n\
-         | guesses a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n",
+         | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n",
         made["workload"].as_str().unwrap_or_default(),
     );
     for row in made["draft"].as_array().into_iter().flatten() {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(
             table(&made),
             "small without a draft: 100.0 tokens/s\n\n\
-             | guesses a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n\
+             | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n\
              | 1 | 12.5 | 25% | 0.50 × | 1.00 × | 1.50 × |\n| 8 | 12.5 | never | 0.50 × | 1.00 × | 1.50 × |\n"
         );
     }

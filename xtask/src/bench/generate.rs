@@ -1,5 +1,5 @@
-//! `cargo xtask bench generate`: one sequence's prompt and its tokens, with first weights, ours and transformers' in
-//! turns, beside what this machine's memory and matrix products would allow.
+//! `cargo xtask bench generate`: one sequence's prompt and its tokens, with initial weights, ours and transformers'
+//! interleaved, next to the bounds of this machine's memory and matrix products.
 
 mod report;
 
@@ -24,7 +24,7 @@ pub struct GenerateArgs {
     /// Tokens that are made one by one.
     #[arg(long, default_value = "64")]
     tokens: NonZero<usize>,
-    /// What our weights are stored in, as `emberlm-bench generate` has it; the peer's are f32.
+    /// The format of our weights, as `emberlm-bench generate` has it; the peer's are f32.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     /// Runs of each program, of which the medians are printed.
@@ -83,7 +83,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both programs' medians, run in turns.
+/// Both programs' medians, run alternately.
 fn pair(
     args: &GenerateArgs,
     metadata: &Metadata,
@@ -108,7 +108,7 @@ fn pair(
     })
 }
 
-/// A run, told as it is done.
+/// A run, reported when it is done.
 fn taken(command: &mut Command) -> Result<Generation, Error> {
     let run = Generation::of(&last_json(command, "decode_tokens_per_second")?);
     let (name, decode, prefill) = (&run.program, run.decode, run.prefill);
@@ -132,7 +132,7 @@ fn peer_command(args: &GenerateArgs, metadata: &Metadata, python: &Path, name: &
     command
 }
 
-/// Both programs are told the same sizes, so neither's own defaults count.
+/// Both programs get the same sizes, so neither's defaults matter.
 fn size(args: &GenerateArgs) -> [String; 4] {
     let (prompt, tokens) = (args.prompt.to_string(), args.tokens.to_string());
     ["--prompt".to_owned(), prompt, "--tokens".to_owned(), tokens]

@@ -1,4 +1,4 @@
-//! `cargo xtask bench kernels`: each operation of the kernels beside its composed body, in turns in one process.
+//! `cargo xtask bench kernels`: each operation of the kernels next to its reference implementation, interleaved in one process.
 
 use std::{num::NonZero, path::Path, process::Command};
 

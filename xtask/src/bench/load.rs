@@ -8,7 +8,7 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench load`.
 #[derive(Debug, clap::Args)]
 pub struct LoadArgs {
-    /// The model, whose first weights are written and read again.
+    /// The model, whose initial weights are written and read again.
     #[arg(long, default_value = "pythia-160m")]
     preset: String,
     /// The backend to build and measure.

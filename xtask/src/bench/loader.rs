@@ -30,7 +30,7 @@ pub struct LoaderArgs {
 /// Documents of each dataset, of 100 to 4,100 bytes: about 4 MB, in the page cache once it is prepared.
 const DOCUMENTS: usize = 2000;
 
-/// What a loading thread is to be faster than the trainer by.
+/// The required speed of a loading thread relative to the trainer.
 const GOAL: f64 = 50.0;
 
 /// Builds, makes two datasets, and measures.
@@ -101,7 +101,7 @@ fn show(as_json: bool, trained: f64, rows: &[(&str, &str, f64, f64)]) {
     println!("{verdict} {GOAL} times the trainer's speed: {least:.0} at the least");
 }
 
-/// A dataset of many documents: the words are of no matter.
+/// A dataset of many documents: the words do not matter.
 fn prepare(binary: &Utf8Path, folder: &Utf8Path, name: &str) -> Result<(), Error> {
     let texts = folder.join(format!("texts-{name}"));
     let write = || {

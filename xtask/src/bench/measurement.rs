@@ -25,7 +25,7 @@ pub struct Measurement {
     pub seconds_per_step: f64,
     /// The highest resident memory of the process, in MiB.
     pub peak_rss_mib: u64,
-    /// What was taken of the device's own memory, in MiB; none where that is the processor's.
+    /// Memory reserved on the device, in MiB; `None` if the device shares the CPU's memory.
     pub device_mib: Option<u64>,
     /// The model's operations per second over those of a matrix product, where that was measured.
     pub utilization: Option<f64>,

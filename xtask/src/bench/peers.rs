@@ -1,4 +1,4 @@
-//! `cargo xtask bench peers`: training steps of several workloads, ours and PyTorch's in turns.
+//! `cargo xtask bench peers`: training steps of several workloads, ours and PyTorch's interleaved.
 
 mod report;
 mod workload;
@@ -19,13 +19,13 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench peers`.
 #[derive(Debug, clap::Args)]
 pub struct PeersArgs {
-    /// What is trained; may be given again. By default all of them.
+    /// The workload; may be given again. By default all of them.
     #[arg(long, value_enum)]
     workload: Vec<Workload>,
     /// Which PyTorch; may be given again. By default all of them.
     #[arg(long, value_enum)]
     peer: Vec<Peer>,
-    /// What matrix products are computed in, ours and PyTorch's.
+    /// The precision of matrix products, ours and PyTorch's.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Precision,
     /// Runs of each program, of which the medians are printed.
@@ -47,7 +47,7 @@ enum Peer {
     Eager,
     /// Through torch.compile.
     Compiled,
-    /// As users run it, with glibc told to keep its memory.
+    /// As users run it, with glibc set to keep its memory.
     Tuned,
 }
 
@@ -99,7 +99,7 @@ fn chosen<T: clap::ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     }
 }
 
-/// How each program is called.
+/// The command line of each program.
 struct Programs<'a> {
     args: &'a PeersArgs,
     metadata: &'a Metadata,
@@ -108,7 +108,7 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Ours and the peers in turns, so that a change in the machine's load meets all of them.
+    /// Ours and the peers alternately, so that a change in the machine's load meets all of them.
     fn compare(&self, workload: Workload) -> Result<Comparison, Error> {
         let peers = chosen(&self.args.peer);
         let rounds = self.args.rounds.get();
@@ -164,7 +164,7 @@ impl Programs<'_> {
     }
 }
 
-/// A run, told as it is done; `how` is what its program does not know of itself.
+/// A run, reported when it is done; `how` describes it.
 fn taken(command: &mut Command, how: &str) -> Result<Measurement, Error> {
     let mut run = Measurement::take(command)?;
     run.peer += how;
@@ -191,7 +191,7 @@ mod tests {
         parsed.unwrap_or_else(|error| panic!("{error}")).peers
     }
 
-    /// What a workload's programs are called with: ours, then the peers.
+    /// The arguments of a workload's programs: ours, then the peers.
     fn typed(args: &PeersArgs, workload: Workload) -> Vec<String> {
         let metadata = workspace::metadata().unwrap();
         let programs = Programs {

@@ -20,13 +20,13 @@ use super::programs::{Program, build};
 use super::report::Report;
 use crate::{error::Error, workspace};
 
-/// What the peers tokenize at most: their speed does not depend on how much there is, but their time does.
+/// The maximum text of the peers: their speed does not depend on how much there is, but their time does.
 const PEER_BYTES: u64 = 64 << 20;
 
 /// Arguments of `cargo xtask bench prepare`.
 #[derive(Debug, clap::Args)]
 pub struct PrepareArgs {
-    /// How large the corpus is, once as JSON lines and once as one text: a number with KiB, MiB or GiB.
+    /// The size of the corpus, once as JSON lines and once as one text: a number with KiB, MiB or GiB.
     #[arg(long, default_value = "2GiB", value_parser = size)]
     size: u64,
     /// The tokenizer.
@@ -38,7 +38,7 @@ pub struct PrepareArgs {
     /// The text that the corpus repeats; by default this project's own documentation and source.
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// A Python interpreter with tiktoken, to run it in turns with ours.
+    /// A Python interpreter with tiktoken, to run it interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
     /// Runs of each program, of which the medians are printed.
@@ -121,7 +121,7 @@ fn threads(args: &PrepareArgs) -> usize {
     args.threads.map_or_else(cores, NonZero::get)
 }
 
-/// How each program is called.
+/// The command line of each program.
 struct Programs<'a> {
     args: &'a PrepareArgs,
     metadata: &'a Metadata,

@@ -11,7 +11,7 @@ use crate::{
     workspace,
 };
 
-/// What makes glibc keep memory that a program gives back, which PyTorch's CPU tensors gain from: fresh pages cost it
+/// The setting that makes glibc keep freed memory, which helps PyTorch's CPU tensors: fresh pages cost it
 /// more than a third of its time.
 pub const MEMORY_KEPT: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "8589934592"),
@@ -84,7 +84,7 @@ impl OursArgs {
 /// Which Python runs the peers.
 #[derive(Debug, clap::Args)]
 pub struct PythonArgs {
-    /// Run the peers with this Python, which has the packages, in place of an environment of their own in the target
+    /// Run the peers with this Python, which has the packages, instead of a separate environment in the target
     /// folder.
     #[arg(long, value_name = "PYTHON")]
     python: Option<PathBuf>,

@@ -25,7 +25,7 @@ use crate::{
     storm::{self, Storm},
 };
 
-/// How long the server may take to be free of a level's clients.
+/// The time the server may take to be free of a level's clients.
 const QUIET_WITHIN: Duration = Duration::from_secs(10);
 
 /// Arguments of `cargo xtask bench serve`.
@@ -38,7 +38,7 @@ pub struct ServeArgs {
     /// A run, checkpoint or Hugging Face directory in place of a preset.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Clients at once, besides one alone: several numbers, separated by commas; in a storm the first.
+    /// Numbers of concurrent clients, in addition to 1: several numbers, separated by commas; in a storm the first.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["16", "64"])]
     clients: Vec<NonZero<usize>>,
     /// The server's slots. By default as many as clients, and in a storm half as many, so that some wait.
@@ -59,20 +59,20 @@ pub struct ServeArgs {
     /// The temperature that tokens are drawn at; 1 is what a request has that says nothing.
     #[arg(long, default_value = "1")]
     temperature: f64,
-    /// What the weights are held in, as `emberlm serve` has it.
+    /// The format of the weights, as `emberlm serve` has it.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     /// Run the server with `--deterministic`.
     #[arg(long)]
     deterministic: bool,
     /// In place of the measurement many clients, half of which leave in the middle and a tenth of which send nonsense:
-    /// every other answer must be that of a client alone.
+    /// every other answer must be that to a single client.
     #[arg(long)]
     storm: bool,
     /// Minutes of the storm in place of --seconds.
     #[arg(long, requires = "storm")]
     minutes: Option<NonZero<u64>>,
-    /// What prompts and the storm's chance are drawn from.
+    /// The seed of prompts and of the storm's random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print one line of JSON in place of the table.

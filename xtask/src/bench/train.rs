@@ -1,4 +1,4 @@
-//! `cargo xtask bench train`: training steps on a fixed workload, ours and PyTorch's in turns.
+//! `cargo xtask bench train`: training steps on a fixed workload, ours and PyTorch's interleaved.
 
 mod report;
 
@@ -67,7 +67,7 @@ pub struct TrainArgs {
     /// The backend to build and measure.
     #[arg(long, default_value = "flex")]
     backend: String,
-    /// What products are made in: f32, bf16 or f16.
+    /// The precision of products: f32, bf16 or f16.
     #[arg(long, default_value = "f32")]
     precision: String,
     /// Steps to measure after the warm-up; by default 100 of char-nano, 6 of pocket, 20 of gpt2-small.
@@ -82,7 +82,7 @@ pub struct TrainArgs {
     /// Measure ours also computing each block's inside again for its gradients: less memory, more time.
     #[arg(long)]
     recompute: bool,
-    /// A Python interpreter with torch, to run the PyTorch twin in turns with ours.
+    /// A Python interpreter with torch, to run the PyTorch twin interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
     /// Runs of each program, of which the medians are printed; by default 3 with a peer, else 1.
@@ -102,7 +102,7 @@ pub fn run(args: &TrainArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ours and the peer's in turns, so that a change in the machine's load meets both.
+/// Ours and the peer's alternately, so that a change in the machine's load meets both.
 fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<TrainReport, Error> {
     let rounds = args
         .rounds
@@ -181,7 +181,7 @@ fn seq_len(args: &TrainArgs) -> usize {
     args.seq_len.map_or(args.preset.seq_len(), NonZero::get)
 }
 
-/// Both programs are told the same sizes, so neither's own defaults count.
+/// Both programs get the same sizes, so neither's defaults matter.
 fn workload(args: &TrainArgs) -> [String; 6] {
     let (steps, batch) = args.preset.defaults();
     let (steps, batch) = (

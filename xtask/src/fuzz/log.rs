@@ -10,7 +10,7 @@ pub struct Coverage {
     pub features: u64,
 }
 
-/// The coverage of a corpus, where libFuzzer was told to run nothing else: `#57 INITED cov: 512 ft: 1001 corp: 40/99Kb …`.
+/// The coverage of a corpus, when libFuzzer runs nothing else: `#57 INITED cov: 512 ft: 1001 corp: 40/99Kb …`.
 pub fn of_corpus(log: &str) -> Option<Coverage> {
     log.lines().find_map(|line| {
         let (executions, rest) = line.strip_prefix('#')?.split_once("INITED cov: ")?;

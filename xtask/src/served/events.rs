@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-/// What ends a stream as it should, where nothing else is said.
+/// The default end of a stream.
 const DONE: &str = "[DONE]";
 
 /// A streamed answer.
@@ -24,7 +24,7 @@ pub struct Events<R> {
 pub struct Event {
     /// When its line was read.
     pub at: Instant,
-    /// What it says.
+    /// Its data.
     pub value: Value,
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/1.1 by hand: one request on each connection.
 //!
-//! The storm closes connections in the middle of an answer, or of its own request, and sends what no client library
-//! lets through; the benchmark takes the time of each event as it arrives. A socket and this file do both.
+//! The storm closes connections in the middle of an answer, or of a request, and sends requests that no client library
+//! allows; the benchmark takes the time of each event as it arrives. A socket and this file do both.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -17,7 +17,7 @@ const LONGEST_LINE: u64 = 64 << 10;
 pub struct Reply {
     /// Its code.
     pub status: u16,
-    /// What follows.
+    /// The body.
     pub body: Body,
 }
 
@@ -28,12 +28,12 @@ pub struct Body {
     left: Left,
 }
 
-/// What is still to come.
+/// The remaining part.
 #[derive(Debug)]
 enum Left {
     /// So many bytes.
     Bytes(u64),
-    /// So many bytes of this chunk, and more chunks; none where the next one's size comes first.
+    /// So many bytes of this chunk, and more chunks; `None` if the size of the next comes first.
     Chunk(Option<u64>),
     /// Whatever comes until the connection ends.
     All,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::http;
 use crate::{error::Error, workspace};
 
-/// How long an answer may keep one waiting before the server counts as stuck.
+/// The time without an answer after which the server counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at something that is waited for.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,13 +27,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Server {
     child: Child,
     command: String,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// The model's name.
     pub model: String,
 }
 
-/// What `/metrics` says, summed over labels.
+/// The values of `/metrics`, summed over labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(BTreeMap<String, f64>);
 
@@ -103,7 +103,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What a path says.
+    /// The body at a path.
     pub fn get(&self, path: &str) -> Result<String, Error> {
         let asked = http::connect(self.address, PATIENCE)
             .and_then(|stream| http::ask(stream, "GET", path, b""))
@@ -115,13 +115,13 @@ impl Server {
         }
     }
 
-    /// What a path says, as JSON.
+    /// The body at a path, as JSON.
     pub fn json(&self, path: &str) -> Result<Value, Error> {
         let text = self.get(path)?;
         serde_json::from_str(&text).map_err(|_| self.wrong(path, &text))
     }
 
-    /// What it counts.
+    /// Its counters.
     pub fn metrics(&self) -> Result<Metrics, Error> {
         Ok(Metrics::read(&self.get("/metrics")?))
     }
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// Its resident memory in bytes, where the system tells (Linux).
+    /// Its resident memory in bytes, if the system reports it (Linux).
     pub fn resident(&self) -> Option<u64> {
         resident(self.child.id())
     }
@@ -156,7 +156,7 @@ impl Server {
         Some(self.resident()? + children.sum::<u64>())
     }
 
-    /// How many files and connections it holds open, where the system tells (Linux).
+    /// The number of its open files and connections, if the system reports it (Linux).
     pub fn open_files(&self) -> Option<usize> {
         Some(fs::read_dir(self.proc("fd")).ok()?.count())
     }
@@ -165,7 +165,7 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// Tells it to end, which it must do by itself and with success.
+    /// Asks it to end, which it must do by itself and with success.
     pub fn stop(mut self) -> Result<(), Error> {
         let mut kill = Command::new("kill");
         workspace::success(kill.args(["-TERM", &self.child.id().to_string()]))?;
@@ -186,7 +186,7 @@ impl Server {
                 None => thread::sleep(PAUSE),
             }
         }
-        Err(self.wrong("SIGTERM", "nothing: it goes on"))
+        Err(self.wrong("SIGTERM", "nothing: it keeps running"))
     }
 
     fn wrong(&self, what: &str, found: &str) -> Error {

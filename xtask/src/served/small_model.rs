@@ -11,7 +11,7 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// What makes it small.
+/// The settings that make it small.
 const SIZES: [&str; 6] = [
     "model.d_model=64",
     "model.n_layers=2",
@@ -21,14 +21,14 @@ const SIZES: [&str; 6] = [
     "train.micro_batch=4",
 ];
 
-/// Makes it anew under `folder` and returns where it is.
+/// Makes it under `folder` and returns its path.
 pub fn make(binary: &Path, folder: &Path) -> Result<PathBuf, Error> {
     let set = SIZES.iter().flat_map(|size| ["--set", size]);
     let words = ["--preset", "pocket-tales", "--steps", "150"];
     trained(binary, folder, "byte", "sums", words.into_iter().chain(set))
 }
 
-/// A model of a preset's sizes with GPT-2's tokens, after one step of a few tokens, anew under `folder`: what
+/// A model of a preset's sizes with GPT-2's tokens, after one step of a few tokens, under `folder`: the model that
 /// `emberlm new` makes has no tokenizer, so that it could not be served.
 pub fn of_preset(binary: &Path, folder: &Path, preset: &str) -> Result<PathBuf, Error> {
     let words = ["--preset", preset, "--steps", "1"];

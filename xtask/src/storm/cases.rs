@@ -1,4 +1,4 @@
-//! Requests at temperature 0, and what a client alone is answered.
+//! Requests at temperature 0, and the answers to a single client.
 
 use std::{io, net::Shutdown, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     },
 };
 
-/// How many.
+/// The number of them.
 const CASES: usize = 24;
-/// How much likelier each token must be than the next in its place, in nats: sums over another number of sequences are
-/// added in another order, and may turn what is as good as even.
+/// The margin of each token over the second most probable one, in nats: sums over another number of sequences are
+/// added in another order, and may reverse a near tie.
 const MARGIN: f64 = 1e-3;
 /// Candidates until there are enough such.
 const MOST: usize = 4000;
@@ -30,7 +30,7 @@ pub struct Case {
     answer: Answer,
 }
 
-/// What must come out alike.
+/// The parts of an answer that must be equal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     text: String,
@@ -38,7 +38,7 @@ pub struct Answer {
     tokens: u64,
 }
 
-/// The cases that this server's model is sure of, each asked alone.
+/// The cases that this server's model is sure of, each asked by itself.
 pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for number in 0..MOST {
@@ -100,21 +100,21 @@ impl Case {
         self.max_tokens
     }
 
-    /// Whether an answer is the one of a client alone.
+    /// Returns true if an answer equals that to a single client.
     pub fn compare(&self, answer: &Answer, how: &str) -> Result<(), String> {
         if *answer == self.answer {
             return Ok(());
         }
         Err(format!(
-            "{how}, {:?} was answered with {answer:?}, and alone with {:?}",
+            "{how}, {:?} was answered with {answer:?}, and by itself with {:?}",
             self.prompt, self.answer
         ))
     }
 
-    /// Asks once more, alone.
+    /// Asks again, without other clients.
     pub fn check(&self, server: &Server) -> Result<(), String> {
         let answer = self.alone(server).map_err(|error| error.to_string())?;
-        self.compare(&answer, "alone")
+        self.compare(&answer, "by itself")
     }
 
     fn alone(&self, server: &Server) -> Result<Answer, Error> {
@@ -123,7 +123,7 @@ impl Case {
         asked.map_err(|error| wrong(&body, &error))
     }
 
-    /// The least by which a token was likelier than the next in its place, told by the stream of the page, whose tokens
+    /// The smallest margin of a token over the second most probable one, from the stream of the page, whose tokens
     /// are ids: several of a completion's may have one text.
     fn margin(&self, server: &Server) -> Result<f64, Error> {
         let body = json!({

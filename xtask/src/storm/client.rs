@@ -1,4 +1,4 @@
-//! What a client does, over and over: asks and compares, asks and leaves, or sends nonsense.
+//! The loop of a client: asks and compares, asks and leaves, or sends nonsense.
 
 use emberlm_system::random::SplitMix64;
 use std::{io, thread, time::Duration};
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Goes on until the storm is over.
+    /// Runs until the storm is over.
     pub fn run(mut self, shared: &Shared<'_>) {
         while !shared.is_over() {
             match self.manner {

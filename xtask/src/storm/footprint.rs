@@ -3,7 +3,7 @@
 //! Allocators keep what is freed, and the first requests of each size add to it: so growth is counted from the time when
 //! a fifth of the run is over, from the mean of the tenth that follows to the mean of the last tenth.
 
-/// What may be added in the last four fifths of a run: a twentieth of the memory, and 8 MiB, since a small server's
+/// The allowed growth in the last four fifths of a run: a twentieth of the memory, and 8 MiB, since a small server's
 /// memory goes up and down by a few MiB with the requests that are under way.
 const ALLOWED_PART: f64 = 0.05;
 const ALLOWED_MIB: f64 = 8.0;
@@ -12,7 +12,7 @@ const ALLOWED_MIB: f64 = 8.0;
 #[derive(Clone, Debug, Default)]
 pub struct Footprint(Vec<f64>);
 
-/// How it went.
+/// The samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// MiB when a fifth was over.
@@ -21,23 +21,23 @@ pub struct Growth {
     pub late: f64,
     /// The most MiB.
     pub peak: f64,
-    /// How many MiB the end may be above.
+    /// The allowed growth in MiB.
     pub allowed: f64,
 }
 
 impl Footprint {
-    /// Adds a sample in bytes, where the system tells.
+    /// Adds a sample in bytes, if the system reports it.
     pub fn add(&mut self, bytes: Option<u64>) {
         self.0
             .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     }
 
-    /// The last sample; not a number where the system does not tell.
+    /// The last sample; NaN if the system does not report it.
     pub fn last_mib(&self) -> f64 {
         self.0.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// What they come to; none of too few.
+    /// The growth; `None` for too few samples.
     pub fn growth(&self) -> Option<Growth> {
         let tenth = self.0.len() / 10;
         if tenth == 0 {
@@ -60,7 +60,7 @@ impl Growth {
         self.late - self.early
     }
 
-    /// Whether that is too much.
+    /// Returns true if that is too much.
     pub fn is_leak(&self) -> bool {
         self.grown() > self.allowed
     }

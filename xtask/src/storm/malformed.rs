@@ -191,7 +191,7 @@ impl Malformed {
     }
 }
 
-/// What answers bytes: a code, or none where the server closes the connection.
+/// The answer to bytes: a code, or `None` if the server closes the connection.
 fn raw(mut stream: std::net::TcpStream, bytes: &[u8]) -> io::Result<Option<u16>> {
     stream.write_all(bytes)?;
     match http::reply(stream) {
@@ -210,7 +210,7 @@ fn named(body: &[u8], model: &str) -> Vec<u8> {
     }
 }
 
-/// Whether an error's envelope says something.
+/// Returns true if an error's envelope has a message.
 fn has_reason(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     let message = value["error"]["message"].as_str();

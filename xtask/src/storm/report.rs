@@ -1,4 +1,4 @@
-//! What is told of a storm.
+//! The report of a storm.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ const ALIKE: usize = 40;
 /// Counts, and what went wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How long it lasted.
+    /// Its duration.
     pub seconds: f64,
-    /// Answers that were read whole and were those of a client alone.
+    /// Answers that were read completely and equal those to a single client.
     pub compared: usize,
     /// Clients that left in the middle.
     pub left: usize,
@@ -24,18 +24,18 @@ pub struct Report {
     pub generated: Option<f64>,
     /// After how long nothing ran any more.
     pub quiet_seconds: Option<f64>,
-    /// The server's memory, where the system tells.
+    /// The server's memory, if the system reports it.
     pub growth: Option<Growth>,
-    /// Open files before and after, where the system tells.
+    /// Open files before and after, if the system reports it.
     pub open_files: Option<(usize, usize)>,
-    /// What went wrong, the first of it in words.
+    /// Descriptions of the first failures.
     pub failures: Vec<String>,
-    /// How much went wrong.
+    /// The number of failures.
     pub failed: usize,
 }
 
 impl Report {
-    /// Notes a failure; what is like one that was told only counts.
+    /// Records a failure; one like an earlier one is only counted.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
         let begins = |text: &str| text.chars().take(ALIKE).collect::<String>();
@@ -77,7 +77,7 @@ impl Report {
         }
     }
 
-    /// Whether all went well.
+    /// Returns true without failures.
     pub fn is_good(&self) -> bool {
         self.failed == 0 && self.compared > 0 && self.left > 0 && !self.refused.is_empty()
     }
@@ -109,7 +109,7 @@ impl Report {
     pub fn to_text(&self) -> String {
         let mut rows = vec![
             ("seconds", format!("{:.1}", self.seconds)),
-            ("answers as alone", self.compared.to_string()),
+            ("answers as by itself", self.compared.to_string()),
             ("left in the middle", self.left.to_string()),
             (
                 "malformed, refused",

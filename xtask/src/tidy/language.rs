@@ -20,6 +20,8 @@ type Word = (usize, String);
 pub struct Language {
     /// First words that a doc comment does not have.
     openings: Vec<String>,
+    /// Files that are not prose: corpora and data of other programs.
+    exempt: Vec<String>,
     /// The phrases.
     term: Vec<Term>,
 }
@@ -49,6 +51,9 @@ impl Language {
 
     /// Checks one Rust, Markdown, HTML or JavaScript file.
     pub fn check(&self, file: &str, text: &str) -> Vec<Finding> {
+        if self.exempt.iter().any(|exempt| exempt == file) {
+            return Vec::new();
+        }
         let (words, comments) = match file.rsplit_once('.') {
             Some((_, "rs")) => (rust_words(text), rust_comments(text)),
             // JavaScript has Rust's comments and double-quoted strings.
@@ -136,7 +141,8 @@ fn rust_words(text: &str) -> Vec<Word> {
         .collect();
     let mut found = words(1, &comments);
     for (at, line) in lines.iter().enumerate() {
-        for literal in &line.strings {
+        // A literal of one word is a name, not a message.
+        for literal in line.strings.iter().filter(|literal| literal.contains(' ')) {
             let literal = literal.replace("\\\n", " \n").replace("\\n", ".");
             found.push((at + 1, String::new()));
             found.extend(words(at + 1, &literal));
@@ -200,7 +206,7 @@ mod tests {
     use super::*;
 
     fn findings(file: &str, text: &str) -> Vec<(usize, String)> {
-        let list = "openings = [\"what\"]\n[[term]]\nwrite = \"continue\"\nnot = [\"zig zag\", \"zog's\"]\n";
+        let list = "openings = [\"what\"]\nexempt = [\"b.md\"]\n[[term]]\nwrite = \"continue\"\nnot = [\"zig zag\", \"zog's\"]\n";
         let language: Language = toml::from_str(list).unwrap();
         let found = language.check(file, text).into_iter();
         found
@@ -230,6 +236,7 @@ mod tests {
         assert_eq!(refused("a.rs", rust), [1, 3, 3, 4]);
         let markdown = "zig\nzag\n```sh\nzig zag\n```\n`zig zag` zig-zag, zig. Zag\n";
         assert_eq!(refused("a.md", markdown), [1]);
+        assert!(refused("b.md", markdown).is_empty());
         assert_eq!(refused("a.html", "<p>\n<b>zig zag</b>"), [2]);
     }
 

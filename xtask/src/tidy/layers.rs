@@ -1,4 +1,4 @@
-//! Who may depend on whom, and who may name a concrete backend.
+//! Allowed dependencies between crates, and the crates that may name a concrete backend.
 //!
 //! Only what ships is checked: tests (dev-dependencies) may use any crate and any backend.
 
@@ -109,7 +109,7 @@ const MAY_NAME_BACKENDS: [&str; 5] = [
     "xtask",
 ];
 
-/// What a backend is called, as a feature of `burn` or of our crates, and as the end of a `burn-…` crate's name.
+/// The name of a backend, as a feature of `burn` or of our crates, and as the end of a `burn-…` crate's name.
 const BACKEND_NAMES: [&str; 12] = [
     "flex", "ndarray", "wgpu", "webgpu", "vulkan", "metal", "cuda", "rocm", "cpu", "candle", "tch",
     "cubecl",
@@ -185,7 +185,7 @@ fn backend(package: &str, dependency: &Dependency) -> Option<(&'static str, Stri
     ))
 }
 
-/// Where the manifest first mentions a dependency as a key.
+/// The line where the manifest first mentions a dependency as a key.
 fn line_of(manifest: &str, dependency: &str) -> usize {
     let is_key = |line: &str| {
         line.trim_start()

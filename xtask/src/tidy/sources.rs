@@ -11,7 +11,7 @@ use crate::error::Error;
 const LONGEST: usize = 450;
 const UNSAFE_HOME: &str = "crates/kernels/src/";
 const FAMILIES: &str = "crates/model/src/families/";
-/// Where a string such as "gpt2" may be a tokenizer's or a preset's name.
+/// Folders in which a string such as "gpt2" may be a tokenizer's or a preset's name.
 const NAMES_OF_OTHER_THINGS: [&str; 4] = [
     "crates/tokenizer/",
     "crates/data/",
@@ -112,7 +112,7 @@ fn family_path(code: &str, families: &[String]) -> Option<String> {
     })
 }
 
-/// Blanks what stands under `#[cfg(test)]`, keeping the lines' numbers.
+/// Blanks code under `#[cfg(test)]`, keeping the line numbers.
 fn without_tests(lines: &[Line]) -> Vec<Line> {
     let mut kept = Vec::with_capacity(lines.len());
     let (mut waiting, mut depth) = (false, 0_usize);

@@ -1,8 +1,8 @@
-//! What guessing ahead costs: the seconds of a pass of the model over a draft's guesses, those of the draft among them.
+//! The cost of speculative decoding: the seconds of a pass of the model over draft tokens, including those of the draft model.
 //!
-//! The weights are first ones, so that no guess is worth anything: what a pass costs is measured, and what it gives follows
-//! from the share `α` of guesses that are right, `1 + α + … + αᵏ` tokens of `k` guesses (Leviathan et al. 2023, equation 1,
-//! for guesses that are right independently of each other).
+//! The weights are initial ones, so that draft tokens are random: the cost of a pass is measured, and its gain follows
+//! from the acceptance rate `α`: `1 + α + … + αᵏ` tokens from `k` draft tokens (Leviathan et al. 2023, equation 1,
+//! for independent acceptances).
 
 use std::time::Instant;
 
@@ -19,13 +19,13 @@ use emberlm_trainer::{presets, run_config};
 /// Which draft.
 #[derive(Debug, Args)]
 pub struct DraftArgs {
-    /// The preset of a smaller model that guesses ahead
+    /// The preset of the draft model
     #[arg(long, value_name = "NAME")]
     pub draft: Option<String>,
     /// One value over the draft's preset; may be given again
     #[arg(long, value_name = "KEY=VALUE", requires = "draft")]
     pub draft_set: Vec<String>,
-    /// How many tokens it guesses before each pass: several numbers, separated by commas
+    /// The number of draft tokens before each pass: several numbers, separated by commas
     #[arg(
         long,
         value_name = "N,…",
@@ -47,15 +47,15 @@ impl DraftArgs {
     }
 }
 
-/// What `ahead` guesses cost.
+/// The cost of `ahead` draft tokens.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ahead {
     ahead: usize,
     /// The median of a pass, with the draft's before it.
     seconds_per_pass: f64,
-    /// The share of right guesses from which it is quicker than one token at a time; none where it never is.
+    /// The acceptance rate from which it is faster than one token at a time; `None` if it never is.
     pays_from: Option<f64>,
-    /// How many times as quick it is where 6, 8 and 9 of 10 guesses are right.
+    /// The speedup at acceptance rates of 60%, 80% and 90%.
     speedups: [f64; 3],
 }
 
@@ -71,12 +71,12 @@ impl Ahead {
     }
 }
 
-/// The tokens that a pass gives on average where each guess is right with a probability of `share`.
+/// The mean number of tokens per pass if each draft token is accepted with a probability of `share`.
 fn tokens(ahead: usize, share: f64) -> f64 {
     (0..=ahead).map(|right| share.powi(right as i32)).sum()
 }
 
-/// The share of right guesses from which a pass gives as many tokens as it costs.
+/// The acceptance rate at which a pass gives as many tokens as it costs.
 fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
     if tokens(ahead, 1.0) < cost {
         return None;
@@ -92,7 +92,7 @@ fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
     Some(high)
 }
 
-/// Measures each number of guesses, beside the seconds of a token without any.
+/// Measures each number of draft tokens, next to the seconds of a token without any.
 pub fn measure<B: Backend>(
     target: &Decoder<B>,
     draft: &Decoder<B>,

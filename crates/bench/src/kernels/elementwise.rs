@@ -1,4 +1,4 @@
-//! What passes over memory: norms, activations, rotary positions, embeddings, the optimizer's steps.
+//! Memory-bound operations: norms, activations, rotary positions, embeddings, the optimizer's steps.
 
 use burn::tensor::ops::ModuleOps;
 use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayout, reference};
@@ -149,7 +149,7 @@ fn rotary<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// The composed body of looking up is Burn's own.
+/// The reference implementation of the lookup is Burn's.
 fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     let Workload {
         batch,

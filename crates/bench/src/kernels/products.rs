@@ -1,4 +1,4 @@
-//! What is made of matrix products: linear maps, attention, the head's loss.
+//! Operations made of matrix products: linear layers, attention, the head's loss.
 
 use emberlm_kernels::{
     AttentionKernels, AttentionMask, Backend, HeadLossOptions, LinearInputs, Precision,

@@ -1,4 +1,4 @@
-//! Two ways to do the same, in turns in one process, so that a change in the machine's load meets both.
+//! Two implementations of the same operation, interleaved in one process, so that a change in the machine's load meets both.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::workload::Workload;
 /// A measurement repeats an operation for about so many seconds.
 const LEAST: f64 = 5e-3;
 
-/// What an operation does, of which rates are told.
+/// The work of an operation, from which rates are computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// So many additions and multiplications.
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// What an operation is measured beside.
+/// The peer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// Its body of plain tensor operations.
@@ -46,7 +46,7 @@ pub enum Against {
 }
 
 impl Against {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Composed => "composed",
@@ -55,16 +55,16 @@ impl Against {
     }
 }
 
-/// What was measured of an operation.
+/// The measurements of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Its workload's name.
     pub workload: &'static str,
     /// Its name.
     pub operation: &'static str,
-    /// What it does.
+    /// Its work.
     pub work: Work,
-    /// What it is compared with.
+    /// Its peer.
     pub against: Against,
     /// Its seconds, the median.
     pub ours: f64,
@@ -94,12 +94,12 @@ impl<'a, B: Backend> Turns<'a, B> {
         }
     }
 
-    /// What was measured.
+    /// The measurements.
     pub fn finished(self) -> Vec<Row> {
         self.rows
     }
 
-    /// Measures an operation beside its composed body, if it is asked for.
+    /// Measures an operation next to its reference implementation, if it is selected.
     pub fn composed<O, C, R, S>(
         &mut self,
         operation: &'static str,
@@ -156,7 +156,7 @@ impl<'a, B: Backend> Turns<'a, B> {
         for _ in 0..repeats {
             black_box(operation());
         }
-        // A device that is lost tells so where its results are read; there are none here.
+        // A lost device reports an error when its results are read; there are none here.
         let _ = B::sync(&self.device);
         started.elapsed().as_secs_f64() / repeats as f64
     }

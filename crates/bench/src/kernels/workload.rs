@@ -5,7 +5,7 @@ use emberlm_kernels::{AttentionOptions, Precision, Reach, SelfAttention};
 /// The sizes of a model and of a step of its training.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Sequences.
     pub batch: usize,

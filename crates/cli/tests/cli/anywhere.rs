@@ -39,7 +39,7 @@ impl Sandbox {
         self.losses(run)
     }
 
-    /// What a model makes of a beginning, the likeliest token each time.
+    /// The greedy continuation of a prompt.
     fn made(&self, run: &str, backend: &str) -> String {
         let line = format!(
             "generate {run} --tokens 3,1,2 --temperature 0 --max-new-tokens 24 --backend {backend} --json"
@@ -52,7 +52,7 @@ impl Sandbox {
 #[test]
 fn a_run_goes_on_on_the_cpu_s_other_backend() {
     let sandbox = Sandbox::with_data();
-    let expected = sandbox.relay("alone", 3, &["flex"; 4]);
+    let expected = sandbox.relay("uninterrupted", 3, &["flex"; 4]);
     let found = sandbox.relay("relay", 3, &["flex", "ndarray", "flex", "ndarray"]);
     alike(&found, &expected, 1e-4);
 }
@@ -79,7 +79,7 @@ mod vulkan {
     #[test]
     fn a_run_goes_on_on_a_gpu_and_back() {
         let sandbox = Sandbox::with_data();
-        let expected = sandbox.relay("alone", 4, &["flex"; 4]);
+        let expected = sandbox.relay("uninterrupted", 4, &["flex"; 4]);
         let found = sandbox.relay("relay", 4, &["flex", "vulkan", "ndarray", "vulkan"]);
         alike(&found, &expected, 1e-3);
     }
@@ -109,12 +109,15 @@ mod vulkan {
     fn a_resumed_run_is_the_one_left_alone() {
         let sandbox = Sandbox::with_data().with_own_cache();
         let how = "--set model.dropout=0.1 --set train.schedule.decay_steps=8 --backend vulkan";
-        let expected = sandbox.curve("alone", 8, how);
+        let expected = sandbox.curve("uninterrupted", 8, how);
         sandbox.curve("stopped", 5, how);
         trained(
             sandbox.words("train --resume stopped --steps 8 --backend vulkan --renderer plain"),
         );
         assert_eq!(sandbox.losses("stopped"), expected);
-        assert_eq!(sandbox.weights("stopped", 8), sandbox.weights("alone", 8));
+        assert_eq!(
+            sandbox.weights("stopped", 8),
+            sandbox.weights("uninterrupted", 8)
+        );
     }
 }

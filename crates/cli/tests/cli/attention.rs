@@ -41,7 +41,7 @@ fn numbers_as_json() {
     assert_eq!(heads.len(), 4);
     for head in heads {
         let number = |name: &str| head[name].as_f64().unwrap();
-        // First weights hardly look anywhere: nearly the same at 2, 3 and 4 tokens.
+        // Initial weights attend almost uniformly: nearly the same at 2, 3 and 4 tokens.
         let even = (2f64.ln() + 3f64.ln() + 4f64.ln()) / 3.0;
         assert!((number("entropy") - even).abs() < 0.01, "{head}");
         assert!((number("distance") - 1.0).abs() < 0.05, "{head}");

@@ -35,7 +35,7 @@ fn a_backend_that_is_not_compiled_says_how_to_get_it() {
     }
 }
 
-/// What a command prints as JSON. Graphics drivers write to stderr what they like.
+/// The output of a command as JSON. Graphics drivers write to stderr.
 fn printed(line: &str) -> Value {
     let ran = Sandbox::new().words(line);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -97,7 +97,7 @@ fn the_processor_can_be_named() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
-/// How many operations and models a report says are right, in text and in JSON.
+/// The number of correct operations and models in a report, in text and in JSON.
 fn healthy(line: &str) -> usize {
     let ran = Sandbox::new().words(line);
     let all = reported(line);
@@ -107,7 +107,7 @@ fn healthy(line: &str) -> usize {
     all
 }
 
-/// How many verdicts there are, all of them good.
+/// The number of verdicts, all of them good.
 fn reported(line: &str) -> usize {
     let report = printed(&format!("{line} --json"));
     let verdicts = report["verdicts"].as_array().unwrap();
@@ -121,9 +121,9 @@ fn reported(line: &str) -> usize {
 
 #[test]
 fn the_doctor_finds_the_processor_healthy() {
-    // Without another backend to compare the models with, it tries the operations alone.
+    // Without another backend to compare the models with, it checks only the operations.
     assert!(healthy("doctor") >= 25);
-    // In bf16 too where the processor has it.
+    // In bf16 too if the CPU supports it.
     let kinds = healthy("doctor --only attention --operations");
     assert!((8..=9).contains(&kinds), "{kinds}");
 }

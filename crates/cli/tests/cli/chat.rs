@@ -12,7 +12,7 @@ use super::support::model::{tiny, write_run};
 use super::support::train::trained;
 use super::support::{Ran, Sandbox};
 
-/// What comes before an answer in ChatML, a token a byte.
+/// The text before an answer in ChatML, a token per byte.
 const QUESTION: &str = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n";
 
 /// A template without special tokens.
@@ -38,7 +38,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// A model `run` of bytes with its first weights, which answers with the letter that it is told to.
+    /// A model `run` of bytes with initial weights, which answers with the given letter.
     pub fn with_letters() -> Self {
         let sandbox = Self::new();
         let spec = Tokenizer::builtin(TokenizerKind::Byte).unwrap().spec();
@@ -68,7 +68,7 @@ impl Sandbox {
     }
 }
 
-/// Answers with `a`s alone.
+/// Answers with only `a`s.
 pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
 
 #[test]
@@ -88,7 +88,7 @@ fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
     let whole = second + answer + 1 + "<|im_start|>assistant\n".len();
     assert!(shown.contains(&format!("{whole} of 256 tokens")), "{shown}");
 
-    // What `export` makes of it is told and answers the same.
+    // The exported model answers the same.
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
     let again = sandbox.chat("exported --temperature 0", "ping\nping\n/show\n");
@@ -217,7 +217,7 @@ fn answers_end_where_a_text_is_to_end_them() {
             .ok(),
         "\n\n"
     );
-    // A regular expression is met by every answer anew.
+    // Every answer matches the regular expression.
     let held = "run --chat-template turns.jinja --regex (yes|no)[.] --temperature 0";
     let said = sandbox.chat(held, "hi\nhi\n").ok();
     let lines: Vec<&str> = said.lines().collect();
@@ -329,7 +329,7 @@ fn a_template_stays_with_what_was_made_by_it() {
         .words("prepare text.txt --out data --tokenizer byte")
         .ok();
     assert_eq!(json("data/dataset.json").get("chat_template"), None);
-    // Of several datasets the first one's that has one.
+    // Of several datasets, the template of the first that has one.
     trained(sandbox.train("--preset char-nano --data data=0.5 talks=0.5 --out mixed --steps 1"));
     let model = json("mixed/checkpoints/step-00000001/model.json");
     assert_eq!(model["chat_template"], recorded);

@@ -25,7 +25,7 @@ fn start(sandbox: &Sandbox, more: &str) -> Terminal {
     terminal
 }
 
-/// Waits until something stands before the newest prompt.
+/// Waits until a text precedes the newest prompt.
 #[track_caller]
 fn answered(terminal: &Terminal, what: &str) {
     terminal.wait_for(what, |text| {
@@ -49,7 +49,7 @@ fn lines_are_edited_and_remembered() {
     terminal.press("elloxx\u{7f}\u{7f}\u{1}h");
     terminal.press(ENTER);
     answered(&terminal, "aaaa\n(ended after 4 tokens)");
-    // A line that goes on, and a pasted text with a backslash of its own.
+    // A continued line, and a pasted text with a backslash.
     terminal.press("two\\\rlines\r");
     answered(&terminal, "lines\naaaa\n(ended after 4 tokens)");
     terminal.press("\u{1b}[200~make \\\n  all\u{1b}[201~");
@@ -132,7 +132,7 @@ fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
         answer.len() >= 8 && answer.len() < 8000 && answer.chars().all(|c| c == 'a'),
         "{answer}"
     );
-    // It goes on as ever.
+    // It keeps working.
     terminal.press("/set max-new-tokens 3\r");
     answered(&terminal, "(set)");
     terminal.press("again\r");

@@ -1,4 +1,4 @@
-//! How `generate` chooses: penalties, bias, log-probabilities, stop strings, and what holds a text to a schema.
+//! The choice of tokens by `generate`: penalties, bias, log-probabilities, stop strings, and what holds a text to a schema.
 
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -179,7 +179,7 @@ fn log_probabilities_are_those_of_the_logits() {
     );
 }
 
-/// The first weights' logits are close to each other, so that a small penalty decides.
+/// The logits of initial weights are close to each other, so that a small penalty decides.
 #[test]
 fn penalties_bias_and_min_p_reach_the_choice() {
     let sandbox = Sandbox::with_char_model();

@@ -1,4 +1,4 @@
-//! Runs that are killed at any moment and resumed, against the same run left alone.
+//! Runs that are killed at any moment and resumed, against the same run without interruptions.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const LINE: &str = "--data data --steps 150 --accumulation 2 --eval-interval 7 -
     --keep-best --set model.dropout=0.1 --set train.checkpoints.interval=4 --set train.log_interval=3 \
     --set train.evaluation.tokens=300 --set train.schedule.warmup_steps=20 --set train.schedule.learning_rate=1e-2";
 
-/// Where a process is killed.
+/// The moment at which a process is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// So long after it was started.
@@ -44,24 +44,24 @@ fn kill_at(child: &mut Child, moment: Moment, checkpoints: &Path) -> bool {
     false
 }
 
-/// Whether a checkpoint is half written.
+/// True if a checkpoint is partially written.
 fn partial(checkpoints: &Path) -> bool {
     let entries = fs::read_dir(checkpoints).into_iter().flatten().flatten();
     let mut names = entries.map(|entry| entry.file_name());
     names.any(|name| name.to_string_lossy().ends_with(".partial"))
 }
 
-/// What else is carried from step to step.
+/// The settings whose state is carried from step to step.
 const MORE: &str = "--ema 0.9 --set train.optimizer.kind=muon --set train.skip.kind=outliers \
     --set train.skip.deviations=2 --set train.skip.window=10 --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-4";
 
-/// Kills a run `kills` times and resumes it each time, then compares it with one that was left alone. Runs that end
+/// Kills a run `kills` times and resumes it each time, then compares it with an uninterrupted one. Runs that end
 /// before they are killed often enough are followed by others.
 fn soak(settings: &str, kills: usize, seed: u64) {
     let sandbox = Sandbox::with_data();
     let line = format!("{LINE} {settings}");
     let backend = settings.split_whitespace().nth(1).unwrap();
-    trained(sandbox.train(&format!("{line} --out alone")));
+    trained(sandbox.train(&format!("{line} --out whole")));
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut killed, mut within, mut run) = (0, 0, 0);
     while killed < kills {
@@ -103,16 +103,16 @@ fn soak(settings: &str, kills: usize, seed: u64) {
     assert!(within > 0, "no kill hit a checkpoint's write");
 }
 
-/// The run's lines and its last checkpoint must be those of the run that was left alone.
+/// The run's lines and its last checkpoint must be those of the uninterrupted run.
 #[track_caller]
 fn compare(sandbox: &Sandbox, run: &str) {
     let lines = |run: &str| {
         let text = fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
-        // What the machine did is told with its time.
+        // Events of the machine have a time.
         let lines = text.lines().filter(|line| !line.contains("\"time\":"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(lines("alone"), lines(run));
+    assert_eq!(lines("whole"), lines(run));
     let files = |run: &str| {
         let checkpoints = sandbox.path(run).join("checkpoints");
         let mut steps: Vec<_> = fs::read_dir(&checkpoints)
@@ -129,12 +129,12 @@ fn compare(sandbox: &Sandbox, run: &str) {
         ];
         (steps, names.map(|name| fs::read(last.join(name)).unwrap()))
     };
-    let ((alone, expected), (steps, found)) = (files("alone"), files(run));
+    let ((whole, expected), (steps, found)) = (files("whole"), files(run));
     assert_eq!(alone, steps);
     assert!(expected == found, "{run}'s last checkpoint differs");
 }
 
-/// How many kills: `EMBERLM_SOAK_KILLS` is for a longer soak than the tests' own.
+/// The number of kills: `EMBERLM_SOAK_KILLS` is for a longer soak than the tests' own.
 fn kills(usual: usize) -> usize {
     let asked = std::env::var("EMBERLM_SOAK_KILLS").ok();
     asked.map_or(usual, |kills| kills.parse().unwrap())

@@ -151,7 +151,7 @@ fn a_dataset_without_block_hashes_is_verified_while_it_is_trained_on() {
     );
     trained(ran);
 
-    // Another id of the vocabulary: nothing but the hash tells.
+    // Another id of the vocabulary: only the hash reveals it.
     let damaged = "data/train_00000.bin";
     let mut content = fs::read(sandbox.path(damaged)).unwrap();
     let id = &mut content[bytes as usize - 2];

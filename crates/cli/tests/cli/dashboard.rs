@@ -59,7 +59,7 @@ fn the_quit_dialog_stops_with_or_without_saving() {
         ] {
             assert!(text.contains(part), "`{part}` is not on\n{text}");
         }
-        // Esc closes it, and the run goes on.
+        // Esc closes it, and the run continues.
         terminal.press("\u{1b}");
         terminal.wait_for("the plots", |text| !text.contains("[k]"));
         terminal.press("q");

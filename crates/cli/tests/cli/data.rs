@@ -300,7 +300,7 @@ fn exports_are_replaced_by_force_alone_and_nothing_else_is() {
     insta::assert_snapshot!(sandbox.words("data export wide --format nanogpt --out y"), @r"
     exit 1
     --- stderr
-    error: wide cannot be written as nanogpt: 16 bits cannot tell the 100277 ids of cl100k apart
+    error: wide cannot be written as nanogpt: 16 bits cannot represent the 100277 ids of cl100k
     hint: --format npy holds any dataset
     ");
     assert_eq!(sandbox.names(), ["düne", "text.txt", "wide", "x"]);

@@ -68,7 +68,7 @@ fn the_cpu_passes_every_check_and_both_files_say_so() {
         let [first, last] = [0, losses.len() - 1].map(|at| losses[at]["found"].as_f64().unwrap());
         assert!(last < first, "{losses:?}");
     }
-    // Nothing but the report is left.
+    // Only the report is left.
     assert_eq!(sandbox.names(), ["out"]);
 }
 

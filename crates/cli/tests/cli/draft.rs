@@ -1,4 +1,4 @@
-//! `generate --draft`: a smaller model that guesses ahead.
+//! `generate --draft`: a smaller draft model.
 
 use emberlm_data::Manifest;
 use serde_json::Value;
@@ -23,21 +23,21 @@ fn the_text_is_the_same_in_fewer_passes() {
     let alone: Value = sandbox.words(line).json();
     assert!(alone.get("draft").is_none());
     for (draft, all) in [("small", false), ("run", true)] {
-        let guessed: Value = sandbox
+        let drafted: Value = sandbox
             .words(&format!("{line} --draft {draft} --draft-tokens 2"))
             .json();
         for field in ["tokens", "text", "finish"] {
-            assert_eq!(guessed[field], alone[field], "{draft}");
+            assert_eq!(drafted[field], alone[field], "{draft}");
         }
         let [made, taken, passes] =
-            ["guesses", "taken", "passes"].map(|field| guessed["draft"][field].as_u64().unwrap());
-        assert_eq!(taken + passes, 30, "{guessed}");
-        assert_eq!(taken == made, all, "{guessed}");
+            ["guesses", "taken", "passes"].map(|field| drafted["draft"][field].as_u64().unwrap());
+        assert_eq!(taken + passes, 30, "{drafted}");
+        assert_eq!(taken == made, all, "{drafted}");
     }
 }
 
 #[test]
-fn how_well_was_guessed_is_told_beside_the_text() {
+fn how_well_was_drafted_is_told_beside_the_text() {
     let sandbox = with_two_models();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3 --draft run";
     let ran = sandbox.words(line);

@@ -14,7 +14,7 @@ fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Two documents, whole in the training split of `data`, and first weights for their ids.
+/// Two documents, whole in the training split of `data`, and initial weights for their ids.
 fn with_documents(tokenizer: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("docs/a.txt", FIRST);

@@ -1,4 +1,4 @@
-//! What training and evaluation are fed: mixes of datasets, isolated documents, masked targets, batches made ahead.
+//! The inputs of training and evaluation: mixes of datasets, isolated documents, masked targets, batches made ahead.
 
 use std::fs;
 
@@ -163,7 +163,7 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     let (mut nats, mut tokens, mut bytes) = (0.0, 0, 0);
     for (i, text) in texts.iter().enumerate() {
         sandbox.write(&format!("all/{i}.txt"), text);
-        // Alone, with the end of text that comes after it: nothing but the last has none.
+        // By itself, with the end of text that comes after it: only the last has none.
         let bytes = text.bytes().map(u16::from);
         let end = (i + 1 < texts.len()).then_some(END_OF_TEXT);
         let ids = std::iter::once(END_OF_TEXT).chain(bytes).chain(end);

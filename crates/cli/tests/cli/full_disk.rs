@@ -1,4 +1,4 @@
-//! Disks that are full, and files that may not grow: the limit on a file's size stands in for a disk.
+//! Disks that are full, and files that may not grow: the limit on a file's size represents a disk.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -15,7 +15,7 @@ use super::support::server::{Answer, Server};
 
 /// Addresses a server may map while it is attacked, above what it has mapped before.
 const MEMORY: u64 = 1200 << 20;
-/// The machine may be busy; without a queue of their own, hostile grammars kept others waiting for 40 s on an idle one.
+/// The machine may be busy; without a separate queue, hostile grammars kept others waiting for 40 s on an idle one.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A server that dies where a grammar takes much memory, instead of the machine.

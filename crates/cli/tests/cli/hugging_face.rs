@@ -1,4 +1,4 @@
-//! Hugging Face directories as MODEL, and as what `export` writes; `new`, and training that goes on from a model.
+//! Hugging Face directories as MODEL, and as what `export` writes; `new`, and training that starts from a model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,7 +87,7 @@ fn the_greedy_continuation_is_transformers() {
             )
             .json::<Value>();
         let made: Vec<i64> = serde_json::from_value(made["tokens"].clone()).unwrap();
-        // An end of text ends it; `transformers` was told to go on.
+        // An end of text ends it; `transformers` was set to continue.
         assert!(
             !made.is_empty() && greedy.starts_with(&made),
             "{name}: {made:?}, not {greedy:?}"

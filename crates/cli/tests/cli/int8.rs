@@ -1,4 +1,4 @@
-//! Weights of 8 bits: as good as the trained ones, saved and read again, and never where something is trained.
+//! Int8 weights: as good as the trained ones, saved and read again, and never used in training.
 
 use std::fs;
 

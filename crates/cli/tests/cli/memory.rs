@@ -190,7 +190,7 @@ fn recomputing_takes_less() {
         fit(&sandbox, &line)["asked"]["measured"].as_u64()
     };
     let (Some(plain), Some(again)) = (peak(""), peak("--set train.recompute=true")) else {
-        return; // A system that does not tell.
+        return; // The system does not report it.
     };
     assert!(again < plain / 2, "{plain}, {again}");
 }

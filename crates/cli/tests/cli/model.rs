@@ -128,7 +128,7 @@ fn an_evaluation_covers_the_split() {
     // 360 characters, a tenth of them for validation; the first is not predicted.
     assert_eq!(report["tokens"], 35);
     let number = |name: &str| report[name].as_f64().unwrap();
-    // First weights know nothing: all 12 characters are about as likely.
+    // Initial weights: all 12 characters are about equally probable.
     assert!((number("loss") - 12f64.ln()).abs() < 0.1, "{report}");
     assert!((number("perplexity") - number("loss").exp()).abs() < 1e-9);
     // Each of the 35 characters is a byte.

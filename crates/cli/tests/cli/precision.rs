@@ -60,7 +60,7 @@ fn bf16_learns_what_f32_learns() {
         full.0,
         rounded.0
     );
-    // Where the processor has such products they are used, and where it has none the run says so.
+    // If the CPU has such products they are used, otherwise the run says so.
     assert_eq!(full.1 == rounded.1, rounded.2, "{}", rounded.2);
     assert!(!full.2);
 }

@@ -102,7 +102,7 @@ fn an_unfinished_dataset() {
     error: d was begun and is not finished
     hint: repeat the command with --continue to resume it, or with --force to start over
     ");
-    // Damaged notes are nothing to go on from.
+    // Damaged notes cannot be resumed from.
     let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");
     assert_eq!(ran.code, Some(1), "{ran}");
     sandbox

@@ -1,4 +1,4 @@
-//! Going on with a run, and what is refused.
+//! Resuming a run, and refused resumptions.
 
 use std::fs;
 use std::process::{Command, Stdio};

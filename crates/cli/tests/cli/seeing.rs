@@ -188,7 +188,7 @@ fn odd_histories_are_drawn() {
         "odd",
         "{\"event\":\"step\",\"step\":31,\"tokens\":31,\"loss\":800.0,\"perplexity\":null,\"gradient_norm\":null,\
          \"learning_rate\":0.1}\n\
-         {\"event\":\"skipped\",\"step\":32,\"loss\":null,\"gradient_norm\":null,\"reason\":\"no number\"}\n\
+         {\"event\":\"skipped\",\"step\":32,\"loss\":null,\"gradient_norm\":null,\"reason\":\"the loss is NaN\"}\n\
          {\"event\":\"evaluation\",\"step\":32,\"loss\":null,\"perplexity\":null,\"tokens\":5}\n{\"event\":\"st",
     );
     for y in ["loss", "perplexity", "gradient_norm"] {

@@ -40,7 +40,7 @@ pub fn ids(choice: &Value) -> Vec<u64> {
     ids.map(|id| id.as_u64().unwrap()).collect()
 }
 
-/// What `emberlm generate` makes of the same.
+/// The output of `emberlm generate` for the same.
 pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
     let prompt: Vec<String> = prompt.iter().map(u32::to_string).collect();
     let line = format!(

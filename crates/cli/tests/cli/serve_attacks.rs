@@ -79,7 +79,7 @@ fn stalled_streams_keep_little_memory_and_lose_no_token() {
     let before = memory(&server, "VmRSS");
     let mut read_later = begin(&chat(4, 2500, true));
     let never_read = begin(&chat(4, 7900, true));
-    // Until the system's buffers are full too, tokens go on from time to time.
+    // Until the system's buffers are full too, tokens are sent from time to time.
     let start = Instant::now();
     let mut made = -1.0;
     loop {

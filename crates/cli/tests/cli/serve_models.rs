@@ -82,7 +82,7 @@ fn each_model_has_the_settings_of_the_file() {
         (&shown["models"][0]["chat"], &shown["models"][1]["chat"]),
         (&json!(false), &json!(true))
     );
-    // The model's sampling settings hold where a request has none of its own.
+    // The model's sampling settings apply if a request does not set them.
     let text = |settings: Value| {
         let mut body = json!({ "model": "tiny", "prompt": [1, 2], "max_tokens": 20, "return_token_ids": true });
         body.as_object_mut()

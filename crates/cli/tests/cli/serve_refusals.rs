@@ -1,4 +1,4 @@
-//! What `emberlm serve` refuses, and what of the unusual it takes.
+//! Requests that `emberlm serve` rejects, and unusual ones that it accepts.
 
 use serde_json::json;
 

@@ -7,7 +7,7 @@ use super::support::server::{Answer, Server};
 
 const PATH: &str = "/v1/responses";
 
-/// A request with these fields besides; the end of text is out of reach.
+/// A request with these additional fields; the end of text is out of reach.
 fn ask(server: &Server, fields: Value) -> Answer {
     let mut body = json!({ "model": "run", "temperature": 0, "logit_bias": { "256": -100 } });
     let fields = fields.as_object().unwrap().clone();

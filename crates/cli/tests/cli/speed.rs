@@ -1,4 +1,4 @@
-//! What `generate` and `chat` say of their speed, and the sign while a model is loaded.
+//! The throughput that `generate` and `chat` report, and the indicator while a model is loaded.
 
 use super::chat::LETTERS;
 use super::support::Sandbox;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::support::{Ran, Sandbox};
 
-/// What every run of these tests has: a model that takes a moment.
+/// The model of these tests' runs, which takes a moment to train.
 const TINY: &str = "data = \"data\"
 [set]
 \"model.d_model\" = 16
@@ -120,7 +120,7 @@ fn a_grid_is_run_compared_and_extended() {
         before
     );
 
-    // More seeds: the new runs alone.
+    // More seeds: only the new runs.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1, 2, 3]"));
     assert_eq!(
         sandbox
@@ -172,7 +172,7 @@ fn a_dry_run_prints_commands_that_work() {
     );
     assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
     done(sandbox.words(lines[1].strip_prefix("emberlm ").unwrap()));
-    // What was begun is gone on with.
+    // Unfinished runs are resumed.
     sandbox.write("out/model.norm.epsilon=0.000001/config.toml", "");
     let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
     let expected = "emberlm train --resume out/model.norm.epsilon=0.000001 --restart --renderer plain --backend ";
@@ -367,7 +367,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
     }
     sweep.kill().unwrap();
     sweep.wait().unwrap();
-    // Its run is a process of its own, whose number is in the run's lock.
+    // Its run is a separate process, whose number is in the run's lock.
     let number = fs::read_to_string(run.join("lock")).unwrap();
     let process = Pid::from_raw(number.parse().unwrap()).unwrap();
     kill_process(process, Signal::KILL).unwrap();

@@ -201,7 +201,7 @@ fn memory_does_not_grow_with_the_corpus() {
     assert!(peaks[1] < peaks[0] + 30, "{peaks:?} MiB");
 }
 
-/// Runs a command and gives the largest memory of its own that it was seen with, in MiB: what is mapped from files does
+/// Runs a command and returns its peak anonymous memory in MiB: memory-mapped files do
 /// not count, the system takes it back when it needs it.
 #[cfg(target_os = "linux")]
 fn peak_memory(mut command: std::process::Command) -> u64 {

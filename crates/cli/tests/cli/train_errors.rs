@@ -1,4 +1,4 @@
-//! What `train` refuses, and how it says so.
+//! Errors of `train`.
 
 use super::support::Sandbox;
 

@@ -70,7 +70,7 @@ fn a_run_is_followed_as_it_is_written() {
     let third = events(&server, "a", Some(&second));
     assert_eq!(losses(&third), [4.0, 2.5]);
     assert_ne!(third["file"], second["file"]);
-    // A run of a sweep that goes on.
+    // A run of a sweep that continues.
     sandbox.write("runs/sweep/c/config.toml", "");
     let names = server.json("/api/runs");
     assert_eq!(names["runs"][2]["name"], "c");

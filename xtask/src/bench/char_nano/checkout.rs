@@ -8,7 +8,7 @@ use std::{
 
 use crate::{error::Error, python::absolute, workspace};
 
-/// What is copied; nanoGPT looks for all of it from where it runs.
+/// The copied files; nanoGPT looks for all of them in its working directory.
 const FILES: [&str; 5] = [
     "train.py",
     "model.py",
@@ -45,7 +45,7 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    /// Copies what is needed, into a folder that is made anew.
+    /// Copies the needed files into a new folder.
     pub fn copy(nanogpt: &Path, folder: &Path) -> Result<Self, Error> {
         let write = |source| Error::Write {
             path: folder.to_owned(),
@@ -72,7 +72,7 @@ impl Checkout {
         }
     }
 
-    /// Where it is.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

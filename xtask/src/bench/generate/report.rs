@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table, median_by};
 
-/// One run of one program; what it does not tell is not a number.
+/// One run of one program; a missing value is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
     /// The program and what it ran on.
@@ -20,14 +20,14 @@ pub struct Generation {
     pub bytes_per_token: f64,
     /// Bytes per second that this machine reads.
     pub read_bytes_per_second: f64,
-    /// What that allows for [`Self::decode`].
+    /// The bound of that on [`Self::decode`].
     pub decode_bound: f64,
-    /// What matrix products alone allow for [`Self::prefill`].
+    /// The bound of matrix products on [`Self::prefill`].
     pub prefill_bound: f64,
 }
 
 impl Generation {
-    /// What a program printed.
+    /// The output of a program.
     pub fn of(line: &Value) -> Self {
         let number = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
         Self {

@@ -9,7 +9,7 @@ use super::super::report::{Report, Table};
 /// The medians of one workload.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// What was trained.
+    /// The workload.
     pub workload: String,
     /// This project's binary.
     pub ours: Option<Measurement>,
@@ -22,7 +22,7 @@ pub struct Comparison {
 pub struct PeersReport {
     /// Runs that each median is over.
     pub rounds: usize,
-    /// What was multiplied.
+    /// The product.
     pub precision: &'static str,
     /// One of each workload.
     pub comparisons: Vec<Comparison>,

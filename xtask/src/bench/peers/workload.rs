@@ -1,4 +1,4 @@
-//! What is trained: forward, mean cross-entropy, backward and AdamW on random token ids.
+//! The workloads: forward, mean cross-entropy, backward and AdamW on random token ids.
 
 /// A model with a step's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -73,7 +73,7 @@ impl Workload {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         self.shape().name
     }
@@ -86,7 +86,7 @@ impl Workload {
         format!("{name}, {batch} × {seq} tokens")
     }
 
-    /// What our binary is told.
+    /// The arguments of our binary.
     pub fn ours(self) -> Vec<String> {
         let shape = self.shape();
         let mut words = vec!["--preset".to_owned(), shape.preset.to_owned()];
@@ -97,7 +97,7 @@ impl Workload {
         words
     }
 
-    /// What the twin is told.
+    /// The arguments of the twin.
     pub fn twin(self) -> Vec<String> {
         let shape = self.shape();
         let mut words = vec![shape.twin.to_owned()];
@@ -106,7 +106,7 @@ impl Workload {
     }
 }
 
-/// Both programs are told the same sizes, so neither's own defaults count.
+/// Both programs get the same sizes, so neither's defaults matter.
 fn size(shape: &Shape) -> [String; 4] {
     let (steps, batch) = (shape.steps.to_string(), shape.batch.to_string());
     ["--steps".to_owned(), steps, "--batch".to_owned(), batch]

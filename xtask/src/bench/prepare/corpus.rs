@@ -21,7 +21,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What it is called in a report.
+    /// Its name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Records => "JSON lines",
@@ -37,7 +37,7 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Where the text lies in a form.
+    /// The position of the text in a form.
     pub fn path(&self, form: Form) -> &Path {
         match form {
             Form::Records => &self.records,

@@ -6,13 +6,13 @@ use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table, median_by};
 use super::run::Run;
 
-/// How many times tiktoken-rs's speed on one thread each of our threads is to have.
+/// The required speed of each of our threads relative to tiktoken-rs on one thread.
 const TIKTOKEN_RS_GOAL: f64 = 0.9;
 
-/// How many times the speed of Python's tiktoken ours is to be.
+/// The required speed relative to Python's tiktoken.
 const PYTHON_GOAL: f64 = 3.0;
 
-/// What our process is to stay below, in MiB, however long the corpus is.
+/// The memory limit of our process in MiB, for any length of the corpus.
 const MEMORY_GOAL: u64 = 300;
 
 /// One run of each program, one after the other: a change in the machine's load meets all.
@@ -74,7 +74,7 @@ impl PrepareReport {
         (0..programs).filter_map(median).collect()
     }
 
-    /// Medians of each round's ratio, which tells more than the ratio of medians where the load drifts.
+    /// Medians of each round's ratio, which is more reliable than the ratio of medians when the load drifts.
     fn ratios(&self) -> Vec<Ratios> {
         let of = |form: usize, peer: &dyn Fn(&Round) -> Option<f64>| {
             let ratio = |round: &Round| Some(round.ours[form].speed() / peer(round)?);

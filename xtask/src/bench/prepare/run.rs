@@ -12,7 +12,7 @@ use crate::{error::Error, workspace};
 pub struct Run {
     /// Its name.
     pub program: String,
-    /// What it was given.
+    /// Its arguments.
     pub form: Form,
     /// Threads that tokenize.
     pub threads: u64,

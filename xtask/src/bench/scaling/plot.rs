@@ -15,7 +15,7 @@ const BOTTOM: f64 = 46.0;
 /// Room beside the outer points, for their labels.
 const INSET: f64 = 22.0;
 
-/// What is drawn over a size.
+/// The quantity that is drawn over a size.
 #[derive(Clone, Copy)]
 struct Quantity {
     name: &'static str,
@@ -114,7 +114,7 @@ fn panel(report: &ScalingReport, dimension: Dimension, quantity: Quantity) -> St
     text
 }
 
-/// Where the logarithms of numbers lie.
+/// The positions of logarithms.
 struct Axis {
     least: f64,
     greatest: f64,
@@ -135,7 +135,7 @@ impl Axis {
 
     fn place(&self, number: f64) -> f64 {
         let span = self.greatest - self.least;
-        // One number alone stands in the middle.
+        // A single number is in the middle.
         let part = match span > 0.0 {
             true => (number.ln() - self.least) / span,
             false => 0.5,

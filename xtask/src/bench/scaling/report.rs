@@ -7,7 +7,7 @@ use super::super::report::Column::Number;
 use super::super::report::{Report, Table};
 use super::{Dimension, Point};
 
-/// What a step of some size cost.
+/// The cost of a step of some size.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// The sizes.

@@ -21,28 +21,28 @@ use crate::{
 
 const PATH: &str = "/v1/completions";
 
-/// What all levels have alike.
+/// The settings shared by all levels.
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// Who is asked.
+    /// The name of the model.
     pub server: &'a Server,
-    /// What prompts' ids are below.
+    /// The exclusive upper bound of prompt ids.
     pub vocab_size: usize,
     /// Tokens of a prompt.
     pub prompt: usize,
     /// Tokens of an answer.
     pub tokens: usize,
-    /// What tokens are drawn at.
+    /// The sampling temperature.
     pub temperature: f64,
     /// For how long; what is under way then is cut.
     pub lasting: Duration,
     /// Requests at most.
     pub requests: usize,
-    /// What prompts are drawn from.
+    /// The seed of prompts.
     pub seed: u64,
 }
 
-/// What came of one number of clients.
+/// The result for one number of clients.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
     /// Clients at once.
@@ -184,7 +184,7 @@ impl Level {
     }
 }
 
-/// How many tokens an event brings.
+/// The number of tokens in an event.
 fn tokens(event: &Value) -> usize {
     let choice = &event["choices"][0];
     choice["token_ids"].as_array().map_or(0, Vec::len)

@@ -13,9 +13,9 @@ const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 pub struct ServeReport {
     /// The model's name.
     pub model: String,
-    /// Where it was computed.
+    /// The backend.
     pub backend: String,
-    /// What its weights were held in.
+    /// The format of its weights.
     pub weights: String,
     /// The server's slots.
     pub slots: usize,
@@ -23,9 +23,9 @@ pub struct ServeReport {
     pub prompt: usize,
     /// Tokens of an answer.
     pub tokens: usize,
-    /// What tokens were drawn at.
+    /// The sampling temperature.
     pub temperature: f64,
-    /// The server's resident memory in the end, where the system tells.
+    /// The server's resident memory in the end, if the system reports it.
     pub resident_mib: Option<u64>,
     /// One client first.
     pub levels: Vec<Level>,

@@ -59,7 +59,7 @@ impl Report for TrainReport {
                 run.parameters.to_string(),
                 format!("{:.1}", run.tokens_per_second),
                 format!("{:.5}", run.seconds_per_step),
-                // What has memory of its own is measured by that.
+                // A device with its own memory is measured by that.
                 run.device_mib.unwrap_or(run.peak_rss_mib).to_string(),
             ]);
         }

@@ -1,4 +1,4 @@
-//! What the tests share: a folder of their own in which the binary runs, and models made without training.
+//! Helpers of the tests: a separate folder in which the binary runs, and models made without training.
 
 pub mod model;
 pub mod server;
@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 /// A folder that is removed with the test. The binary runs in it, so that paths in its messages are relative.
 pub struct Sandbox {
     folder: tempfile::TempDir,
-    /// Shared by the tests: what one run finds out about a GPU serves the others, and nothing of the user's is touched.
+    /// Shared by the tests: a GPU's measurements are reused, and the user's files are not touched.
     cache: PathBuf,
 }
 
-/// How a run of the binary went.
+/// The result of a run of the binary.
 pub struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
@@ -37,7 +37,7 @@ impl Sandbox {
         }
     }
 
-    /// Gives the runs here a cache of their own. Two processes that tune the same product at once can choose different kernels, and the
+    /// Gives the runs here a separate cache. Two processes that tune the same product at once can choose different kernels, and the
     /// shared cache keeps the choice of one of them.
     #[must_use]
     pub fn with_own_cache(mut self) -> Self {

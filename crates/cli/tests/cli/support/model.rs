@@ -1,4 +1,4 @@
-//! Small models with their first weights, written as the trainer writes checkpoints.
+//! Small models with initial weights, written as the trainer writes checkpoints.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub fn write_run(
         seq_len: None,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
-    // Nothing but a specification: none of these tokenizers has a file of its own.
+    // Only a specification: none of these tokenizers has a file.
     let about = Arc::new(About {
         description,
         tokenizer: None,

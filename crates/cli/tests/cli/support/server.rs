@@ -15,7 +15,7 @@ use super::Sandbox;
 pub struct Server {
     child: Child,
     address: String,
-    /// Where its stderr goes, unless the test has a destination of its own.
+    /// The file of its stderr, unless the test sets another destination.
     _stderr: Option<Stderr>,
 }
 
@@ -93,7 +93,7 @@ impl Sandbox {
         self.start(line, file.into(), Some(stderr))
     }
 
-    /// [`Sandbox::serve`] with a destination of its own for stderr.
+    /// [`Sandbox::serve`] with another destination for stderr.
     pub fn serve_with(&self, line: &str, stderr: impl Into<Stdio>) -> Server {
         self.start(line, stderr.into(), None)
     }

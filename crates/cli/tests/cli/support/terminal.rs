@@ -124,7 +124,7 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
-    /// Changes the size and waits until all is drawn anew: frames are no part of what changes otherwise. A size that the
+    /// Changes the size and waits until all is drawn again: frames are no part of what changes otherwise. A size that the
     /// binary has not seen before the next one comes is never drawn.
     #[track_caller]
     pub fn resize(&self, rows: u16, cols: u16, drawn: char) {
@@ -167,7 +167,7 @@ fn size_of(count: u16) -> NonZero<u16> {
     NonZero::new(count).unwrap()
 }
 
-/// What raw mode changes.
+/// The terminal settings that raw mode changes.
 fn modes(master: &(dyn MasterPty + Send)) -> String {
     format!("{:?}", master.get_termios().unwrap())
 }
