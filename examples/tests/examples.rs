@@ -150,7 +150,7 @@ fn a_model_is_served_in_process() {
     assert!(server.wait().unwrap().success());
 }
 
-/// The picture of docs/training.md: six panels of lines on white.
+/// The picture of docs/explanations/training-step.md: six panels of lines on white.
 #[test]
 fn schedules_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
