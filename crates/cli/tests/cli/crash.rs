@@ -130,7 +130,7 @@ fn compare(sandbox: &Sandbox, run: &str) {
         (steps, names.map(|name| fs::read(last.join(name)).unwrap()))
     };
     let ((whole, expected), (steps, found)) = (files("whole"), files(run));
-    assert_eq!(alone, steps);
+    assert_eq!(whole, steps);
     assert!(expected == found, "{run}'s last checkpoint differs");
 }
 
@@ -141,17 +141,17 @@ fn kills(usual: usize) -> usize {
 }
 
 #[test]
-fn a_run_killed_again_and_again_is_the_run_left_alone() {
+fn a_run_killed_again_and_again_equals_an_uninterrupted_run() {
     soak("--backend flex", kills(20), 1);
 }
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn a_run_killed_again_and_again_is_the_run_left_alone_on_ndarray() {
+fn a_run_killed_again_and_again_equals_an_uninterrupted_run_on_ndarray() {
     soak("--backend ndarray", kills(8), 2);
 }
 
 #[test]
-fn a_run_with_an_average_and_skipped_steps_is_the_run_left_alone() {
+fn a_run_with_an_average_and_skipped_steps_equals_an_uninterrupted_run() {
     soak(&format!("--backend flex {MORE}"), kills(8), 3);
 }
