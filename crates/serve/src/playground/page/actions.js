@@ -1,4 +1,4 @@
-// What can be done with an answer, and how it stands.
+// The actions of an answer, and its state.
 
 import { counted, grouped } from "./spelling.js";
 

@@ -46,7 +46,7 @@ export class Answer {
   pick(at, choice) {
     const { request, tokens } = this.current;
     const kept = tokens.slice(0, at);
-    // What is no whole character by itself is read with the tokens that follow.
+    // An incomplete character is read with the tokens that follow.
     const text = held(kept) + choice.text.replace(/\ufffd+$/, "");
     const written = this.write(request, [...kept, { ...choice, text, top: tokens[at].top }]);
     this.text.focus(at);

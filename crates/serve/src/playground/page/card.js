@@ -1,4 +1,4 @@
-// What is known of a model, and the curve of how it learnt.
+// The description of a model, and its loss curve.
 
 import { Chart, short, show, view } from "./chart.js";
 import { grouped } from "./spelling.js";

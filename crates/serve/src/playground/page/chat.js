@@ -4,7 +4,7 @@ import { Actions } from "./actions.js";
 import { Answer } from "./answer.js";
 import * as choices from "./choices.js";
 
-// Who has no more than so many pixels of the text out of sight is at its end.
+// A reader with at most this many pixels of the text out of sight is at its end.
 const NEAR = 120;
 
 export class Chat {
@@ -93,7 +93,7 @@ export class Chat {
   }
 
   changed(what, answer) {
-    // What was taken back may still end.
+    // A removed answer may still end.
     if (answer !== this.answer) return;
     this.draw();
     this.page.changed(what, answer);

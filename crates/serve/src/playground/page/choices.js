@@ -1,4 +1,4 @@
-// What else could have come in a token's place: one list for all texts, shown beside the token that is looked at.
+// The alternatives of a token: one list for all texts, shown next to the selected token.
 
 import { percent, spelt } from "./spelling.js";
 

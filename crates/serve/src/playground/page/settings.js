@@ -1,4 +1,4 @@
-// How tokens are chosen: the fields, what they mean to the server, and what the browser remembers of them.
+// The sampling settings: their fields, their names in the API, and their storage in the browser.
 
 import { recall, remember } from "./memory.js";
 

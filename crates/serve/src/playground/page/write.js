@@ -45,7 +45,7 @@ export class Write {
   changed(what) {
     this.go.textContent = this.answer.running ? "Stop" : "Generate";
     const { request } = this.answer.current;
-    // What was refused at once has nothing to show.
+    // A request that was rejected at once has no text to show.
     this.sheet.hidden = this.answer.message !== "" && this.answer.content === "";
     this.sheet.classList.toggle("running", this.answer.running !== null);
     this.panel.querySelector(".prompt").textContent = (request.prompt.length > SHOWN ? "…" : "") + request.prompt.slice(-SHOWN);

@@ -1,4 +1,4 @@
-// What the runs' events say, kept up to date.
+// The state of runs from their events, kept up to date.
 
 /** One run: its points by quantity, as they come. */
 export class Run {

@@ -107,7 +107,7 @@ async function ask() {
     const run = runs.get(name);
     Object.assign(run, { sweep, tags, note });
     if (sweep !== null) await run.configure();
-    // What has ended is read to its end once.
+    // The events of an ended run are read to their end once.
     const goes_on = status === "running" || status !== run.status || run.file === "";
     run.status = status;
     if (goes_on && (await run.follow())) news = true;
