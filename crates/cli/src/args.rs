@@ -34,6 +34,7 @@ use crate::commands::tokenizer::TokenizerArgs;
 use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
+use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::new_folder::folder_parser;
 use crate::plot::PictureFile;
@@ -113,54 +114,54 @@ fn not_a_number(error: &clap::Error) -> Option<CliError> {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a dataset of texts and records
+    /// Convert texts and records into a dataset
     Prepare(PrepareArgs),
-    /// Look at datasets, check them, take them from elsewhere
+    /// Inspect, verify, adopt and export datasets
     Data(DataArgs),
-    /// Train tokenizers and compare them
+    /// Train, compare and convert tokenizers
     Tokenizer(TokenizerArgs),
     /// Train a model
     Train(Box<TrainArgs>),
-    /// Train the same model in many ways, and compare them
+    /// Train many configurations and compare them
     Sweep(SweepArgs),
-    /// Draw the curves of runs
+    /// Draw loss and metric curves of runs
     Plot(PlotArgs),
-    /// List runs
+    /// List, tag and compare runs
     Runs(RunsArgs),
-    /// Show runs on a live page
+    /// Serve a live page of runs
     Watch(WatchArgs),
-    /// Predict and measure training's memory, and propose a step that fits
+    /// Find a micro-batch that fits into memory
     Fit(FitArgs),
-    /// List what this machine can compute on
+    /// List the devices of this machine
     Devices(DevicesArgs),
-    /// Compare what a backend computes on this machine with the CPU
+    /// Compare a backend with the CPU on this machine
     Doctor(DoctorArgs),
     /// Continue a text
     Generate(GenerateArgs),
-    /// Talk with a model
+    /// Chat with a model
     Chat(Box<ChatArgs>),
-    /// Serve models over HTTP: OpenAI's API, and a page to play with them
+    /// Serve models over HTTP: an OpenAI-compatible API and a playground
     Serve(ServeArgs),
-    /// Measure a model's loss on a dataset, or its answers to HellaSwag or LAMBADA
+    /// Evaluate a model on a dataset, HellaSwag or LAMBADA
     Eval(EvalArgs),
     /// Write a model's logits for given tokens
     Logits(LogitsArgs),
-    /// Show where a model's heads look, in a picture or in numbers
+    /// Show the attention weights of a model's heads
     Attention(AttentionArgs),
-    /// Show how large a model or preset is, or list the presets
+    /// Show the size of a model or preset, or list the presets
     Info(InfoArgs),
-    /// Make a model with initial weights
+    /// Create a model with initial weights
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
-    /// Print a shell's completions of this command line
+    /// Print shell completions
     Completions(CompletionsArgs),
     /// Write a man page for each command
     Man(ManArgs),
-    /// Measure the memory of training steps (what `emberlm fit` runs)
+    /// Measure the memory of training steps (run by `emberlm fit`)
     #[command(hide = true)]
     FitStep(FitStepArgs),
-    /// Measure speed and memory (what `emberlm doctor --full` runs)
+    /// Measure speed and memory (run by `emberlm doctor --full`)
     #[command(hide = true)]
     Measure(MeasureArgs),
     /// Print a generated page of the documentation
@@ -170,43 +171,55 @@ pub enum Command {
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::GENERATE)]
 pub struct GenerateArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The text to continue [default: a document's beginning]
-    #[arg(long, value_name = "TEXT", conflicts_with = "tokens")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with = "tokens",
+        help_heading = "Input"
+    )]
     pub prompt: Option<String>,
     /// The token ids to continue, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, help_heading = "Input")]
     pub tokens: Option<Vec<u32>>,
     /// Maximum number of tokens to generate [default: the model's, or 200]
-    #[arg(long, alias = "max-tokens", value_name = "N", value_parser = values::count)]
+    #[arg(long, alias = "max-tokens", value_name = "N", value_parser = values::count, help_heading = "Length")]
     pub max_new_tokens: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub choice: ChoiceArgs,
     /// End the text before TEXT; may be given again
-    #[arg(long, value_name = "TEXT", value_parser = values::stop)]
+    #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Length")]
     pub stop: Vec<String>,
     /// A smaller draft model with the same tokens: the same text at temperature 0, the same distribution otherwise, in fewer
     /// passes
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub draft: Option<PathBuf>,
     /// Draft tokens before each pass of the model
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "draft")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        requires = "draft",
+        help_heading = "Model"
+    )]
     pub draft_tokens: usize,
     /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
     /// loss that `emberlm eval` measures [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} of what was made, at the end
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// With --json, each token's log-probability, and the N likeliest tokens' in its place
-    #[arg(long, value_name = "N", requires = "json")]
+    #[arg(long, value_name = "N", requires = "json", help_heading = "Output")]
     pub logprobs: Option<usize>,
     /// Report on stderr the sampling settings, where each comes from, and how fast the prompt was read and the tokens were generated
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub verbose: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -218,6 +231,7 @@ pub struct GenerateArgs {
 
 /// Arguments of `logits`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::LOGITS)]
 pub struct LogitsArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
@@ -235,6 +249,7 @@ pub struct LogitsArgs {
 /// Arguments of `attention`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("text").required(true).args(["prompt", "tokens"]))]
+#[command(after_help = examples::ATTENTION)]
 pub struct AttentionArgs {
     /// A run or checkpoint directory
     pub model: PathBuf,
@@ -263,6 +278,7 @@ pub struct AttentionArgs {
 
 /// Arguments of `info`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::INFO)]
 pub struct InfoArgs {
     /// A run, checkpoint or Hugging Face directory, or a preset's name; without it, the presets are listed
     #[arg(value_name = "MODEL|PRESET")]
@@ -277,6 +293,7 @@ pub struct InfoArgs {
 
 /// Arguments of `new`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::NEW)]
 pub struct NewArgs {
     /// The model; `emberlm info` lists them
     #[arg(long, value_name = "NAME")]
@@ -306,6 +323,7 @@ pub struct NewArgs {
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::EXPORT)]
 pub struct ExportArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
@@ -328,4 +346,49 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command as Parsed, CommandFactory};
+
+    use super::*;
+
+    /// The words of a shell line up to a redirection, some of them in single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split(" > ").next().unwrap_or(line);
+        let parts = line.split('\'').enumerate();
+        parts
+            .flat_map(|(at, part)| match at % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+
+    fn examples(command: &Parsed) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let lines = help.lines().map(str::trim);
+        lines
+            .filter(|line| line.starts_with("emberlm "))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let whole = Cli::command();
+        for command in whole
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
+            let examples = examples(command);
+            assert!(!examples.is_empty(), "{}", command.get_name());
+            for line in examples {
+                let parsed = Cli::try_parse_from(words(&line));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
 }

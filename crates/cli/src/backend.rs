@@ -46,10 +46,10 @@ pub enum BackendName {
 /// The option `--backend`, for every command that computes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct BackendArg {
-    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help = help())]
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help = help(), help_heading = "Backend")]
     backend: Option<BackendName>,
     /// Which of its devices, by the number in `emberlm devices` [default: the quickest by its driver]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Backend")]
     device: Option<usize>,
 }
 

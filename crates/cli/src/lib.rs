@@ -6,7 +6,7 @@
 //! Map: `args` is the command line and `values` what it may hold, `commands` one file per command, `backend` where a
 //! concrete backend is picked, `model` opens the MODEL of a command, `built_in_tales` what is trained on where nothing is
 //! said, `new_folder` what a command makes, `error` the one place that prints errors, `ending` how the
-//! process ends beside a GPU, `memory_guard` refuses what does not fit into memory, `console` the one place that writes to stdout and stderr, `output` tables and numbers for
+//! process ends beside a GPU, `memory_guard` refuses what does not fit into memory, `console` the one place that writes to stdout and stderr, `examples` those of each `--help`, `output` tables and numbers for
 //! it, `signals` what asks the program to stop, `sandbox` the child processes that run untrusted work, `progress` how
 //! far a long computation is, `head_habits` the numbers of attention, `run_folders` where
 //! runs are, `run_history` what a run did, `run_settings` its configuration by keys, `run_labels` its tags and note, `plot` the pictures of runs and attention, `sweep` many runs.
@@ -21,6 +21,7 @@ mod commands;
 mod console;
 mod ending;
 mod error;
+mod examples;
 mod head_habits;
 mod memory_guard;
 mod model;

@@ -16,7 +16,7 @@ use crate::output::size;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct MemoryArg {
     /// Begin even if the predicted memory is more than what is available
-    #[arg(long)]
+    #[arg(long, help_heading = "Backend")]
     pub ignore_memory: bool,
 }
 

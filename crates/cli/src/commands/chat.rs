@@ -29,6 +29,7 @@ use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::generate::sampling::Sampling;
 use crate::console;
 use crate::error::{CliError, warn};
+use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::values;
@@ -40,34 +41,35 @@ use talk::Talk;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::CHAT)]
 pub struct ChatArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The system message before the conversation
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = "Conversation")]
     pub system: Option<String>,
     /// The chat template: chatml, llama3, or the path of a template, of a tokenizer_config.json or of a folder with
     /// one [default: the model's own]
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Conversation")]
     pub chat_template: Option<String>,
     /// Maximum number of tokens of an answer [default: the model's, or 512]
-    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Conversation")]
     pub max_new_tokens: Option<usize>,
     /// Maximum number of tokens of the conversation that the model attends to [default: the model's context, at most 8192]
-    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Conversation")]
     pub context: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub choice: ChoiceArgs,
     /// End an answer before TEXT too; may be given again
-    #[arg(long, value_name = "TEXT", value_parser = values::stop)]
+    #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Conversation")]
     pub stop: Vec<String>,
     /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
     /// loss that `emberlm eval` measures [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
     /// Neither read nor write the history of what was typed
-    #[arg(long)]
+    #[arg(long, help_heading = "Conversation")]
     pub no_history: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -5,21 +5,16 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::error::CliError;
+use crate::examples;
 use crate::output::print;
 
 /// Arguments of `completions`.
 #[derive(Clone, Copy, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = examples::COMPLETIONS)]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  emberlm completions bash > ~/.local/share/bash-completion/completions/emberlm
-  emberlm completions zsh > ~/.zfunc/_emberlm
-  emberlm completions fish > ~/.config/fish/completions/emberlm.fish";
 
 /// Prints the script that the shell reads.
 ///

@@ -12,11 +12,13 @@ use emberlm_data::{DEFAULT_SHARD_TOKENS, ExportFormat};
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::error::CliError;
+use crate::examples;
 use crate::new_folder::folder_parser;
 use crate::values;
 
 /// Arguments of `data`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::DATA)]
 pub struct DataArgs {
     /// The subcommand.
     #[command(subcommand)]

@@ -7,10 +7,12 @@ use serde::Serialize;
 use crate::backend::BackendName;
 use crate::backend::devices::{self, DeviceInfo};
 use crate::error::CliError;
+use crate::examples;
 use crate::output::{Align, Table, print, print_json};
 
 /// Arguments of `devices`.
 #[derive(Clone, Copy, Debug, Args)]
+#[command(after_help = examples::DEVICES)]
 pub struct DevicesArgs {
     /// Print one line of JSON
     #[arg(long)]

@@ -20,6 +20,7 @@ use self::case::Case;
 use self::comparison::{Comparison, Outcome, compare};
 use crate::backend::{BackendArg, BackendName, Job, Placement, quietly};
 use crate::error::CliError;
+use crate::examples;
 use crate::output::{Align, Table, print, print_json};
 
 /// Most of `‖found - expected‖ / ‖expected‖` of a model: what f32's roundings explain.
@@ -27,6 +28,7 @@ const MODEL_TOLERANCE: f64 = 1e-3;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
 pub struct DoctorArgs {
     /// Only what has NAME in its name, such as attention or gpt2
     #[arg(long, value_name = "NAME", default_value = "")]

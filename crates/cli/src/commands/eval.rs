@@ -15,6 +15,7 @@ use emberlm_trainer::tasks::Task;
 
 use crate::backend::{BackendArg, Placement};
 use crate::error::CliError;
+use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::values::{at_least_one, packing_parser, weights_parser};
@@ -22,48 +23,47 @@ use crate::values::{at_least_one, packing_parser, weights_parser};
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["data", "hellaswag", "lambada"]))]
+#[command(after_help = examples::EVAL)]
 pub struct EvalArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The dataset's folder, made by `emberlm prepare`
-    #[arg(long, value_name = "DATASET")]
+    #[arg(long, value_name = "DATASET", help_heading = "Data")]
     pub data: Option<PathBuf>,
     /// HellaSwag's published file: answer which ending follows, as llm.c and lm-evaluation-harness ask it
-    #[arg(long, value_name = "FILE.jsonl")]
+    #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub hellaswag: Option<PathBuf>,
     /// LAMBADA's file as OpenAI published it: predict each passage's last word
-    #[arg(long, value_name = "FILE.jsonl")]
+    #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub lambada: Option<PathBuf>,
     /// Which part of the dataset
     #[arg(
         long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
-        conflicts_with_all = ["hellaswag", "lambada"],
-    )]
+        conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Data")]
     pub split: Split,
     /// Documents of one window attend to each other (stream) or do not (isolated) [default: as the model was trained]
     #[arg(
         long, value_name = "HOW", value_parser = packing_parser(),
-        conflicts_with_all = ["hellaswag", "lambada"],
-    )]
+        conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Windows")]
     pub documents: Option<Packing>,
     /// Add the loss by the position in the window, which shows whether the model uses its context
-    #[arg(long, conflicts_with_all = ["hellaswag", "lambada"])]
+    #[arg(long, conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Output")]
     pub per_position: bool,
     /// Only the first N items of the file
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data", help_heading = "Data")]
     pub limit: Option<usize>,
     /// Tokens of a window [default: those of the run's sequences, else the model's context, with --data at most 4096]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub seq_len: Option<usize>,
     /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub batch: Option<usize>,
     /// The format that the weights of the linear layers and the head are held in: f32, or int8, as `emberlm generate` takes it
     /// [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = weights_parser())]
+    #[arg(long, value_name = "TYPE", value_parser = weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
+use crate::examples;
 use crate::output::{Align, Table, print, print_json, shell_word, size};
 use crate::{console, model, values};
 use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::FIT)]
 pub struct FitArgs {
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]

@@ -7,11 +7,13 @@ use clap::{Args, CommandFactory};
 
 use crate::args::Cli;
 use crate::error::CliError;
+use crate::examples;
 use crate::new_folder::folder_parser;
 use crate::output::print;
 
 /// Arguments of `man`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = examples::MAN)]
 pub struct ManArgs {
     /// The folder of the pages, such as ~/.local/share/man/man1; pages of the same names are replaced
     #[arg(long, value_name = "DIR", value_parser = folder_parser("a set of man pages"))]

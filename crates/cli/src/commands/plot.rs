@@ -8,6 +8,7 @@ use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
 use crate::error::{CliError, warn};
+use crate::examples;
 use crate::output::print;
 use crate::plot::{Along, Figure, Named, Page, PictureFile, Quantity, short};
 use crate::run_folders::{is_run, names, runs_in};
@@ -15,6 +16,7 @@ use crate::run_history::History;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PLOT)]
 pub struct PlotArgs {
     /// Runs, or folders of runs, in the order of the legend
     #[arg(value_name = "RUN", required = true)]

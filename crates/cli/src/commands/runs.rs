@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::console;
 use crate::error::{CliError, warn};
+use crate::examples;
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
 use crate::run_folders::{self, runs_below};
@@ -28,6 +29,7 @@ pub use labels::{NoteArgs, TagArgs};
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = examples::RUNS)]
 pub struct RunsArgs {
     #[command(subcommand)]
     #[allow(missing_docs)]

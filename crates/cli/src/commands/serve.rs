@@ -26,6 +26,7 @@ use crate::commands::watch::{AllowedHosts, cannot_listen};
 use crate::console;
 use crate::ending;
 use crate::error::{CliError, warn};
+use crate::examples;
 use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::output::print;
 use crate::{signals, values};
@@ -34,73 +35,94 @@ use models::ModelSpec;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::SERVE)]
 pub struct ServeArgs {
     /// Runs, checkpoints or Hugging Face directories; NAME=PATH for a name other than the directory's
     #[arg(value_name = "[NAME=]MODEL", required_unless_present_any = ["follow", "config"])]
     pub models: Vec<PathBuf>,
     /// A run whose newest checkpoint is served, and the next one as soon as it is there
-    #[arg(long, value_name = "[NAME=]RUN")]
+    #[arg(long, value_name = "[NAME=]RUN", help_heading = "Models")]
     pub follow: Vec<PathBuf>,
     /// Another name that a model answers to, such as gpt-3.5-turbo; where one model is served, ALIAS is enough
-    #[arg(long, value_name = "ALIAS=NAME")]
+    #[arg(long, value_name = "ALIAS=NAME", help_heading = "Models")]
     pub alias: Vec<String>,
     /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Models")]
     pub config: Option<PathBuf>,
     /// The port to listen on; 0 for any free port
-    #[arg(long, default_value_t = 8080)]
+    #[arg(long, default_value_t = 8080, help_heading = "Network")]
     pub port: u16,
     /// The address to listen on: by default only this machine can ask
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), help_heading = "Network")]
     pub host: IpAddr,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub allowed: AllowedHosts,
     /// A file with the key that clients must show
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub api_key_file: Option<PathBuf>,
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Models")]
     pub chat_template: Option<String>,
     /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
-    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub slots: Option<usize>,
     /// Tokens of a prompt and its answer at most [default: the model's context, at most 8192]
-    #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one)]
+    #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub context: Option<usize>,
     /// Tokens of an answer at most
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = values::at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = values::at_least_one, help_heading = "Capacity")]
     pub max_tokens: usize,
     /// Requests that may wait while all slots are taken, of each model; more are refused
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        help_heading = "Capacity"
+    )]
     pub max_queue: usize,
     /// A request's body at most
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1MiB",
+        help_heading = "Capacity"
+    )]
     pub max_body: ByteSize,
     /// Memory that one request may keep until it is answered: its prompts and, unless it streams, its answers
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "256MiB",
+        help_heading = "Capacity"
+    )]
     pub max_request_memory: ByteSize,
     /// Memory that all requests together may keep; more are refused
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1GiB",
+        help_heading = "Capacity"
+    )]
     pub max_memory: ByteSize,
     /// Compute each answer in separate passes, so that its tokens do not depend on concurrent requests; slower under load
-    #[arg(long)]
+    #[arg(long, help_heading = "Capacity")]
     pub deterministic: bool,
     /// Time limit of a request; also the time that running requests have to end when the server is stopped
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one, help_heading = "Time limits")]
     pub timeout: usize,
     /// Time a client may read nothing while there is something to send; then its connection is closed
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one, help_heading = "Time limits")]
     pub write_timeout: usize,
     /// Detail of the request log on stderr
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = LogContent::Requests)]
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = LogContent::Requests, help_heading = "Log")]
     pub log: LogContent,
     /// Format of the request log
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
     pub log_format: LogFormat,
     /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
     /// loss that `emberlm eval` measures [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
+    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Models")]
     pub weights: Option<WeightFormat>,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -11,6 +11,7 @@ use emberlm_trainer::RunFolder;
 
 use crate::backend::BackendArg;
 use crate::error::CliError;
+use crate::examples;
 use crate::new_folder::folder_parser;
 use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
@@ -23,6 +24,7 @@ use crate::{built_in_tales, console};
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::SWEEP)]
 pub struct SweepArgs {
     /// The sweep's settings: preset, config, data, and the tables set, grid, list, random and early_stopping
     #[arg(value_name = "FILE.toml")]

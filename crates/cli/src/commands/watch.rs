@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::console;
 use crate::error::CliError;
+use crate::examples;
 use crate::output::print;
 use crate::run_folders::{self, is_run, names, runs_below};
 use crate::run_history::Status;
@@ -23,6 +24,7 @@ use crate::{run_settings, signals};
 
 /// Arguments of `watch`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::WATCH)]
 pub struct WatchArgs {
     /// Runs, or folders of runs and sweeps
     #[arg(value_name = "RUN", default_value = "runs")]

@@ -33,18 +33,18 @@ fn range(
 /// The options.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
-    #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true)]
+    #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true, help_heading = "Sampling")]
     #[arg(help = help("Below 1 the likely tokens become likelier, 0 always takes the likeliest", &TEMPERATURE, "the model's, or 0.8"))]
     #[allow(missing_docs)]
     pub temperature: Option<f64>,
     /// Choose among the K likeliest tokens; 0 for all [default: the model's, or 0]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", help_heading = "Sampling")]
     pub top_k: Option<usize>,
-    #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true, help_heading = "Sampling")]
     #[arg(help = help("Choose among the likeliest tokens that together have this probability", &TOP_P, "the model's, or 1"))]
     #[allow(missing_docs)]
     pub top_p: Option<f64>,
-    #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true, help_heading = "Sampling")]
     #[arg(help = help("Choose among tokens at least P times as likely as the likeliest", &MIN_P, "the model's, or 0"))]
     #[allow(missing_docs)]
     pub min_p: Option<f64>,
@@ -53,29 +53,34 @@ pub struct ChoiceArgs {
         "Above 1, tokens of the prompt and of the generated text become less likely: their logits are divided by it, negative ones multiplied",
         &REPETITION_PENALTY,
         "the model's, or 1",
-    ))]
+    ), help_heading = "Sampling")]
     #[allow(missing_docs)]
     pub repetition_penalty: Option<f64>,
-    #[arg(long, value_name = "X", value_parser = range(&PRESENCE_PENALTY), allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = range(&PRESENCE_PENALTY), allow_negative_numbers = true, help_heading = "Sampling")]
     #[arg(help = help("Subtracted from the logits of generated tokens", &PRESENCE_PENALTY, "0"))]
     #[allow(missing_docs)]
     pub presence_penalty: Option<f64>,
-    #[arg(long, value_name = "X", value_parser = range(&FREQUENCY_PENALTY), allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = range(&FREQUENCY_PENALTY), allow_negative_numbers = true, help_heading = "Sampling")]
     #[arg(help = help("Subtracted from the logits of tokens for each time they were generated", &FREQUENCY_PENALTY, "0"))]
     #[allow(missing_docs)]
     pub frequency_penalty: Option<f64>,
-    #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias)]
+    #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias, help_heading = "Sampling")]
     #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; may be given again", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
     #[allow(missing_docs)]
     pub logit_bias: Vec<(u32, f32)>,
     /// Write JSON that this schema describes
-    #[arg(long, value_name = "FILE|JSON", conflicts_with = "regex")]
+    #[arg(
+        long,
+        value_name = "FILE|JSON",
+        conflicts_with = "regex",
+        help_heading = "Constraints"
+    )]
     pub json_schema: Option<String>,
     /// Write a text that this regular expression matches as a whole
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", help_heading = "Constraints")]
     pub regex: Option<String>,
     /// The same seed makes the same text [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Sampling")]
     pub seed: Option<u64>,
 }
 

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use emberlm_tokenizer::{Pattern, TokenizerChoice};
 
+use crate::examples;
 use crate::new_folder::folder_parser;
 use crate::values;
 
 /// Arguments of `tokenizer`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TOKENIZER)]
 pub struct TokenizerArgs {
     /// The subcommand.
     #[command(subcommand)]

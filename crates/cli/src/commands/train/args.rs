@@ -10,6 +10,7 @@ use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
 use crate::console;
+use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::new_folder::folder_parser;
 use crate::{run_labels, values};
@@ -17,87 +18,98 @@ use emberlm_trainer::presets;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
     /// The dataset's folder, made by `emberlm prepare`; of several, each with its weight if they differ [default: the built-in tales]
-    #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1..)]
+    #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
     /// A model with the way it is trained; `emberlm info` lists them
-    #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]
     pub preset: String,
     /// A model whose weights to start from: a run, checkpoint or Hugging Face directory (train.from)
-    #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
+    #[arg(
+        long,
+        value_name = "MODEL",
+        conflicts_with = "preset",
+        help_heading = "Model"
+    )]
     pub from: Option<PathBuf>,
     /// Resume a run that was stopped, from its newest complete checkpoint
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"], help_heading = "Run")]
     pub resume: Option<PathBuf>,
     /// With --resume: begin again a run that has no checkpoint, and drop its log
-    #[arg(long, requires = "resume")]
+    #[arg(long, requires = "resume", help_heading = "Run")]
     pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
-    #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"))]
+    #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"), help_heading = "Run")]
     pub out: Option<PathBuf>,
     /// A TOML file over the preset
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub config: Option<PathBuf>,
     /// One value over both, such as model.d_model=256; may be given again
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Model")]
     pub set: Vec<String>,
     /// Updates in all (train.steps), such as 2000 or 2e3
-    #[arg(long, value_name = "N", value_parser = values::count, aliases = ["max-steps", "max-iters", "iterations"])]
+    #[arg(long, value_name = "N", value_parser = values::count, aliases = ["max-steps", "max-iters", "iterations"], help_heading = "Optimization")]
     pub steps: Option<usize>,
     /// As many updates as pass over the training split N times (train.steps)
-    #[arg(long, value_name = "N", value_parser = values::positive, conflicts_with_all = ["steps", "resume"])]
+    #[arg(long, value_name = "N", value_parser = values::positive, conflicts_with_all = ["steps", "resume"], help_heading = "Optimization")]
     pub epochs: Option<f64>,
     /// The learning rate after warm-up (train.schedule.learning_rate); the lowest one keeps its share of it
-    #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, conflicts_with = "resume")]
+    #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, conflicts_with = "resume", help_heading = "Optimization")]
     pub learning_rate: Option<f64>,
     /// Sequences per micro-batch (train.micro_batch)
-    #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, conflicts_with = "resume")]
+    #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, conflicts_with = "resume", help_heading = "Optimization")]
     pub batch_size: Option<usize>,
     /// The seed of initial weights, data order and dropout (train.seed)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Optimization")]
     pub seed: Option<u64>,
     /// Documents of one sequence attend to each other (stream) or do not (isolated) (train.documents)
-    #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume")]
+    #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume", help_heading = "Data")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]
     pub eval_interval: Option<usize>,
     /// Micro-batches per step (train.accumulation)
-    #[arg(long, value_name = "N", value_parser = values::count, alias = "gradient-accumulation-steps")]
+    #[arg(long, value_name = "N", value_parser = values::count, alias = "gradient-accumulation-steps", help_heading = "Optimization")]
     pub accumulation: Option<usize>,
     /// Recompute activations in the backward pass: less memory, more time (train.recompute)
-    #[arg(long)]
+    #[arg(long, help_heading = "Speed and memory")]
     pub recompute: bool,
     /// The factors of matrix products, everything else in f32 (train.precision.products)
-    #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume")]
+    #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume", help_heading = "Speed and memory")]
     pub precision: Option<Precision>,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
-    #[arg(long, value_name = "DECAY", conflicts_with = "resume")]
+    #[arg(
+        long,
+        value_name = "DECAY",
+        conflicts_with = "resume",
+        help_heading = "Optimization"
+    )]
     pub ema: Option<f64>,
     /// Keep only the newest checkpoints (train.checkpoints.keep_last)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Run")]
     pub keep_last: Option<usize>,
     /// Keep the checkpoint of the lowest validation loss as well (train.checkpoints.keep_best)
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub keep_best: bool,
     /// A tag to find the run by; may be given again (`emberlm runs tag` changes them later)
-    #[arg(long = "tag", value_name = "TAG", value_parser = run_labels::tag)]
+    #[arg(long = "tag", value_name = "TAG", value_parser = run_labels::tag, help_heading = "Run")]
     pub tags: Vec<String>,
     /// A note on the run (`emberlm runs note` changes it later)
-    #[arg(long, value_name = "TEXT", value_parser = run_labels::note)]
+    #[arg(long, value_name = "TEXT", value_parser = run_labels::note, help_heading = "Run")]
     pub note: Option<String>,
     /// Write event files for TensorBoard as well, into RUN/tensorboard
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub tensorboard: bool,
     /// The display of progress
-    #[arg(long, value_enum, default_value_t = RendererArg::Auto)]
+    #[arg(long, value_enum, default_value_t = RendererArg::Auto, help_heading = "Output")]
     pub renderer: RendererArg,
     /// Report the memory of a step first, part by part
-    #[arg(long)]
+    #[arg(long, help_heading = "Speed and memory")]
     pub memory_report: bool,
     /// Print the resolved configuration with comments, and exit
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub print_config: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -1,0 +1,120 @@
+//! The examples at the end of each command's `--help`. A test parses every one of them.
+
+pub const PREPARE: &str = "\
+Examples:
+  emberlm prepare book.txt --out datasets/book --tokenizer gpt2
+  emberlm prepare 'data/*.jsonl.gz' --field text --out datasets/web --tokenizer cl100k --dedup
+  emberlm prepare talks.jsonl --chat-template chatml --out datasets/talks --tokenizer byte";
+
+pub const DATA: &str = "\
+Examples:
+  emberlm data inspect datasets/book
+  emberlm data verify datasets/book
+  emberlm data adopt fineweb10B --tokenizer gpt2
+  emberlm data export datasets/book --format nanogpt --out nano";
+
+pub const TOKENIZER: &str = "\
+Examples:
+  emberlm tokenizer train book.txt --vocab-size 32000 --out tokenizers/book
+  emberlm tokenizer stats book.txt --tokenizer tokenizers/book --tokenizer gpt2
+  emberlm tokenizer convert qwen.tiktoken --pattern qwen2 --out qwen";
+
+pub const TRAIN: &str = "\
+Examples:
+  emberlm train
+  emberlm train --data datasets/book --preset char-nano --steps 2000 --out runs/book
+  emberlm train --from MODEL --data datasets/book --out runs/tuned
+  emberlm train --resume runs/book";
+
+pub const SWEEP: &str = "\
+Examples:
+  emberlm sweep rates.toml --parallel 2
+  emberlm sweep rates.toml --dry-run";
+
+pub const PLOT: &str = "\
+Examples:
+  emberlm plot runs/book --out book.html
+  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log --out norms.png";
+
+pub const RUNS: &str = "\
+Examples:
+  emberlm runs
+  emberlm runs tag runs/book baseline
+  emberlm runs diff runs/book runs/small";
+
+pub const WATCH: &str = "\
+Examples:
+  emberlm watch
+  emberlm watch runs/book runs/small --port 8090";
+
+pub const FIT: &str = "\
+Examples:
+  emberlm fit --preset gpt2-small --memory 8GiB
+  emberlm fit --from MODEL --no-measure";
+
+pub const DEVICES: &str = "\
+Examples:
+  emberlm devices
+  emberlm devices --json";
+
+pub const DOCTOR: &str = "\
+Examples:
+  emberlm doctor --backend vulkan
+  emberlm doctor --full --backend cuda --out report";
+
+pub const GENERATE: &str = "\
+Examples:
+  emberlm generate runs/book --prompt 'The '
+  emberlm generate MODEL --prompt 'The ' --temperature 0 --max-new-tokens 100
+  emberlm generate MODEL --prompt 'Answer: ' --json-schema schema.json";
+
+pub const CHAT: &str = "\
+Examples:
+  emberlm chat MODEL
+  emberlm chat MODEL --system 'Be brief.' --temperature 0.5";
+
+pub const SERVE: &str = "\
+Examples:
+  emberlm serve MODEL
+  emberlm serve small=runs/small large=MODEL --port 8000 --api-key-file key
+  emberlm serve --follow runs/book";
+
+pub const EVAL: &str = "\
+Examples:
+  emberlm eval runs/book --data datasets/book
+  emberlm eval MODEL --hellaswag hellaswag_val.jsonl --limit 1000";
+
+pub const LOGITS: &str = "\
+Examples:
+  emberlm logits MODEL --tokens 1,2,3 --out logits.safetensors";
+
+pub const ATTENTION: &str = "\
+Examples:
+  emberlm attention runs/book --prompt 'The cat'
+  emberlm attention runs/book --prompt 'The cat' --out attention.html";
+
+pub const INFO: &str = "\
+Examples:
+  emberlm info
+  emberlm info gpt2-small
+  emberlm info MODEL --json";
+
+pub const NEW: &str = "\
+Examples:
+  emberlm new --preset gpt2-small --out model
+  emberlm new --preset char-nano --set model.n_layers=2 --vocab-size 100 --out model";
+
+pub const EXPORT: &str = "\
+Examples:
+  emberlm export runs/book --out book-hf
+  emberlm export MODEL --weights int8 --out model-int8";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  emberlm completions bash > ~/.local/share/bash-completion/completions/emberlm
+  emberlm completions zsh > ~/.zfunc/_emberlm
+  emberlm completions fish > ~/.config/fish/completions/emberlm.fish";
+
+pub const MAN: &str = "\
+Examples:
+  emberlm man --out ~/.local/share/man/man1";
