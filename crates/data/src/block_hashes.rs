@@ -1,5 +1,6 @@
 //! `dataset.blocks.json`: the hashes of the blocks of a dataset's files. They allow part of a file to be verified when
 //! it is first read.
+//!
 //! The file is stored next to the manifest rather than in it, so that programs without support for it can still read
 //! the dataset. Each file's block hashes combine to its BLAKE3 in the manifest. Files of at most one block are not
 //! listed. If no file has more than one block, the file does not exist.
@@ -62,6 +63,7 @@ impl DatasetBlocks {
 
     /// Reads the hashes of the dataset in `folder`. The result is empty if there is no such file, as in datasets
     /// written by earlier versions.
+    ///
     /// # Errors
     /// The file cannot be read, is damaged, or has another format.
     pub(crate) fn read(folder: &Path) -> Result<Self, DataError> {

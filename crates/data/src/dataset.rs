@@ -22,8 +22,10 @@ pub struct Dataset {
 
 impl Dataset {
     /// Opens the dataset in `folder`. [`Dataset::split`] opens its shards.
+    ///
     /// # Errors
-    /// [`DataError::NotADataset`] if `folder` has no manifest. Fails if the manifest cannot be read or is invalid, or if the tokenizer is neither built in nor stored in the directory.
+    /// [`DataError::NotADataset`] if `folder` has no manifest. Fails if the manifest cannot be read or is invalid, or
+    /// if the tokenizer is neither built in nor stored in the directory.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
         let manifest = Manifest::read(folder).map_err(|error| match error {
             DataError::Io { source, .. } if is_absent(&source) => DataError::NotADataset {
@@ -65,6 +67,7 @@ impl Dataset {
 
     /// Opens the shards of one split. Each block is verified when it is first read. Files without block hashes are
     /// listed by [`crate::UnverifiedFiles`].
+    ///
     /// # Errors
     /// Fails if a shard or its mask is missing or damaged, if its token count differs from the manifest, or if its
     /// block hashes do not match the file that the manifest describes.
@@ -97,6 +100,7 @@ impl Dataset {
     }
 
     /// One split as windows of `seq_len` positions.
+    ///
     /// # Errors
     /// As [`Dataset::split`] and [`Windows::stream`]; with isolated documents, as [`Windows::isolated`]. If documents
     /// are not indexed, [`DataError::NoEndOfText`] if the tokenizer has no end-of-text token, or
@@ -151,6 +155,7 @@ impl Dataset {
     }
 
     /// Checks that every file matches the manifest. A short form of [`crate::verify()`].
+    ///
     /// # Errors
     /// [`DataError::Damaged`] with all defects.
     pub fn verify(&self) -> Result<(), DataError> {
@@ -235,8 +240,10 @@ impl TokenSplit {
     }
 
     /// Reads `len` tokens from `start`, across shard boundaries.
+    ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] if the split has fewer tokens; [`DataError::DamagedBlock`] if a file has changed since it was written; [`DataError::TokenOutOfRange`] if an id is outside the vocabulary.
+    /// [`DataError::OutOfBounds`] if the split has fewer tokens; [`DataError::DamagedBlock`] if a file has changed
+    /// since it was written; [`DataError::TokenOutOfRange`] if an id is outside the vocabulary.
     pub fn read(&self, start: u64, len: u64) -> Result<Vec<u32>, DataError> {
         let mut ids = Vec::with_capacity(len.min(self.len()) as usize);
         self.each_shard(start, len, |at, from, len| {
@@ -249,6 +256,7 @@ impl TokenSplit {
 
     /// For each of the `len` tokens from `start`, true if it is a target. `None` if all are targets because no shard
     /// has a mask.
+    ///
     /// # Errors
     /// [`DataError::OutOfBounds`] if the split has fewer tokens; fails if a mask has an invalid byte.
     pub fn learnt(&self, start: u64, len: u64) -> Result<Option<Vec<bool>>, DataError> {
@@ -269,6 +277,7 @@ impl TokenSplit {
     /// For each of the tokens `ids`, which were read from `start`, true if a document begins there. If a mask indexes
     /// documents, these are the tokens it marks. Otherwise a document begins at every `end_of_text` that the mask does
     /// not mark as a target, because the token that begins a document is never part of an answer.
+    ///
     /// # Errors
     /// As [`TokenSplit::learnt`].
     pub(crate) fn beginnings(

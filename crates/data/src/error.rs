@@ -339,7 +339,7 @@ pub enum DataError {
         reason: String,
     },
     /// A read reaches beyond the end of a split.
-    #[error("tokens {start} to {} were asked for, but the split has {total}", start.saturating_add(*len))]
+    #[error("tokens {start} to {} were requested, but the split has {total}", start.saturating_add(*len))]
     OutOfBounds {
         /// The first token asked for.
         start: u64,

@@ -34,16 +34,16 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `inputs` | readers for text files and records, one document at a time |
-//! | `texts` | [`for_each_text`]: iterates over the texts of a corpus without writing a dataset |
+//! | `inputs` | readers for text files and records |
+//! | `texts` | [`for_each_text`]: the texts of a corpus, without writing a dataset |
 //! | `prepare` | [`prepare()`]: turns inputs into a dataset, in parallel; can be resumed |
 //! | `token_dataset` | [`write_token_dataset`]: writes your own token ids as a dataset |
 //! | `tales` | [`tales`]: a seeded generator of short tales with a known exact entropy |
 //! | `writer` | writes the shards of one split in sequence |
 //! | `staging` | atomic creation of a dataset directory; interrupted work can be resumed |
 //!
-//! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `block_hashes` (hashes of
-//! the files' blocks, stored next to the manifest), `split` ([`Split`]).
+//! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `block_hashes` (hashes
+//! of the files' blocks, stored next to the manifest), `split` ([`Split`]).
 //!
 //! Full passes over a dataset, which read each token once in bounded memory:
 //!
@@ -71,8 +71,8 @@
 //! | `loader` | [`TrainBatches`]: prefetched batches of one dataset or a mix |
 //! | `evaluation` | [`EvalBatches`]: each token of a split exactly once |
 //!
-//! Memory use in training does not grow with the corpus: shards are memory-mapped, and the order is computed, not stored. Rows of
-//! whole documents need an index of 8 bytes per row.
+//! Memory use in training does not grow with the corpus: shards are memory-mapped, and the order is computed, not
+//! stored. Rows of whole documents need an index of 8 bytes per row.
 
 mod adopt;
 mod batch;

@@ -1,21 +1,24 @@
 //! Selects which of several datasets the next window comes from: a pure function of the window's index.
+//!
 //! The datasets are split in halves recursively, as in a binary tree. Of the first `i` windows of a node, its left half
-//! gets `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left half if `l(i + 1)
-//! > l(i)`, as its window `l(i)`; otherwise it belongs to the right half, as its window `i - l(i)`. The windows of each
-//! dataset are therefore numbered without gaps. After any number of windows each dataset deviates from its share by at
-//! most half a window per tree level: half a window for two datasets, less than one window for up to four.
+//! gets `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left half if
+//! `l(i + 1) > l(i)`, as its window `l(i)`; otherwise it belongs to the right half, as its window `i - l(i)`. The
+//! windows of each dataset are therefore numbered without gaps. After any number of windows each dataset deviates from
+//! its share by at most half a window per tree level: half a window for two datasets, less than one window for up to
+//! four.
 
 use crate::DataError;
 
 /// Several datasets with their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// The cumulative sums of the weights: the sum of `k` weights from the first for each `k` from 0.
+    /// The cumulative sums of the weights, from 0 to the total.
     sums: Vec<f64>,
 }
 
 impl Mix {
     /// A mix of datasets in proportion to `weights`, which need not sum to 1.
+    ///
     /// # Errors
     /// [`DataError::Value`] if `weights` is empty or a weight is not a positive finite number.
     pub fn new(weights: &[f64]) -> Result<Self, DataError> {

@@ -1,5 +1,6 @@
 //! The order of training windows: a pure function of seed and index, so that no state is stored and a resumed run
 //! continues exactly.
+//!
 //! An epoch divides the tokens into adjacent windows of `seq_len` predicted tokens, starting at a different offset in
 //! each epoch, so that window boundaries vary. Within the epoch a keyed permutation of the window indices gives the
 //! order: a Feistel network over the smallest even number of bits that holds every index, with cycle walking until the
@@ -53,6 +54,7 @@ pub struct WindowOrder {
 
 impl WindowOrder {
     /// The order of windows of `seq_len` predicted tokens (`seq_len + 1` tokens in all) over a split of `tokens`.
+    ///
     /// # Errors
     /// [`DataError::TooShort`] if not even one window fits; [`DataError::Value`] if `seq_len` is 0.
     pub fn new(seed: u64, tokens: u64, seq_len: u64) -> Result<Self, DataError> {

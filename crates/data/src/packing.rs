@@ -1,4 +1,5 @@
 //! Rows of whole documents.
+//!
 //! Documents are packed next-fit in the dataset's order: a document that does not fit into the rest of a row begins the
 //! next row. A document longer than a row is cut into rows, and its last part shares a row with the documents that
 //! follow. The rows therefore tile the split, and the row index holds only the start of each row: 8 bytes per row. The
@@ -77,6 +78,7 @@ pub(crate) struct PackedRows {
 impl PackedRows {
     /// Packs `split` into rows of `seq_len` positions; every document begins with `end_of_text`. Reads the whole split
     /// on all threads.
+    ///
     /// # Errors
     /// As [`TokenSplit::read`] and [`TokenSplit::beginnings`].
     pub(crate) fn new(

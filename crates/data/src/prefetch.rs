@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 const READY: usize = 4;
 
 /// An endless iterator over `make(0)`, `make(1)`, …. The items do not depend on the number of threads.
+///
 /// Of `n` threads, thread `i` computes the items `i`, `i + n`, `i + 2n`, … and blocks while [`READY`] finished items
 /// are waiting. Dropping the iterator ends the threads after the items in progress.
 pub(crate) struct Prefetch<T> {

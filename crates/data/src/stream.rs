@@ -6,6 +6,7 @@ use crate::{DataError, Dataset, Split};
 impl Dataset {
     /// Calls `take` with all tokens of `split` in order, one block at a time. `progress` receives the number of bytes
     /// read since the last call.
+    ///
     /// # Errors
     /// As [`Dataset::split`]; an id is outside the vocabulary; a shard's hash differs from the manifest, which is
     /// detected after its last token; or any error of `take`.

@@ -8,8 +8,10 @@ use crate::{DataError, InputOptions, expand};
 
 /// Calls `visit` with each text of `inputs` in order. Inputs are expanded and read as in [`crate::prepare()`]. A long
 /// text is passed in parts, cut at positions that do not change `tokenizer`'s output.
+///
 /// # Errors
 /// Fails if an input cannot be read; returns any error of `visit`.
+///
 pub fn for_each_text<E: From<DataError>>(
     inputs: &[PathBuf],
     options: &InputOptions,

@@ -187,7 +187,7 @@ fn what_is_not_supported_is_refused_by_name() {
             "include[0]",
             "unknown variant",
         ),
-        (json!({ "reasoning": {} }), "reasoning", "not known"),
+        (json!({ "reasoning": {} }), "reasoning", "not supported"),
         (
             json!({ "input": [], "instructions": "b" }),
             "input",

@@ -165,12 +165,12 @@ mod tests {
         };
         assert!(edited(0, 0).contains("not with 20240520"));
         assert!(edited(4, 2).contains("version 2 of format 20240520 is unknown"));
-        assert!(edited(11, 0xFF).contains("broken off"));
+        assert!(edited(11, 0xFF).contains("not completely written"));
     }
 
     #[test]
     fn a_shard_that_was_never_finished_is_refused() {
-        assert!(refusal(&unfinished_bytes()).contains("broken off"));
+        assert!(refusal(&unfinished_bytes()).contains("not completely written"));
     }
 
     #[test]
