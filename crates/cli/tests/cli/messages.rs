@@ -41,7 +41,6 @@ const MISTAKES: &[&str] = &[
     "generate run --prompt λ",
     "generate run --temperature -1",
     "generate run --top-p 2",
-    "generate run --max-new-tokens 0",
     "generate run --json-schema broken.jsonl",
     "generate run --backend vulcan",
     "generate run --logprobs 2",

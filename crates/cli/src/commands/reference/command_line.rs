@@ -115,6 +115,10 @@ fn spelling(arg: &Arg) -> String {
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     let mut meaning = help.map(ToString::to_string).unwrap_or_default();
+    // The backends of this build are no property of the program.
+    if let Some((all, _)) = meaning.split_once("; this binary has") {
+        meaning = all.to_owned();
+    }
     if !arg.get_action().takes_values() {
         return meaning;
     }
