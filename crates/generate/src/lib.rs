@@ -74,5 +74,5 @@ pub use logprobs::LogProbs;
 pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
-pub use speculative::{Guesses, Speculator};
+pub use speculative::{DraftAcceptance, Speculator};
 pub use vet::{GrammarSandbox, VetError, VettedGrammar};

@@ -21,7 +21,7 @@ use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 use emberlm_model::kv_cache::ROLLBACK_TOKENS;
-use emberlm_model::{Decoder, KvCache, Piece, Wanted};
+use emberlm_model::{Decoder, KvCache, Piece, RequestedOutput};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, Chosen};
@@ -33,7 +33,7 @@ use crate::sampler::{Sampler, check_finite};
 
 /// The acceptance statistics of the draft model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guesses {
+pub struct DraftAcceptance {
     /// Tokens that the draft model proposed and the target read.
     pub made: u64,
     /// Those that were taken.
@@ -42,7 +42,7 @@ pub struct Guesses {
     pub passes: u64,
 }
 
-impl Guesses {
+impl DraftAcceptance {
     /// The share of them that was taken, 0 to 1; none before the first.
     pub fn rate(&self) -> Option<f64> {
         (self.made > 0).then(|| self.taken as f64 / self.made as f64)
@@ -67,7 +67,7 @@ pub struct Speculator<'a, B: Backend> {
     end: Option<Result<Finish, GenerateError>>,
     finish: Option<Finish>,
     over: bool,
-    guesses: Guesses,
+    guesses: DraftAcceptance,
 }
 
 impl<'a, B: Backend> Speculator<'a, B> {
@@ -123,7 +123,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
             end: None,
             finish: None,
             over: false,
-            guesses: Guesses::default(),
+            guesses: DraftAcceptance::default(),
         })
     }
 
@@ -138,7 +138,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
     }
 
     /// The acceptance statistics of the draft model so far.
-    pub fn guesses(&self) -> Guesses {
+    pub fn guesses(&self) -> DraftAcceptance {
         self.guesses
     }
 
@@ -156,7 +156,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         self.target
             .tokens
             .extend(guesses.iter().map(|guess| guess.0));
-        let logits = self.target.read(Wanted::All)?;
+        let logits = self.target.read(RequestedOutput::All)?;
         self.guesses.passes += 1;
         self.guesses.made += guesses.len() as u64;
 
@@ -204,7 +204,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         }
         self.draft.make_room(ahead);
         for _ in 0..ahead.min(self.draft.room()) {
-            let logits = self.draft.read(Wanted::Last)?;
+            let logits = self.draft.read(RequestedOutput::Last)?;
             let logits = floats(&logits);
             check_finite(&logits)?;
             let guess = self.guesser.distribution_among(&logits);
@@ -321,17 +321,17 @@ impl<'a, B: Backend> Reader<'a, B> {
     fn read_all_but_last(&mut self) {
         let last = self.tokens.len().saturating_sub(1);
         if self.cache.len() < last {
-            self.pass(last, Wanted::None);
+            self.pass(last, RequestedOutput::None);
         }
     }
 
     /// Reads what the cache has not seen; the logits, `[rows, vocab_size]`.
-    fn read(&mut self, logits: Wanted) -> Result<TensorData, LogitsError> {
+    fn read(&mut self, logits: RequestedOutput) -> Result<TensorData, LogitsError> {
         let all = self.tokens.len();
         self.pass(all, logits).ok_or(LogitsError::Empty)
     }
 
-    fn pass(&mut self, end: usize, logits: Wanted) -> Option<TensorData> {
+    fn pass(&mut self, end: usize, logits: RequestedOutput) -> Option<TensorData> {
         let piece = Piece {
             tokens: &self.tokens[self.cache.len()..end],
             cache: &mut self.cache,

@@ -6,8 +6,8 @@ use crate::support::{DRAWS, assert_drawn_from, softmax};
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{
-    ChooserConfig, Constraint, Finish, GenerateOptions, Generation, Grammar, Guesses, Penalties,
-    SamplerConfig, Speculator, Vocabulary, generate,
+    ChooserConfig, Constraint, DraftAcceptance, Finish, GenerateOptions, Generation, Grammar,
+    Penalties, SamplerConfig, Speculator, Vocabulary, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{Decoder, DecoderConfig, families};
@@ -67,7 +67,7 @@ fn guessed(
     ahead: usize,
     prompt: &[u32],
     options: &GenerateOptions,
-) -> (Vec<u32>, Finish, Guesses) {
+) -> (Vec<u32>, Finish, DraftAcceptance) {
     let mut speculator = Speculator::new(target, draft, ahead, prompt, options).unwrap();
     let tokens = speculator.by_ref().map(Result::unwrap).collect();
     (tokens, speculator.finish().unwrap(), speculator.guesses())

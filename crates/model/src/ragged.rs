@@ -13,7 +13,7 @@ use crate::kv_cache::{CachedRows, KvCache};
 
 /// The output requested for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedOutput {
     /// None: its tokens are only read into the cache.
     None,
     /// The logits after its last token.
@@ -32,7 +32,7 @@ pub struct Piece<'a, B: Backend> {
     /// Of only this sequence (batch 1), with room for them: they continue what it holds, and are added to it.
     pub cache: &'a mut KvCache<B>,
     /// The requested output.
-    pub wanted: Wanted,
+    pub wanted: RequestedOutput,
 }
 
 /// The outputs that the pieces of one pass request.
@@ -40,7 +40,7 @@ pub struct Piece<'a, B: Backend> {
 pub struct RaggedOutput<B: Backend> {
     /// `[rows, vocab_size]`, in the order of the pieces and their tokens; none if no piece requests logits.
     pub logits: Option<Tensor<B, 2>>,
-    /// `[pieces, d_model]`, one row per piece with [`Wanted::HiddenSum`], in order; none if there is no such piece.
+    /// `[pieces, d_model]`, one row per piece with [`RequestedOutput::HiddenSum`], in order; none if there is no such piece.
     pub hidden_sums: Option<Tensor<B, 2>>,
 }
 
@@ -58,10 +58,10 @@ impl<B: Backend> Decoder<B> {
             ids.extend(piece.tokens.iter().map(|&id| i64::from(id)));
             places.extend((offset..offset + piece.tokens.len()).map(|place| place as i64));
             let rows = match piece.wanted {
-                Wanted::None => end..end,
-                Wanted::Last => end.saturating_sub(1).max(first)..end,
-                Wanted::All => first..end,
-                Wanted::HiddenSum => {
+                RequestedOutput::None => end..end,
+                RequestedOutput::Last => end.saturating_sub(1).max(first)..end,
+                RequestedOutput::All => first..end,
+                RequestedOutput::HiddenSum => {
                     summed.push(first..end);
                     end..end
                 }

@@ -13,7 +13,7 @@ pub const LIMIT: u64 = 1 << 20;
 
 /// Which file it was, and how far it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The file's identity: a file of the same name may take its place. Nothing for none yet.
     pub file: String,
     /// Bytes.
@@ -24,8 +24,8 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Tail {
     /// The place to continue from.
-    pub place: Place,
-    /// The lines that are JSON. Where [`Place::file`] has changed they begin with the file's first.
+    pub place: FilePosition,
+    /// The lines that are JSON. Where [`FilePosition::file`] has changed they begin with the file's first.
     pub lines: Vec<Value>,
     /// True if there is more than was read.
     pub more: bool,
@@ -36,7 +36,7 @@ pub struct Tail {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn read_after(path: &Path, from: &Place) -> io::Result<Tail> {
+pub fn read_after(path: &Path, from: &FilePosition) -> io::Result<Tail> {
     let mut file = read::open(path)?;
     let metadata = file.metadata()?;
     let identity = identity(&metadata);
@@ -57,7 +57,7 @@ pub fn read_after(path: &Path, from: &Place) -> io::Result<Tail> {
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect();
     Ok(Tail {
-        place: Place {
+        place: FilePosition {
             file: identity,
             offset: start + whole as u64,
         },
@@ -101,7 +101,7 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"{\"a\":1}\n{\"b\":2}\n{\"c\"").unwrap();
-        let first = read_after(&path, &Place::default()).unwrap();
+        let first = read_after(&path, &FilePosition::default()).unwrap();
         assert_eq!(texts(&first), ["{\"a\":1}", "{\"b\":2}"]);
         let again = read_after(&path, &first.place).unwrap();
         assert_eq!((texts(&again), &again.place), (vec![], &first.place));
@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2}\n").unwrap();
-        let first = read_after(&path, &Place::default()).unwrap();
+        let first = read_after(&path, &FilePosition::default()).unwrap();
         let other = folder.path().join("other");
         fs::write(&other, "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n").unwrap();
         fs::rename(&other, &path).unwrap();
@@ -132,7 +132,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, b"\0\0\0\n{\"a\":1}\n{\n\n\xff\n[2]\n").unwrap();
-        let tail = read_after(&path, &Place::default()).unwrap();
+        let tail = read_after(&path, &FilePosition::default()).unwrap();
         assert_eq!(texts(&tail), ["{\"a\":1}", "[2]"]);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let line = format!("\"{}\"\n", "x".repeat(997));
         let count = 2 * LIMIT as usize / line.len() + 3;
         fs::write(&path, line.repeat(count)).unwrap();
-        let (mut place, mut found, mut pieces) = (Place::default(), 0, 0);
+        let (mut place, mut found, mut pieces) = (FilePosition::default(), 0, 0);
         loop {
             let tail = read_after(&path, &place).unwrap();
             found += tail.lines.len();
@@ -162,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        let error = read_after(&path, &Place::default()).unwrap_err();
+        let error = read_after(&path, &FilePosition::default()).unwrap_err();
         assert_eq!(error.to_string(), "it is a device, not a regular file");
     }
 }

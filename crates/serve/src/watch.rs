@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::asset::Asset;
 use crate::machine::Machine;
-use crate::tail::{self, Place};
+use crate::tail::{self, FilePosition};
 
 /// A run that can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ async fn metrics(State(watch): State<Arc<Watch>>) -> Json<Value> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct EventsQuery {
     run: String,
     #[serde(default)]
     file: String,
@@ -187,11 +187,11 @@ struct Events {
     events: Vec<Value>,
 }
 
-async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<Asked>) -> Response {
+async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<EventsQuery>) -> Response {
     let Some(run) = watch.run(&asked.run) else {
         return failed(StatusCode::NOT_FOUND, NO_RUN);
     };
-    let from = Place {
+    let from = FilePosition {
         file: asked.file,
         offset: asked.offset,
     };

@@ -90,14 +90,14 @@ pub enum Phase {
 
 /// The memory of a phase in addition to the state, in elements.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldMemory {
     phase: Phase,
     gradients: f64,
     activations: f64,
     temporaries: f64,
 }
 
-impl Held {
+impl HeldMemory {
     fn total(&self) -> f64 {
         self.gradients + self.activations + self.temporaries
     }
@@ -122,7 +122,7 @@ pub fn predict(
         0.0
     };
     let phases = phases(model, train, tokens, seq, before);
-    let most = |a: Held, b: Held| if b.total() > a.total() { b } else { a };
+    let most = |a: HeldMemory, b: HeldMemory| if b.total() > a.total() { b } else { a };
     let [head, rest @ ..] = phases;
     let held = rest.into_iter().fold(head, most);
 
@@ -172,7 +172,7 @@ fn phases(
     tokens: f64,
     seq: f64,
     before: f64,
-) -> [Held; 5] {
+) -> [HeldMemory; 5] {
     let [d, vocab, layers] =
         [model.d_model(), model.vocab_size(), model.n_layers()].map(|n| n as f64);
     let parameters = count::parameters(model).total as f64;
@@ -192,25 +192,25 @@ fn phases(
     let batch = train.evaluation.batch;
     let evaluation = InferenceWork::evaluation(WeightFormat::F32, batch, seq as usize);
     [
-        Held {
+        HeldMemory {
             phase: Phase::Head,
             gradients: before + head.gradients,
             activations: between + ends,
             temporaries: head.temporaries,
         },
-        Held {
+        HeldMemory {
             phase: Phase::Block,
             gradients: before + table,
             activations: between + again + ends,
             temporaries: block.back,
         },
-        Held {
+        HeldMemory {
             phase: Phase::Embedding,
             gradients: before + parameters,
             activations: 0.0,
             temporaries: tokens * d,
         },
-        Held {
+        HeldMemory {
             phase: Phase::Update,
             gradients: parameters,
             activations: 0.0,
@@ -219,7 +219,7 @@ fn phases(
                 OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
             },
         },
-        Held {
+        HeldMemory {
             phase: Phase::Evaluation,
             gradients: 0.0,
             activations: 0.0,

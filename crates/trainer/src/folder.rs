@@ -30,18 +30,18 @@ const OTHERS: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    directory: Held,
-    lock: Held,
+    directory: LockedFile,
+    lock: LockedFile,
 }
 
 /// An open file or directory, and whether it is locked.
 #[derive(Debug)]
-struct Held {
+struct LockedFile {
     file: File,
     locked: bool,
 }
 
-impl Held {
+impl LockedFile {
     /// Locks it; none where another process has done so.
     fn lock(file: File) -> Option<Self> {
         // A process that only looks whether it is locked holds it for a moment.
@@ -148,8 +148,8 @@ impl RunFolder {
             path: path.to_owned(),
             process: read::read_text(&file, 64).unwrap_or_default(),
         };
-        let directory = Held::lock(directory).ok_or_else(taken)?;
-        let mut lock = Held::lock(lock).ok_or_else(taken)?;
+        let directory = LockedFile::lock(directory).ok_or_else(taken)?;
+        let mut lock = LockedFile::lock(lock).ok_or_else(taken)?;
         let number = std::process::id().to_string();
         // Only for people to read.
         let _ = lock

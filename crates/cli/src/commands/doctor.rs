@@ -77,15 +77,15 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     };
     // Every backend's operations are compared with composed ones, and its models with another backend's.
     let other = processor(Some(placement.backend)).filter(|_| !args.operations);
-    let tried = |operations: Option<How>, models| Tried {
+    let tried = |operations: Option<Implementation>, models| Checks {
         only: args.only.clone(),
         operations: operations.filter(|_| args.model.is_none()),
         models,
         model: args.model.clone(),
     };
     // The backend in question comes first: it is the one that may not be there.
-    let found = placement.run(tried(Some(How::Own), other.is_some()))?;
-    let mut expected = reference.run(tried(Some(How::Composed), false))?;
+    let found = placement.run(tried(Some(Implementation::Own), other.is_some()))?;
+    let mut expected = reference.run(tried(Some(Implementation::Reference), false))?;
     if let Some(other) = other {
         expected.extend(other.run(tried(None, true))?);
     }
@@ -140,23 +140,23 @@ fn processor(but: Option<BackendName>) -> Option<Placement> {
 
 /// The implementation of the operations under test.
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum Implementation {
     /// The backend's.
     Own,
     /// The reference implementation: composed of Burn's operations, differentiated by Burn.
-    Composed,
+    Reference,
 }
 
 /// The checks of a backend.
-struct Tried {
+struct Checks {
     only: String,
-    operations: Option<How>,
+    operations: Option<Implementation>,
     models: bool,
     /// The only model, by its preset's name; all where it is none.
     model: Option<String>,
 }
 
-impl Job for Tried {
+impl Job for Checks {
     type Output = Vec<Outcome>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
@@ -164,7 +164,7 @@ impl Job for Tried {
         if let Some(how) = self.operations {
             let case = Case::<B> {
                 device: device.clone(),
-                composed: matches!(how, How::Composed),
+                composed: matches!(how, Implementation::Reference),
             };
             for operation in operations::all() {
                 let has = case.composed || B::multiplies_in(operation.precision, &device);

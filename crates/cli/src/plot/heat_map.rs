@@ -32,7 +32,7 @@ const ABOUT: &str = "row: query token; column: key token; colour: attention weig
 /// The marked weights of the colour bar.
 const MARKS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.01, 0.0];
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// The colour of a weight: viridis over its square root, so that a weight of 0.01 is visible beside one of 1.
 fn colour(weight: f32) -> RGBColor {
@@ -46,7 +46,7 @@ impl Picture for HeatMap<'_> {
         self.layout().size()
     }
 
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> DrawResult<DB> {
         let layout = self.layout();
         let (x, y) = layout.title();
         let title = middle_cut(&self.title, layout.title_characters());
@@ -80,7 +80,7 @@ impl HeatMap<'_> {
         column: usize,
         area: &DrawingArea<DB, Shift>,
         pen: Pen,
-    ) -> Drawn<DB> {
+    ) -> DrawResult<DB> {
         let weights = (self.weights)(row, column);
         let (left, top) = layout.panel(row, column);
         let (side, count) = (layout.side, self.tokens.len());
@@ -110,7 +110,7 @@ impl HeatMap<'_> {
         layout: &Layout,
         area: &DrawingArea<DB, Shift>,
         pen: Pen,
-    ) -> Drawn<DB> {
+    ) -> DrawResult<DB> {
         let lettering = Lettering::new(layout.heading_size(), INK, Side::Middle);
         let half = layout.side as i32 / 2;
         for (column, head) in self.heads.iter().enumerate() {
@@ -133,7 +133,7 @@ impl HeatMap<'_> {
         layout: &Layout,
         area: &DrawingArea<DB, Shift>,
         pen: Pen,
-    ) -> Drawn<DB> {
+    ) -> DrawResult<DB> {
         let Some(size) = layout.token_size() else {
             return Ok(());
         };
@@ -189,7 +189,7 @@ fn filled<DB: DrawingBackend>(
     (left, top): (i32, i32),
     (right, bottom): (i32, i32),
     colour: RGBColor,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let overlap = i32::from(!pen.is_bitmap);
     let corners = [
         (pen.px(left), pen.px(top)),
@@ -204,7 +204,7 @@ fn framed<DB: DrawingBackend>(
     pen: Pen,
     (left, top): (i32, i32),
     (width, height): (i32, i32),
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let (right, bottom) = (left + width, top + height);
     let outer = ((left - 1, top - 1), (right + 1, bottom + 1));
     filled(area, pen, outer.0, outer.1, FRAME)?;
@@ -216,7 +216,7 @@ fn colour_bar<DB: DrawingBackend>(
     layout: &Layout,
     area: &DrawingArea<DB, Shift>,
     pen: Pen,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let ((left, top), (width, height)) = layout.colour_bar();
     let right = left + width;
     framed(area, pen, (left, top), (width, height))?;

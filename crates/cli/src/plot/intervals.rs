@@ -47,14 +47,14 @@ const FIGURES: i32 = 260;
 /// The longest name that has room.
 const NAME: usize = 40;
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 impl Picture for Intervals {
     fn size(&self) -> (u32, u32) {
         (WIDTH as u32, (self.bottom() + BELOW) as u32)
     }
 
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: Pen) -> DrawResult<DB> {
         let write = |text: &str, place: (i32, i32), size: i32, colour, side| {
             pen.write(area, text, place, Lettering::new(size, colour, side))
         };
@@ -132,7 +132,7 @@ impl Intervals {
         y: i32,
         area: &DrawingArea<DB, Shift>,
         pen: Pen,
-    ) -> Drawn<DB> {
+    ) -> DrawResult<DB> {
         let look = Look::of(0);
         let place = |value| self.x(axis, value, pen);
         let diamond = Look {

@@ -21,7 +21,7 @@ const ROW: i32 = 36;
 /// The longest name that has room beside its figures.
 const NAME: usize = 56;
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Its height in pixels.
 pub fn height(figure: &Figure) -> i32 {
@@ -35,7 +35,7 @@ pub fn draw<DB: DrawingBackend>(
     figure: &Figure,
     area: &DrawingArea<DB, Shift>,
     pen: Pen,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let write = |text: &str, x: i32, y: i32, size: i32, colour, side| {
         pen.write(area, text, (x, y), Lettering::new(size, colour, side))
     };

@@ -9,7 +9,7 @@ use plotters::style::Color;
 use super::paint::Pen;
 use super::theme::{Look, Shape};
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// A marker around a place.
 pub fn marker<DB: DrawingBackend>(
@@ -17,7 +17,7 @@ pub fn marker<DB: DrawingBackend>(
     (x, y): (i32, i32),
     look: Look,
     pen: Pen,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let size = pen.px(7);
     let style = look.colour.filled();
     match look.shape {
@@ -45,7 +45,7 @@ pub fn cross<DB: DrawingBackend>(
     (x, y): (i32, i32),
     look: Look,
     pen: Pen,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let size = pen.px(8);
     let style = look.colour.stroke_width(pen.width(30));
     for ends in [

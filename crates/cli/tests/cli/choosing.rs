@@ -21,7 +21,7 @@ fn with_byte_model() -> Sandbox {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct GenerationOutput {
     tokens: Vec<u32>,
     text: Option<String>,
     finish: String,
@@ -57,7 +57,7 @@ fn json_follows_a_schema_of_the_command_line_or_a_file() {
     sandbox.write("pet.json", SCHEMA);
     let common = ["generate", "bytes", "--prompt", "A pet: ", "--json"];
     for seed in ["1", "2", "3"] {
-        let made = |schema: &str| -> Made {
+        let made = |schema: &str| -> GenerationOutput {
             let more = ["--seed", seed, "--json-schema", schema];
             sandbox.run(common.iter().chain(&more)).json()
         };
@@ -71,7 +71,7 @@ fn json_follows_a_schema_of_the_command_line_or_a_file() {
     }
     // Too few tokens leave a beginning, and say so.
     let more = ["--max-new-tokens", "5", "--json-schema", "pet.json"];
-    let made: Made = sandbox.run(common.iter().chain(&more)).json();
+    let made: GenerationOutput = sandbox.run(common.iter().chain(&more)).json();
     assert_eq!(
         (made.finish.as_str(), made.text.as_deref()),
         ("length", Some("{\"kin"))
@@ -101,7 +101,7 @@ fn text_matches_an_expression() {
 fn a_text_ends_before_a_stop_string() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --max-new-tokens 30 --seed 4";
-    let all: Made = sandbox.words(&format!("{line} --json")).json();
+    let all: GenerationOutput = sandbox.words(&format!("{line} --json")).json();
     assert_eq!(all.finish, "length");
     let text = all.text.unwrap();
     // Characters are tokens here: a stop of three is one across borders.
@@ -112,7 +112,7 @@ fn a_text_ends_before_a_stop_string() {
         sandbox.run(common)
     };
     assert_eq!(with(&["--stop", &stop]).ok(), format!("hello{expected}\n"));
-    let made: Made = with(&["--stop", "nowhere", "--stop", &stop, "--json"]).json();
+    let made: GenerationOutput = with(&["--stop", "nowhere", "--stop", &stop, "--json"]).json();
     assert_eq!(
         (made.text.as_deref(), made.finish.as_str()),
         (Some(expected), "stop")
@@ -128,7 +128,7 @@ fn a_text_ends_before_a_stop_string() {
 fn log_probabilities_are_those_of_the_logits() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --tokens 3,1 --max-new-tokens 4 --temperature 0.5 --json";
-    let made: Made = sandbox.words(&format!("{line} --logprobs 2")).json();
+    let made: GenerationOutput = sandbox.words(&format!("{line} --logprobs 2")).json();
     let ids: Vec<String> = [3, 1]
         .iter()
         .chain(&made.tokens)
@@ -187,7 +187,7 @@ fn penalties_bias_and_min_p_reach_the_choice() {
     let made = |more: &str| {
         sandbox
             .words(&format!("{line} {more}"))
-            .json::<Made>()
+            .json::<GenerationOutput>()
             .tokens
     };
     let greedy = made("--temperature 0");

@@ -5,7 +5,7 @@ use std::mem;
 use burn::tensor::{Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Piece, Wanted};
+use emberlm_model::{Piece, RequestedOutput};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -118,14 +118,14 @@ impl<B: Backend> Engine<B> {
                 slot.chunked += taken;
             }
             let wanted = match (&slot.state, slot.unseen() == taken) {
-                (State::Embedding(_), _) => Wanted::HiddenSum,
-                (_, true) => Wanted::Last,
-                (_, false) => Wanted::None,
+                (State::Embedding(_), _) => RequestedOutput::HiddenSum,
+                (_, true) => RequestedOutput::Last,
+                (_, false) => RequestedOutput::None,
             };
             match wanted {
-                Wanted::Last => asked.push(at),
-                Wanted::HiddenSum => embedded.push(at),
-                Wanted::None | Wanted::All => {}
+                RequestedOutput::Last => asked.push(at),
+                RequestedOutput::HiddenSum => embedded.push(at),
+                RequestedOutput::None | RequestedOutput::All => {}
             }
             pieces.push(Piece {
                 tokens: &slot.tokens[seen..seen + taken],

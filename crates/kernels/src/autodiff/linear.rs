@@ -15,7 +15,7 @@ struct LinearBackward;
 
 /// The tensors kept for the backward pass.
 #[derive(Clone, Debug)]
-struct Kept<B: Backend> {
+struct SavedState<B: Backend> {
     x: FloatTensor<Autodiff<B>>,
     weight: FloatTensor<B>,
     bias: bool,
@@ -24,7 +24,7 @@ struct Kept<B: Backend> {
 
 /// The parents are the input, the weight, then the bias and the residual, of those that there are.
 impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
-    type State = Kept<B>;
+    type State = SavedState<B>;
 
     fn backward(
         self,
@@ -67,7 +67,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
     precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let kept = Kept {
+    let kept = SavedState {
         x: kept::<B>(&inputs.x),
         weight: inputs.weight.primitive.clone(),
         bias: inputs.bias.is_some(),

@@ -15,7 +15,7 @@ struct NormBackward;
 
 /// The tensors kept for the backward pass.
 #[derive(Clone, Debug)]
-struct Kept<B: Backend> {
+struct SavedState<B: Backend> {
     kind: Normalization,
     x: FloatTensor<Autodiff<B>>,
     gain: Option<FloatTensor<B>>,
@@ -24,7 +24,7 @@ struct Kept<B: Backend> {
 
 /// The parents are the input, then the gain and the bias, of those that there are.
 impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
-    type State = Kept<B>;
+    type State = SavedState<B>;
 
     fn backward(
         self,
@@ -63,7 +63,7 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
     gain: Option<FloatTensor<Autodiff<B, C>>>,
     bias: Option<FloatTensor<Autodiff<B, C>>>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let kept = Kept {
+    let kept = SavedState {
         kind,
         x: kept::<B>(&x),
         gain: gain.as_ref().map(|gain| gain.primitive.clone()),

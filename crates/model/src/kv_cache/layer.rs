@@ -10,13 +10,13 @@ use crate::attention::{AttentionConfig, Mechanism};
 /// The keys and values of one block, or linear attention's sums.
 #[derive(Clone, Debug)]
 pub struct LayerCache<B: BurnBackend> {
-    held: Held<B>,
+    held: LayerState<B>,
     len: usize,
 }
 
 /// Cached state, by kind of attention.
 #[derive(Clone, Debug)]
-enum Held<B: BurnBackend> {
+enum LayerState<B: BurnBackend> {
     KeysAndValues(KeysAndValues<B>),
     /// Linear attention's sums; `None` before the first token.
     Sums(Option<LinearAttentionState<B>>),
@@ -47,14 +47,14 @@ impl<B: Backend> LayerCache<B> {
                 let retention = Retention::of(reach);
                 let rows = retention.rows(capacity);
                 let shape = [batch, attention.kv_heads, rows, attention.head_dim];
-                Held::KeysAndValues(KeysAndValues {
+                LayerState::KeysAndValues(KeysAndValues {
                     keys: Some(Tensor::zeros(shape, device)),
                     values: Some(Tensor::zeros(shape, device)),
                     retention,
                     dropped: 0,
                 })
             }
-            Mechanism::Linear { .. } => Held::Sums(None),
+            Mechanism::Linear { .. } => LayerState::Sums(None),
         };
         Self { held, len: 0 }
     }
@@ -76,8 +76,8 @@ impl<B: Backend> LayerCache<B> {
     /// See [`super::KvCache::reusable`]; `len` is at most the cache's.
     pub(super) fn reusable(&self, len: usize) -> usize {
         let keeps = match &self.held {
-            Held::Sums(_) => len == self.len,
-            Held::KeysAndValues(held) => held.retention.continues(len, held.dropped),
+            LayerState::Sums(_) => len == self.len,
+            LayerState::KeysAndValues(held) => held.retention.continues(len, held.dropped),
         };
         if keeps { len } else { 0 }
     }
@@ -85,9 +85,9 @@ impl<B: Backend> LayerCache<B> {
     /// Truncates to a reusable length.
     pub(super) fn truncate(&mut self, len: usize) {
         match &mut self.held {
-            Held::Sums(sums) if len == 0 => *sums = None,
-            Held::KeysAndValues(held) if len <= held.retention.head() => held.dropped = 0,
-            Held::Sums(_) | Held::KeysAndValues(_) => {}
+            LayerState::Sums(sums) if len == 0 => *sums = None,
+            LayerState::KeysAndValues(held) if len <= held.retention.head() => held.dropped = 0,
+            LayerState::Sums(_) | LayerState::KeysAndValues(_) => {}
         }
         self.len = len;
     }
@@ -96,8 +96,10 @@ impl<B: Backend> LayerCache<B> {
     pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
         self.truncate(0);
         match (&mut self.held, &other.held) {
-            (Held::Sums(sums), Held::Sums(others)) if len > 0 => sums.clone_from(others),
-            (Held::KeysAndValues(held), Held::KeysAndValues(other)) if len > 0 => {
+            (LayerState::Sums(sums), LayerState::Sums(others)) if len > 0 => {
+                sums.clone_from(others)
+            }
+            (LayerState::KeysAndValues(held), LayerState::KeysAndValues(other)) if len > 0 => {
                 held.copy_from(other, len);
             }
             _ => {}
@@ -108,10 +110,10 @@ impl<B: Backend> LayerCache<B> {
     pub(super) fn bytes(&self) -> usize {
         let of = |tensor: &Tensor<B, 4>| tensor.shape().num_elements() * tensor.dtype().size();
         match &self.held {
-            Held::KeysAndValues(KeysAndValues { keys, values, .. }) => {
+            LayerState::KeysAndValues(KeysAndValues { keys, values, .. }) => {
                 [keys, values].into_iter().flatten().map(of).sum()
             }
-            Held::Sums(sums) => sums
+            LayerState::Sums(sums) => sums
                 .iter()
                 .map(|sums| of(&sums.sums) + of(&sums.peak))
                 .sum(),
@@ -128,17 +130,19 @@ impl<B: Backend> LayerCache<B> {
         let start = self.len;
         self.len += keys.dims()[2];
         match &mut self.held {
-            Held::KeysAndValues(held) => held.append(start, keys, values),
+            LayerState::KeysAndValues(held) => held.append(start, keys, values),
             // Unreachable in practice: linear attention only uses its sums.
-            Held::Sums(_) => (keys, values),
+            LayerState::Sums(_) => (keys, values),
         }
     }
 
     /// Restricts a mask's padding and bias over all tokens to the keys that [`LayerCache::append`] will return.
     pub(crate) fn mask(&self, mask: AttentionMask<B>) -> AttentionMask<B> {
         let (head, dropped) = match &self.held {
-            Held::KeysAndValues(held) if held.dropped > 0 => (held.retention.head(), held.dropped),
-            Held::KeysAndValues(_) | Held::Sums(_) => return mask,
+            LayerState::KeysAndValues(held) if held.dropped > 0 => {
+                (held.retention.head(), held.dropped)
+            }
+            LayerState::KeysAndValues(_) | LayerState::Sums(_) => return mask,
         };
         AttentionMask {
             documents: mask.documents,
@@ -150,14 +154,14 @@ impl<B: Backend> LayerCache<B> {
     /// Takes the sums out; [`LayerCache::put_sums`] stores the updated ones.
     pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
         match &mut self.held {
-            Held::Sums(sums) => sums.take(),
-            Held::KeysAndValues(_) => None,
+            LayerState::Sums(sums) => sums.take(),
+            LayerState::KeysAndValues(_) => None,
         }
     }
 
     /// Stores the sums after `seq` more tokens.
     pub(crate) fn put_sums(&mut self, sums: Option<LinearAttentionState<B>>, seq: usize) {
-        self.held = Held::Sums(sums);
+        self.held = LayerState::Sums(sums);
         self.len += seq;
     }
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{Decoder, KvCache, Piece, Wanted, WeightFormat};
+use emberlm_model::{Decoder, KvCache, Piece, RequestedOutput, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
@@ -47,11 +47,15 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
         let mut pieces = Vec::new();
         for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
             let seen = cache.len()..cache.len() + pass[i];
-            let wanted = [Wanted::All, Wanted::Last, Wanted::None][(n + i) % 3];
+            let wanted = [
+                RequestedOutput::All,
+                RequestedOutput::Last,
+                RequestedOutput::None,
+            ][(n + i) % 3];
             let rows = match wanted {
-                Wanted::All => seen.clone(),
-                Wanted::Last => seen.end - 1..seen.end,
-                Wanted::None | Wanted::HiddenSum => seen.end..seen.end,
+                RequestedOutput::All => seen.clone(),
+                RequestedOutput::Last => seen.end - 1..seen.end,
+                RequestedOutput::None | RequestedOutput::HiddenSum => seen.end..seen.end,
             };
             expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
             let tokens = &ids[i][seen];
@@ -111,7 +115,11 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
                     pieces.push(Piece {
                         tokens: &ids[i][seen],
                         cache,
-                        wanted: [Wanted::HiddenSum, Wanted::Last, Wanted::HiddenSum][i],
+                        wanted: [
+                            RequestedOutput::HiddenSum,
+                            RequestedOutput::Last,
+                            RequestedOutput::HiddenSum,
+                        ][i],
                     });
                 }
                 let output = decoder.ragged(&mut pieces);
@@ -144,7 +152,7 @@ fn nothing_is_nothing() {
     let mut pieces = [Piece {
         tokens: &[],
         cache: &mut cache,
-        wanted: Wanted::All,
+        wanted: RequestedOutput::All,
     }];
     assert!(decoder.ragged(&mut pieces).logits.is_none());
     assert!(cache.is_empty());

@@ -3,7 +3,9 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig, KvCache, ModelConfig, Piece, Wanted, families};
+use emberlm_model::{
+    Decoder, DecoderConfig, KvCache, ModelConfig, Piece, RequestedOutput, families,
+};
 
 use crate::parity::checks::{host, relative, within};
 
@@ -46,7 +48,7 @@ fn pass<B: Backend>(
         .map(|((ids, cache), count)| Piece {
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
-            wanted: Wanted::Last,
+            wanted: RequestedOutput::Last,
         })
         .collect();
     host(decoder.ragged(&mut pieces).logits.unwrap())

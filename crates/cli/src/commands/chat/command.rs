@@ -4,7 +4,7 @@ use super::settings;
 
 /// A line of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum InputLine {
     /// A message for the model.
     Message(String),
     /// Nothing.
@@ -59,7 +59,7 @@ const ALL: [(&str, &str, &str); 10] = [
     ("/quit", "", "end, as Ctrl-D does"),
 ];
 
-impl Said {
+impl InputLine {
     /// Reads what was typed. A message that begins with `/` has another one before it.
     ///
     /// # Errors
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn commands_messages_and_nothing_are_told_apart() {
-        let read = |text: &str| Said::read(text).unwrap();
-        assert_eq!(read(" \n"), Said::Nothing);
-        assert_eq!(read(" a /b\n"), Said::Message(" a /b\n".to_owned()));
-        assert_eq!(read("//etc"), Said::Message("/etc".to_owned()));
-        assert_eq!(read(" /help "), Said::Command(Command::Help));
+        let read = |text: &str| InputLine::read(text).unwrap();
+        assert_eq!(read(" \n"), InputLine::Nothing);
+        assert_eq!(read(" a /b\n"), InputLine::Message(" a /b\n".to_owned()));
+        assert_eq!(read("//etc"), InputLine::Message("/etc".to_owned()));
+        assert_eq!(read(" /help "), InputLine::Command(Command::Help));
         assert_eq!(
             read("/system Be\nbrief. "),
-            Said::Command(Command::System("Be\nbrief.".to_owned()))
+            InputLine::Command(Command::System("Be\nbrief.".to_owned()))
         );
         assert_eq!(
             read("/save my file"),
-            Said::Command(Command::Save("my file".to_owned()))
+            InputLine::Command(Command::Save("my file".to_owned()))
         );
     }
 
@@ -152,17 +152,17 @@ mod tests {
     fn every_name_is_a_command() {
         for name in names() {
             // Some need something after them, some take nothing.
-            let known = [name.to_owned(), format!("{name} x")].map(|text| Said::read(&text));
+            let known = [name.to_owned(), format!("{name} x")].map(|text| InputLine::read(&text));
             let known = known
                 .iter()
-                .any(|said| matches!(said, Ok(Said::Command(_))));
+                .any(|said| matches!(said, Ok(InputLine::Command(_))));
             assert!(known, "{name}");
         }
     }
 
     #[test]
     fn what_is_wrong_is_told() {
-        let refused = |text: &str| Said::read(text).unwrap_err();
+        let refused = |text: &str| InputLine::read(text).unwrap_err();
         assert_eq!(refused("/save"), "/save needs a file's name after it");
         assert_eq!(refused("/reset now"), "/reset takes nothing after it");
         let message = refused("/usr/bin is a folder");

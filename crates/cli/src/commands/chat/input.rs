@@ -35,7 +35,7 @@ pub enum Input {
 
 /// The next input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum TerminalInput {
     Text(String),
     /// A message of more than [`MOST_MESSAGE`] bytes, of which nothing is kept.
     TooLong,
@@ -77,7 +77,7 @@ impl Input {
     }
 
     /// Waits for the next message or command, of a line or several.
-    pub fn hear(&mut self) -> Result<Heard, CliError> {
+    pub fn hear(&mut self) -> Result<TerminalInput, CliError> {
         match self {
             Self::Terminal(typed) => typed.hear(),
             Self::Lines { count } => hear_lines(&mut io::stdin().lock(), count),
@@ -86,17 +86,17 @@ impl Input {
 }
 
 /// The next message of lines: one line, or those up to the first that does not end with a backslash.
-fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<Heard, CliError> {
+fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
     let mut text = String::new();
     let mut too_long = false;
     let heard = |text: String, too_long: bool| match too_long {
-        true => Heard::TooLong,
-        false => Heard::Text(text),
+        true => TerminalInput::TooLong,
+        false => TerminalInput::Text(text),
     };
     loop {
         let Some((line, ended)) = next_line(input, count)? else {
             return Ok(match text.is_empty() && !too_long {
-                true => Heard::End,
+                true => TerminalInput::End,
                 false => heard(text, too_long),
             });
         };
@@ -120,14 +120,14 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<Heard, CliE
 }
 
 impl Typed {
-    fn hear(&mut self) -> Result<Heard, CliError> {
+    fn hear(&mut self) -> Result<TerminalInput, CliError> {
         if let Some(rules) = self.editor.helper() {
             rules.went_on.set(false);
         }
         let text = match self.editor.readline(PROMPT) {
             Ok(text) => text,
-            Err(ReadlineError::Interrupted) => return Ok(Heard::Nothing),
-            Err(ReadlineError::Eof) => return Ok(Heard::End),
+            Err(ReadlineError::Interrupted) => return Ok(TerminalInput::Nothing),
+            Err(ReadlineError::Eof) => return Ok(TerminalInput::End),
             Err(error) => return Err(unreadable(error)),
         };
         let went_on = self
@@ -135,11 +135,11 @@ impl Typed {
             .helper()
             .is_some_and(|rules| rules.went_on.get());
         if text.len() > MOST_MESSAGE {
-            return Ok(Heard::TooLong);
+            return Ok(TerminalInput::TooLong);
         }
         self.remember(&text);
         // A text that was pasted has its own backslashes.
-        Ok(Heard::Text(match went_on {
+        Ok(TerminalInput::Text(match went_on {
             true => text.replace("\\\n", "\n"),
             false => text,
         }))
@@ -295,14 +295,14 @@ mod tests {
         let mut input = text.as_bytes();
         let mut count = 0;
         let mut next = || hear_lines(&mut input, &mut count).unwrap();
-        assert_eq!(next(), Heard::Text(long.clone()));
-        assert_eq!(next(), Heard::TooLong);
-        assert_eq!(next(), Heard::Text("a".to_owned()));
+        assert_eq!(next(), TerminalInput::Text(long.clone()));
+        assert_eq!(next(), TerminalInput::TooLong);
+        assert_eq!(next(), TerminalInput::Text("a".to_owned()));
         // With its continuation line.
-        assert_eq!(next(), Heard::TooLong);
-        assert_eq!(next(), Heard::TooLong);
-        assert_eq!(next(), Heard::Text("c\nd".to_owned()));
-        assert_eq!(next(), Heard::TooLong);
-        assert_eq!(next(), Heard::End);
+        assert_eq!(next(), TerminalInput::TooLong);
+        assert_eq!(next(), TerminalInput::TooLong);
+        assert_eq!(next(), TerminalInput::Text("c\nd".to_owned()));
+        assert_eq!(next(), TerminalInput::TooLong);
+        assert_eq!(next(), TerminalInput::End);
     }
 }

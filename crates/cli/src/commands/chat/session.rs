@@ -7,8 +7,8 @@ use emberlm_system::write::write_whole;
 use emberlm_tokenizer::chat::ChatEncoder;
 use indicatif::HumanCount;
 
-use super::command::{Command, Said, help};
-use super::input::{Heard, Input, MOST_MESSAGE};
+use super::command::{Command, InputLine, help};
+use super::input::{Input, MOST_MESSAGE, TerminalInput};
 use super::interrupt::Interrupt;
 use super::settings::Settings;
 use super::speaker::{Answer, End, Speaker};
@@ -74,21 +74,21 @@ impl<'a, B: Backend> Session<'a, B> {
     pub fn run(mut self) -> Result<(), CliError> {
         loop {
             let text = match self.input.hear()? {
-                Heard::Text(text) => text,
-                Heard::Nothing => continue,
-                Heard::TooLong => {
+                TerminalInput::Text(text) => text,
+                TerminalInput::Nothing => continue,
+                TerminalInput::TooLong => {
                     warn(&format!(
                         "a message may have at most {MOST_MESSAGE} bytes: this one is ignored"
                     ));
                     continue;
                 }
-                Heard::End => return Ok(()),
+                TerminalInput::End => return Ok(()),
             };
-            match Said::read(&text) {
-                Ok(Said::Nothing) => {}
-                Ok(Said::Message(text)) => self.ask(text)?,
-                Ok(Said::Command(Command::Quit)) => return Ok(()),
-                Ok(Said::Command(command)) => self.obey(command)?,
+            match InputLine::read(&text) {
+                Ok(InputLine::Nothing) => {}
+                Ok(InputLine::Message(text)) => self.ask(text)?,
+                Ok(InputLine::Command(Command::Quit)) => return Ok(()),
+                Ok(InputLine::Command(command)) => self.obey(command)?,
                 Err(what) => warn(&what),
             }
         }
@@ -183,7 +183,7 @@ impl<'a, B: Backend> Session<'a, B> {
         let answer = answer?;
         self.talk.answer(&answer.text);
         match answer.end {
-            End::Said => {}
+            End::InputLine => {}
             End::Length => self.note(&format!("ended after {} tokens", answer.made)),
             End::Interrupted => self.note("ended by Ctrl-C: what was made of it is kept"),
         }

@@ -23,7 +23,7 @@ pub struct Speaker<'a, B: Backend> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The model ended it.
-    Said,
+    InputLine,
     /// The maximum number of tokens.
     Length,
     /// Someone interrupted it.
@@ -91,13 +91,13 @@ impl<B: Backend> Speaker<'_, B> {
                             break 'answer End::Interrupted;
                         }
                         if delta.stopped {
-                            break 'answer End::Said;
+                            break 'answer End::InputLine;
                         }
                     }
                     EventKind::Finished(ended) => {
                         break 'answer match ended.finish {
                             Finish::Length => End::Length,
-                            _ => End::Said,
+                            _ => End::InputLine,
                         };
                     }
                     EventKind::Failed(error) => return Err(error.into()),

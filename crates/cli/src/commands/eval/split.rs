@@ -98,7 +98,7 @@ struct Evaluate<'a> {
 
 /// The result of an evaluation.
 #[derive(Debug)]
-struct Found {
+struct SplitResult {
     evaluation: Evaluation,
     positions: Option<PositionLosses>,
     /// Of the text that the predicted tokens stand for, where it is known.
@@ -106,7 +106,7 @@ struct Found {
 }
 
 impl Job for Evaluate<'_> {
-    type Output = Result<Found, CliError>;
+    type Output = Result<SplitResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (windows, batch) = (&self.windows, self.batch);
@@ -128,7 +128,7 @@ impl Job for Evaluate<'_> {
             }
         };
         bar.finish_and_clear();
-        Ok(Found {
+        Ok(SplitResult {
             evaluation,
             positions,
             bytes,
@@ -172,7 +172,7 @@ struct Position {
 }
 
 impl Report {
-    fn new(found: &Found, window: usize, documents: Packing) -> Self {
+    fn new(found: &SplitResult, window: usize, documents: Packing) -> Self {
         let Evaluation { loss, tokens } = found.evaluation;
         let bits = loss * tokens as f64 / std::f64::consts::LN_2;
         let bytes = found.bytes.filter(|&bytes| bytes > 0);
@@ -239,7 +239,7 @@ mod tests {
     fn units_follow_from_the_loss() {
         let loss = 3.0 * std::f64::consts::LN_2;
         let report = |bytes| {
-            let found = Found {
+            let found = SplitResult {
                 evaluation: Evaluation { loss, tokens: 20 },
                 positions: None,
                 bytes,

@@ -1,6 +1,6 @@
 //! The output of `emberlm generate`: text as soon as it is complete, or JSON at the end.
 
-use emberlm_generate::{Chosen, Finish, Guesses};
+use emberlm_generate::{Chosen, DraftAcceptance, Finish};
 use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub struct Writer {
 
 /// `--json`'s output.
 #[derive(Serialize)]
-struct Made {
+struct GenerationOutput {
     tokens: Vec<u32>,
     text: Option<String>,
     finish: &'static str,
@@ -41,8 +41,8 @@ struct Guessed {
     passes: u64,
 }
 
-impl From<Guesses> for Guessed {
-    fn from(guesses: Guesses) -> Self {
+impl From<DraftAcceptance> for Guessed {
+    fn from(guesses: DraftAcceptance) -> Self {
         Self {
             guesses: guesses.made,
             taken: guesses.taken,
@@ -133,7 +133,7 @@ impl Writer {
     pub fn finish(
         mut self,
         finish: Option<Finish>,
-        guesses: Option<Guesses>,
+        guesses: Option<DraftAcceptance>,
     ) -> Result<(), CliError> {
         let has_text = self.stream.is_some();
         if let Some(stream) = self.stream.take() {
@@ -144,7 +144,7 @@ impl Writer {
         if !self.json {
             print("\n")?;
             if let Some((guesses, rate)) = guesses.and_then(|all| Some((all, all.rate()?))) {
-                let Guesses {
+                let DraftAcceptance {
                     made,
                     taken,
                     passes,
@@ -158,7 +158,7 @@ impl Writer {
             return Ok(());
         }
         let by_length = !self.stopped && finish == Some(Finish::Length);
-        print_json(&Made {
+        print_json(&GenerationOutput {
             tokens: self.tokens,
             text: has_text.then_some(self.text),
             finish: if by_length { "length" } else { "stop" },

@@ -3,7 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::heads::{Heads, HeadsMut};
-use super::mask::Seen;
+use super::mask::VisibleKeys;
 use super::scores::ScoreTerms;
 use super::scratch::with;
 use super::tile::dot;
@@ -155,7 +155,7 @@ impl WithSimd for Piece<'_> {
         let scores = &mut self.memory[..count * self.len];
         scores.fill(f32::NEG_INFINITY);
         for row in 0..count {
-            let seen = Seen::new(shape, options, mask.documents, self.b, row % shape.q_len);
+            let seen = VisibleKeys::new(shape, options, mask.documents, self.b, row % shape.q_len);
             let head = self.kv * group + row / shape.q_len;
             let query = self.q.vector([self.b, head, row % shape.q_len]);
             let scores = &mut scores[row * self.len..][..self.len];

@@ -33,14 +33,14 @@ pub const ROWS: usize = 8;
 
 /// The keys that one query sees: `first..global_end` and `near..end`, its own among the latter.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct VisibleKeys {
     pub first: i32,
     pub global_end: i32,
     pub near: i32,
     pub end: i32,
 }
 
-impl Seen {
+impl VisibleKeys {
     /// Of query `i` of sequence `b`. A document that begins after its query, or before all keys, is no document: the
     /// query then sees only itself, or all. It sees itself with a window of none also.
     #[inline(always)]
@@ -118,7 +118,7 @@ impl Limits {
     }
 }
 
-/// The keys that a block of queries sees: each query's [`Seen`], the numbers of one kind side by side.
+/// The keys that a block of queries sees: each query's [`VisibleKeys`], the numbers of one kind side by side.
 pub struct Block {
     /// The number of queries; columns after them see nothing.
     pub count: usize,
@@ -164,7 +164,7 @@ impl Block {
             } else {
                 0
             };
-            let of = Seen::at(own, first, limits);
+            let of = VisibleKeys::at(own, first, limits);
             block.first[i] = if real { of.first } else { 0 };
             block.global_end[i] = if real { of.global_end } else { 0 };
             block.near[i] = if real { of.near } else { 0 };
