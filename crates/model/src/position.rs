@@ -195,7 +195,7 @@ impl<B: Backend> RotaryTable<B> {
     /// product that `θ (i - j)` gives, and a document's start falls out of `i - j`. A scaling changes the frequencies
     /// `θ` and nothing by position, so that it holds for each. What stays is the rounding of cosines and sines, as
     /// large at every position, since the angles are taken in f64. Random features would see the angles themselves:
-    /// [`DecoderConfig::check_documents`] refuses linear attention.
+    /// [`crate::DecoderConfig::check_documents`] rejects linear attention.
     pub(crate) fn angles(&self, offset: usize, seq: usize) -> ops::Angles<B> {
         ops::Angles {
             layout: self.layout,

@@ -89,8 +89,8 @@ mod tests {
         let passage = read("she said \"no,\nnever\" to him.").unwrap();
         assert_eq!(passage.context, "she said \"no,\nnever\" to");
         assert_eq!(passage.target, " him.");
-        assert!(read("word").unwrap_err().contains("one word only"));
-        assert!(read(" word").unwrap_err().contains("one word only"));
+        assert!(read("word").unwrap_err().contains("only one word"));
+        assert!(read(" word").unwrap_err().contains("only one word"));
         assert!(read("two words ").unwrap_err().contains("ends in a blank"));
     }
 }
