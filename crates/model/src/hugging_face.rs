@@ -34,8 +34,7 @@ pub const WEIGHTS_FILE: &str = "model.safetensors";
 /// The index of weights in several files.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// Upper bound on parameters per byte. A stored number takes at least half a byte, so with more parameters than this
-/// some tensor is missing or has another shape.
+/// Upper bound on parameters per byte, well above int8's one. Above it some tensor is missing or has another shape.
 const MOST_PER_BYTE: u64 = 4;
 
 /// A Hugging Face directory whose configuration has been read.

@@ -20,7 +20,6 @@
 //! | [`weights`] | reading and writing of weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
 //! | [`hugging_face`] | directories in the format of `transformers` |
-
 //!
 //! | type | purpose |
 //! |---|---|
