@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use emberlm_serve::tail::{self, Place};
+use emberlm_serve::tail::{self, FilePosition};
 use emberlm_system::text::escaped;
 use emberlm_trainer::events::{EVENTS_FILE, Event};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -27,7 +27,7 @@ struct Shown {
     bar: ProgressBar,
     started: Instant,
     /// The position up to which its events were read.
-    place: Place,
+    place: FilePosition,
     loss: Option<f64>,
     validation: Option<f64>,
     step: usize,
@@ -64,7 +64,7 @@ impl Progress {
         let shown = Shown {
             bar,
             started: Instant::now(),
-            place: Place::default(),
+            place: FilePosition::default(),
             loss: None,
             validation: None,
             step: 0,
