@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use emberlm_serve::tail::{self, Place};
+use emberlm_serve::tail::{self, FilePosition};
 
 /// Follows a file of `bytes` to its end. Returns whether a line of it is JSON.
 pub fn follow(bytes: &[u8], folder: &Path) -> bool {
@@ -11,7 +11,7 @@ pub fn follow(bytes: &[u8], folder: &Path) -> bool {
     if let Err(error) = fs::write(&path, bytes) {
         panic!("{}: {error}", path.display());
     }
-    let mut place = Place::default();
+    let mut place = FilePosition::default();
     let mut lines = 0;
     loop {
         let Ok(tail) = tail::read_after(&path, &place) else {
