@@ -46,6 +46,7 @@ mod int8;
 mod memory;
 #[cfg(target_os = "linux")]
 mod memory_guard;
+#[cfg(target_os = "linux")]
 mod messages;
 mod mistakes;
 mod model;
