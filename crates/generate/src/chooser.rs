@@ -1,8 +1,8 @@
 //! The choice of tokens for one sequence, with all its constraints and settings.
 //!
-//! The order is vLLM's for what changes logits and transformers' for what follows: bias, repetition penalty, frequency
-//! and presence penalty, the constraint's mask; then [`crate::sampler`]'s temperature, top-k, top-p and min-p. At
-//! temperature 0 the likeliest of what is left is taken, so that all of the former act on it too.
+//! Logits are changed in vLLM's order: bias, repetition penalty, frequency and presence penalty, the constraint's mask.
+//! Then [`crate::sampler`] applies temperature, top-k, top-p and min-p in the order of `transformers`. At temperature 0
+//! the most probable token is chosen after bias, penalties and mask.
 
 use crate::constraint::{Constraint, Progress};
 use crate::distribution::Distribution;
@@ -12,17 +12,17 @@ use crate::logprobs::LogProbs;
 use crate::penalties::{Counted, Penalties};
 use crate::sampler::{Sampler, SamplerConfig, check_finite};
 
-/// The settings by which the tokens of a sequence are chosen; the default draws from the model's own distribution.
+/// The sampling settings of a sequence. The default samples from the model's own distribution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChooserConfig {
     /// The sampler's settings.
     pub sampler: SamplerConfig,
     /// The penalties of repeated tokens.
     pub penalties: Penalties,
-    /// The biases added to tokens' logits, each in the range of [`crate::ranges::LOGIT_BIAS`].
+    /// The biases added to the logits of tokens, each within [`crate::ranges::LOGIT_BIAS`].
     pub logit_bias: Vec<(u32, f32)>,
-    /// The number of the likeliest tokens whose log-probabilities are reported beside the chosen token's; none reports no
-    /// log-probabilities.
+    /// The number of most probable tokens whose log-probabilities are reported with the chosen token's. `None` reports
+    /// no log-probabilities.
     pub top_logprobs: Option<usize>,
     /// The constraint on the text.
     pub constraint: Option<Constraint>,
@@ -37,36 +37,36 @@ impl From<SamplerConfig> for ChooserConfig {
     }
 }
 
-/// A token that was chosen.
+/// A chosen token.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chosen {
     /// The token.
     pub id: u32,
-    /// Its log-probability in the model's own distribution, where that was asked for.
+    /// The log-probability in the model's own distribution, if requested.
     pub logprob: Option<f32>,
-    /// As many of the likeliest tokens as were asked for, with theirs, likeliest first.
+    /// The requested number of most probable tokens with their log-probabilities, most probable first.
     pub alternatives: Vec<(u32, f32)>,
 }
 
-/// Chooses the tokens of one sequence, one after another.
+/// Chooses the tokens of one sequence.
 #[derive(Debug)]
 pub struct Chooser {
     sampler: Sampler,
     logit_bias: Vec<(u32, f32)>,
-    /// None without penalties.
+    /// `None` without penalties.
     counted: Option<Counted>,
     top_logprobs: Option<usize>,
     constraint: Option<Progress>,
-    /// The logits as bias, penalties and constraint leave them; kept between calls for its memory.
+    /// The logits after bias, penalties and constraint. The allocation is reused between calls.
     changed: Vec<f32>,
 }
 
 impl Chooser {
-    /// For what comes after `prompt`, of a vocabulary of `vocab_size`; `stream` is the sample's number among several of
-    /// one prompt, each of which draws from its own stream.
+    /// Creates a chooser for the tokens after `prompt`, with a vocabulary of `vocab_size`. `stream` selects the random
+    /// stream of the seed: each of several samples of one prompt has its own.
     ///
     /// # Errors
-    /// A setting out of its range; a constraint of another vocabulary.
+    /// A setting is out of range, or the constraint has a different vocabulary.
     pub fn new(
         config: &ChooserConfig,
         prompt: &[u32],
@@ -88,20 +88,21 @@ impl Chooser {
         })
     }
 
-    /// Returns true if what it does has a meaning for a vocabulary of `vocab_size`, another than it was made for maybe.
+    /// Checks the biases and the constraint against a vocabulary of `vocab_size`, which may differ from the original
+    /// one.
     ///
     /// # Errors
-    /// A bias of a token that is not there; a constraint of another vocabulary.
+    /// A bias is for a token outside the vocabulary, or the constraint has a different vocabulary.
     pub fn check(&self, vocab_size: usize) -> Result<(), SettingError> {
         logit_bias::check(&self.logit_bias, vocab_size)?;
         let constraint = self.constraint.as_ref();
         constraint.map_or(Ok(()), |constraint| constraint.check(vocab_size))
     }
 
-    /// Chooses from `logits` `[vocab_size]` and advances by the chosen token: the next call is for the token after it.
+    /// Chooses a token from `logits` `[vocab_size]` and advances by it.
     ///
     /// # Errors
-    /// No logits, or one that is not finite; a constraint that no token of the vocabulary can continue.
+    /// The logits are empty or not finite, or no token of the vocabulary can continue the constraint.
     pub fn choose(&mut self, logits: &[f32]) -> Result<Chosen, LogitsError> {
         let id = match self.changes() {
             false => self.sampler.sample(logits)?,
@@ -114,7 +115,7 @@ impl Chooser {
         self.take(id, logits)
     }
 
-    /// The distribution that [`Chooser::choose`] would draw from.
+    /// The distribution that [`Chooser::choose`] samples from.
     pub(crate) fn distribution(&mut self, logits: &[f32]) -> Result<Distribution, LogitsError> {
         let made = match self.changes() {
             false => {
@@ -129,7 +130,7 @@ impl Chooser {
         made.ok_or(LogitsError::Empty)
     }
 
-    /// A number that is drawn evenly from 0 up to, and without, 1.
+    /// A uniform random number in `[0, 1)`.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.sampler.uniform()
     }
@@ -156,17 +157,17 @@ impl Chooser {
         })
     }
 
-    /// Returns true if the constraint is met and nothing may follow, so that there is nothing more to choose.
+    /// Returns true if the constraint is met and allows no continuation.
     pub fn is_complete(&self) -> bool {
         self.constraint.as_ref().is_some_and(Progress::is_complete)
     }
 
-    /// Returns true if logits are changed before one is drawn.
+    /// Returns true if any setting changes the logits.
     fn changes(&self) -> bool {
         self.counted.is_some() || self.constraint.is_some() || !self.logit_bias.is_empty()
     }
 
-    /// Makes `changed` of `logits`.
+    /// Applies bias, penalties and constraint to `logits` and writes the result to `changed`.
     fn change(&mut self, logits: &[f32]) -> Result<(), LogitsError> {
         check_finite(logits)?;
         self.changed.clear();

@@ -1,13 +1,13 @@
 //! Constrains generation to a JSON schema, a regular expression or a grammar, through `llguidance`.
 //!
-//! A [`Vocabulary`] holds the text of every token id, made once for a model; a [`Constraint`] is a [`Grammar`] compiled for
-//! it, to be given to any number of sequences. At each step the token ids that the grammar can continue with are allowed,
-//! and those that end a text where it may end. The prompt is not constrained.
+//! A [`Vocabulary`] has the text of every token id and is built once per model. A [`Constraint`] is a [`Grammar`]
+//! compiled for a vocabulary; any number of sequences can share it. At each step the mask allows the token ids that
+//! continue the grammar, and the end-of-text ids where the text may end. The prompt is not constrained.
 //!
-//! A text that `max_new_tokens` ends before its constraint does is a prefix of a valid text.
+//! A text cut off by `max_new_tokens` is a prefix of a valid text.
 //!
-//! A grammar of someone else must be vetted first: see [`GrammarSandbox`](crate::GrammarSandbox). Compiling one for a
-//! vocabulary, and every mask, then stay within limits that follow from its cost in the sandbox.
+//! An untrusted grammar must be vetted first, by [`GrammarSandbox`](crate::GrammarSandbox). Its compilation for a
+//! vocabulary and every mask are then limited according to its cost in the sandbox.
 
 use std::fmt;
 use std::io;
@@ -24,34 +24,34 @@ use crate::grammar::Grammar;
 use crate::lexer_memory::{HeldMemory, LexerMemory};
 use crate::vet::{GrammarCost, VettedGrammar};
 
-/// Stack to compile a vetted grammar with: more than its compilation in the sandbox had.
+/// Stack size for compiling a vetted grammar, larger than in the sandbox.
 const STACK: usize = 4 * crate::vet::STACK;
-/// Bytes of a compiled lexer, which each sequence copies.
+/// Maximum size of a compiled lexer in bytes. Each sequence copies it.
 const MAX_LEXER: usize = 32 << 20;
-/// The library's prefix tree takes no deeper ones; what is longer is never chosen under a constraint.
+/// Maximum depth of the library's prefix tree. Longer tokens are never chosen under a constraint.
 const MAX_TOKEN: usize = 1000;
-/// The library's prefix tree has 22 bits for the number of its nodes, and 24 for an id.
+/// Maximum size of the vocabulary: the library's prefix tree has 22 bits for the number of nodes and 24 for an id.
 const MAX_NODES: usize = 1 << 22;
-/// Begins the names of special tokens in the library; no text has this byte.
+/// The byte that marks names of special tokens in the library. It does not occur in UTF-8.
 const NO_TEXT: u8 = 0xFF;
 
-/// The bytes that every id of a model stands for; cheap to clone.
+/// The text of every token id of a model, as bytes. Cheap to clone.
 #[derive(Clone)]
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
     end: Arc<[u32]>,
     size: usize,
-    /// Memory of the lexers of all sequences.
+    /// The memory limit for the lexers of all sequences.
     memory: Arc<LexerMemory>,
 }
 
 impl Vocabulary {
-    /// `bytes` `[vocab_size]` is the text of each id, empty for one that stands for none, which is then never chosen; of
-    /// ids with the same bytes only one is. `end` are the ids that end a text; without any, it ends only where nothing may
-    /// follow.
+    /// `bytes` `[vocab_size]` is the text of each id. Ids with empty text are never chosen, and only one of several ids
+    /// with the same text. `end` has the end-of-text ids; without any, a text ends only where the grammar allows no
+    /// continuation.
     ///
     /// # Errors
-    /// More than four million bytes.
+    /// The texts exceed four million bytes.
     pub fn new(mut bytes: Vec<Vec<u8>>, end: &[u32]) -> Result<Self, SettingError> {
         let size = bytes.len();
         for id in end {
@@ -71,7 +71,7 @@ impl Vocabulary {
                 format!("must stand for fewer than {MAX_NODES} bytes to be held to a grammar");
             return Err(refuse(rule));
         }
-        // The library wants one id that ends a text. It is an additional id above all others.
+        // The library requires one end-of-text id. It is an additional id above all others.
         bytes.push(vec![NO_TEXT, b'<', b'>']);
         let info = TokRxInfo::new(size as u32 + 1, size as u32);
         let make = || {
@@ -82,7 +82,7 @@ impl Vocabulary {
             factory.limits_mut().verbose_errors = false;
             Ok(factory)
         };
-        // What the library panics at is an error here.
+        // The library panics on invalid input; the panic becomes an error.
         let factory = panic_utils::catch_unwind(AssertUnwindSafe(make));
         Ok(Self {
             factory: Arc::new(factory.map_err(|error| refuse(told(&error)))?),
@@ -105,31 +105,31 @@ impl fmt::Debug for Vocabulary {
     }
 }
 
-/// A grammar compiled for a vocabulary; cheap to clone.
+/// A grammar compiled for a vocabulary. Cheap to clone.
 #[derive(Clone)]
 pub struct Constraint {
     vocabulary: Vocabulary,
     grammar: Arc<Grammar>,
-    /// Before the first token.
+    /// The state before the first token.
     start: Arc<TokenParser>,
 }
 
 impl Constraint {
-    /// Compiles a grammar this program made, or its user wrote, for `vocabulary`. It takes what memory, stack and time it
-    /// takes: see [`Self::from_vetted`] for grammars of others.
+    /// Compiles a trusted grammar, made by this program or written by its user, for `vocabulary`. Memory, stack and
+    /// time are not limited: use [`Self::from_vetted`] for grammars from other sources.
     ///
     /// # Errors
-    /// One that cannot be read, asks for what is not supported, or is too large, with the reason.
+    /// The grammar cannot be parsed, uses an unsupported feature, or is too large. The message has the reason.
     pub fn new(vocabulary: &Vocabulary, grammar: Grammar) -> Result<Self, SettingError> {
         grammar.check()?;
         let limits = vocabulary.factory.limits().clone();
         Self::compile(vocabulary, grammar, limits)
     }
 
-    /// Compiles a vetted grammar for `vocabulary`, with limits that follow from its cost in the sandbox.
+    /// Compiles a vetted grammar for `vocabulary`, with limits derived from its cost in the sandbox.
     ///
     /// # Errors
-    /// It is too large for this vocabulary, with the reason.
+    /// The grammar is too large for this vocabulary. The message has the reason.
     pub fn from_vetted(
         vocabulary: &Vocabulary,
         grammar: VettedGrammar,
@@ -176,31 +176,31 @@ impl Constraint {
         })
     }
 
-    /// The cost of compiling it, and of what it was compiled to.
+    /// The cost of the compilation and of its result.
     pub(crate) fn cost(&self) -> GrammarCost {
         GrammarCost {
             fuel: self.start.parser.lexer_stats().total_fuel_spent as u64,
         }
     }
 
-    /// Bytes of its lexer, as far as its library counts them.
+    /// The lexer's size in bytes, as the library counts it.
     fn lexer_bytes(&self) -> usize {
         self.start.parser.lexer_stats().num_bytes
     }
 
-    /// An estimate of the bytes it holds.
+    /// The estimated size in bytes.
     pub fn bytes(&self) -> usize {
-        // A schema of many properties is compiled to several hundred bytes per byte of the schema.
+        // A schema with many properties compiles to several hundred bytes per byte of the schema.
         const BYTES_PER_SOURCE_BYTE: usize = 500;
         self.lexer_bytes() + BYTES_PER_SOURCE_BYTE * self.grammar.source().len()
     }
 
-    /// The grammar that it was compiled from.
+    /// The source grammar.
     pub fn grammar(&self) -> &Grammar {
         &self.grammar
     }
 
-    /// The beginning of a sequence.
+    /// The state at the beginning of a sequence.
     pub(crate) fn start(&self, vocab_size: usize) -> Result<Progress, SettingError> {
         let size = self.vocabulary.size;
         check_size(size, vocab_size)?;
@@ -220,7 +220,7 @@ impl Constraint {
 }
 
 impl PartialEq for Constraint {
-    /// The same grammar for the same vocabulary.
+    /// True if both have the same grammar and vocabulary.
     fn eq(&self, other: &Self) -> bool {
         self.grammar == other.grammar
             && Arc::ptr_eq(&self.vocabulary.factory, &other.vocabulary.factory)
@@ -233,25 +233,25 @@ impl fmt::Debug for Constraint {
     }
 }
 
-/// The progress of one sequence in a constraint.
+/// The position of one sequence in its constraint.
 pub(crate) struct Progress {
     parser: TokenParser,
     memory: HeldMemory,
     end: Arc<[u32]>,
     size: usize,
-    /// The allowed ids; the id after the vocabulary's for the end.
+    /// The allowed ids. The end of the text is the id after the vocabulary's last one.
     next: Result<SimpleVob, LogitsError>,
     complete: bool,
 }
 
 impl Progress {
-    /// Takes what is not allowed next out of `logits` `[vocab_size]`: it becomes minus infinity.
+    /// Sets the `logits` `[vocab_size]` of tokens that are not allowed to minus infinity.
     pub fn mask(&mut self, logits: &mut [f32]) -> Result<(), LogitsError> {
         let next = self.next.as_ref().map_err(LogitsError::clone)?;
         let may_end = next.is_allowed(self.size as u32);
         let mut any = false;
         for (id, logit) in (0..).zip(logits) {
-            // The library knows nothing of the ids that end a text.
+            // The library does not have the model's end-of-text ids.
             let allowed = next.is_allowed(id) || (may_end && self.end.contains(&id));
             any |= allowed;
             if !allowed {
@@ -264,7 +264,7 @@ impl Progress {
         }
     }
 
-    /// Advances by a token that the mask allowed.
+    /// Advances by an allowed token.
     pub fn accept(&mut self, id: u32) -> Result<(), LogitsError> {
         if self.end.contains(&id) {
             self.complete = true;
@@ -283,7 +283,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Computes the next mask, ahead of its logits: where it allows nothing, no logits need to be computed.
+    /// Computes the next mask before its logits. If it allows nothing, the logits need not be computed.
     fn look(&mut self) {
         let next = || match self.parser.stop_reason() {
             StopReason::NotStopped => self.parser.compute_mask(),
@@ -300,7 +300,7 @@ impl Progress {
         }
     }
 
-    /// The token ids that may follow, or why the grammar cannot be continued.
+    /// The token ids that may follow, or the reason why none may.
     pub(crate) fn allowed(&self) -> Result<Vec<u32>, LogitsError> {
         let next = self.next.as_ref().map_err(LogitsError::clone)?;
         Ok(next
@@ -309,7 +309,7 @@ impl Progress {
             .collect())
     }
 
-    /// Returns true if it is of a vocabulary of `vocab_size`.
+    /// Returns true if the vocabulary has `vocab_size` ids.
     pub fn check(&self, vocab_size: usize) -> Result<(), SettingError> {
         check_size(self.size, vocab_size)
     }
@@ -340,7 +340,7 @@ fn none_allowed(error: &impl fmt::Display) -> LogitsError {
     LogitsError::NoneAllowed { reason }
 }
 
-/// The library's reason, without the traces and states that it adds, or the drawing of an expression.
+/// The library's error message without its traces, its states and its drawing of an expression.
 fn told(error: &impl fmt::Display) -> String {
     let reason = error.to_string();
     let reason = reason.split("\n<").next().unwrap_or_default().trim();
@@ -353,8 +353,8 @@ fn told(error: &impl fmt::Display) -> String {
     }
 }
 
-/// Limits of a vetted grammar's compilation for another vocabulary than the sandbox's: what it cost there, with room for what
-/// the vocabulary changes. Memory and time are proportional to it.
+/// Limits for compiling a vetted grammar for a vocabulary other than the sandbox's: its cost in the sandbox with a
+/// margin for the vocabulary. Memory and time are proportional to this cost.
 fn vetted_limits(mut limits: ParserLimits, cost: &GrammarCost) -> ParserLimits {
     const FACTOR: u64 = 4;
     const ROOM: u64 = 100_000;

@@ -5,14 +5,15 @@
 //! target   last x₁ x₂ … x_k ─► p₁ p₂ … p_{k+1}     one pass, which reads the weights once for all of them
 //! ```
 //!
-//! From the first on, `xᵢ` is taken with probability `min(1, pᵢ(xᵢ) / qᵢ(xᵢ))`; the first that is not is replaced by a draw
-//! from `max(0, pᵢ - qᵢ)`, and those after it are forgotten. Where all are taken, one more is drawn from `p_{k+1}`. What
-//! comes out is distributed as the target's own choices are, whatever the draft is (Leviathan, Kalman and Matias 2023,
-//! "Fast Inference from Transformers via Speculative Decoding", section 2.3): the draft decides how fast it comes. At
-//! temperature 0 it is token for token what plain generation gives, but for near-ties that products of more rows round
-//! otherwise; else it is another draw from the same distribution, since random numbers are spent otherwise.
+//! Draft tokens are verified in order: `xᵢ` is accepted with probability `min(1, pᵢ(xᵢ) / qᵢ(xᵢ))`. The first rejected
+//! token is replaced by a draw from `max(0, pᵢ - qᵢ)`, and the tokens after it are discarded. If all are accepted, one
+//! more token is drawn from `p_{k+1}`. The output has the target model's distribution for any draft model (Leviathan,
+//! Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3); the draft model
+//! only affects the speed. At temperature 0 the output equals plain generation token for token, except for near-ties,
+//! because a matrix product of several rows rounds differently. Above 0 it is a different draw from the same
+//! distribution, because the random numbers are used in a different order.
 //!
-//! `p` includes all settings of the choice, also penalties and constraints; `q` is drawn by only temperature, top-k, top-p and
+//! `p` includes all sampling settings, penalties and constraints; `q` includes only temperature, top-k, top-p and
 //! min-p.
 
 use std::collections::VecDeque;
@@ -34,36 +35,36 @@ use crate::sampler::{Sampler, check_finite};
 /// The acceptance statistics of the draft model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftAcceptance {
-    /// Tokens that the draft model proposed and the target read.
+    /// Draft tokens that the target model verified.
     pub made: u64,
-    /// Those that were taken.
+    /// Draft tokens that were accepted.
     pub taken: u64,
-    /// The target's passes after the prompt's; each gives one token more than it takes.
+    /// Forward passes of the target model after the prompt's. Each returns one token more than it accepts.
     pub passes: u64,
 }
 
 impl DraftAcceptance {
-    /// The share of them that was taken, 0 to 1; none before the first.
+    /// The acceptance rate, 0 to 1; `None` before the first draft token.
     pub fn rate(&self) -> Option<f64> {
         (self.made > 0).then(|| self.taken as f64 / self.made as f64)
     }
 }
 
-/// Speculative generation as an iterator over the new tokens. After an error it has ended.
+/// Speculative generation as an iterator over the new tokens. It ends after an error.
 #[derive(Debug)]
 pub struct Speculator<'a, B: Backend> {
     target: Reader<'a, B>,
     draft: Reader<'a, B>,
     ahead: usize,
     chooser: Chooser,
-    /// Draws the draft tokens.
+    /// Samples the draft tokens.
     guesser: Sampler,
     stop_tokens: Vec<u32>,
     left: usize,
-    /// Chosen and not given yet.
+    /// Tokens that are chosen but not yet returned.
     ready: VecDeque<Chosen>,
     chosen: Chosen,
-    /// The reason of the end, once the tokens that are ready are returned.
+    /// The reason for the end, reported after the tokens that are ready.
     end: Option<Result<Finish, GenerateError>>,
     finish: Option<Finish>,
     over: bool,
@@ -74,11 +75,12 @@ impl<'a, B: Backend> Speculator<'a, B> {
     /// The maximum number of draft tokens per pass.
     pub const MOST_AHEAD: usize = ROLLBACK_TOKENS;
 
-    /// Checks settings, models and prompt; nothing is computed yet. The draft model proposes `ahead` tokens before each pass.
+    /// Checks settings, models and prompt without computing anything. The draft model proposes `ahead` tokens before
+    /// each pass.
     ///
     /// # Errors
-    /// A setting out of its range, an empty prompt, an id outside of the vocabulary; models of other vocabularies; linear
-    /// attention in one of them, whose sums cannot take a token back.
+    /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, the models have different
+    /// vocabularies, or one of them has linear attention, whose state cannot be rolled back by a token.
     pub fn new(
         target: &'a Decoder<B>,
         draft: &'a Decoder<B>,
@@ -105,7 +107,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         }
         let stream = options.sample as u64;
         let chooser = Chooser::new(&options.chooser, prompt, config.vocab_size(), stream)?;
-        // Numbers that no sample's choices are drawn by.
+        // A random stream that no sample uses.
         let guesser = Sampler::with_stream(options.chooser.sampler, u64::MAX - stream)?;
         check_stop_tokens(config, &options.stop_tokens)?;
         check_prompt(config, prompt)?;
@@ -127,12 +129,12 @@ impl<'a, B: Backend> Speculator<'a, B> {
         })
     }
 
-    /// The newest token with its log-probability, where that was asked for; nothing yet before the first.
+    /// The newest token with its log-probability, if requested; `None` before the first token.
     pub fn chosen(&self) -> &Chosen {
         &self.chosen
     }
 
-    /// Why it ended; none before it has.
+    /// The reason for the end; `None` before it.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
     }
@@ -142,14 +144,14 @@ impl<'a, B: Backend> Speculator<'a, B> {
         self.guesses
     }
 
-    /// One pass of the target: at least one token, or the end.
+    /// Runs one pass of the target model, which adds at least one token or ends the generation.
     fn round(&mut self) -> Result<Option<Finish>, GenerateError> {
         if let Some(finish) = self.ended() {
             return Ok(Some(finish));
         }
         self.target.make_room(1);
         self.target.read_all_but_last();
-        // One token more than is taken comes of a pass.
+        // A pass returns one token more than it accepts.
         let ahead = self.ahead.min(self.left - 1).min(self.target.room());
         let guesses = self.guess(ahead)?;
         let before = self.target.tokens.len();
@@ -196,7 +198,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         Ok(self.ended())
     }
 
-    /// The draft tokens, each with the distribution that it was drawn from.
+    /// Returns the draft tokens, each with the distribution that it was sampled from.
     fn guess(&mut self, ahead: usize) -> Result<Vec<(u32, Distribution)>, GenerateError> {
         let mut guesses = Vec::with_capacity(ahead);
         if ahead == 0 {
@@ -216,7 +218,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         Ok(guesses)
     }
 
-    /// The token after which the target gave `logits`, with or without a draft token for it.
+    /// Chooses the token at the target's `logits`, with or without a draft token for this position.
     fn decide(
         &mut self,
         logits: &[f32],
@@ -226,7 +228,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
         let Some((id, guess)) = guess else {
             return Ok(Decision::Other(wanted.draw(self.chooser.uniform())));
         };
-        // Below and not equal: a draw of 0 must not accept a token of probability 0.
+        // Strictly below, so that a draw of 0 does not accept a token of probability 0.
         if self.chooser.uniform() * guess.of(id) < wanted.of(id) {
             return Ok(Decision::Taken(id));
         }
@@ -246,7 +248,7 @@ impl<'a, B: Backend> Speculator<'a, B> {
 enum Decision {
     /// The draft token.
     Taken(u32),
-    /// The target's own choice.
+    /// The target model's own choice.
     Other(u32),
 }
 
@@ -273,23 +275,24 @@ impl<B: Backend> Iterator for Speculator<'_, B> {
             if self.over {
                 return None;
             }
-            // What was chosen before an error is given first.
+            // Tokens chosen before an error are returned first.
             self.end = self.round().transpose();
         }
     }
 }
 
-/// A model with its cache and the context that goes into it.
+/// A model with its cache and its context.
 #[derive(Debug)]
 struct Reader<'a, B: Backend> {
     decoder: &'a Decoder<B>,
     cache: KvCache<B>,
-    /// The tokens that the cache holds, then those that it has not seen.
+    /// The tokens in the cache, then the tokens still to be read into it.
     tokens: Vec<u32>,
 }
 
 impl<'a, B: Backend> Reader<'a, B> {
-    /// For a text of at most `most` tokens that begins with `prompt`, of which the context has room for the newest.
+    /// Creates the state for a text of at most `most` tokens that begins with `prompt`. A prompt longer than the
+    /// context is truncated to its newest tokens.
     fn new(decoder: &'a Decoder<B>, prompt: &[u32], most: usize) -> Self {
         let config = decoder.config();
         let capacity = most.min(config.seq_len());
@@ -301,13 +304,13 @@ impl<'a, B: Backend> Reader<'a, B> {
         }
     }
 
-    /// The number of further tokens that the context holds.
+    /// The number of tokens that still fit into the context.
     fn room(&self) -> usize {
         self.cache.capacity().saturating_sub(self.tokens.len())
     }
 
-    /// If the context has no room for `more` tokens after those it has, the last of which was not read yet, it keeps its
-    /// newest half, which is read again.
+    /// Makes room for `more` tokens: if they do not fit after the current ones (the last of which is not yet in the
+    /// cache), the newest half of the context is kept and read again.
     fn make_room(&mut self, more: usize) {
         let capacity = self.cache.capacity();
         if self.tokens.len() + more > capacity + 1 {
@@ -317,7 +320,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         }
     }
 
-    /// Reads a prompt, or what a context kept, but for its last token, whose logits are asked for.
+    /// Reads a prompt, or the kept half of a context, except for its last token, whose logits are needed.
     fn read_all_but_last(&mut self) {
         let last = self.tokens.len().saturating_sub(1);
         if self.cache.len() < last {
@@ -325,7 +328,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         }
     }
 
-    /// Reads what the cache has not seen; the logits, `[rows, vocab_size]`.
+    /// Reads the tokens that are not in the cache. Returns the logits, `[rows, vocab_size]`.
     fn read(&mut self, logits: RequestedOutput) -> Result<TensorData, LogitsError> {
         let all = self.tokens.len();
         self.pass(all, logits).ok_or(LogitsError::Empty)
@@ -341,7 +344,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         B::run(|| decoder.ragged(&mut [piece]).logits.map(Tensor::into_data))
     }
 
-    /// Forgets all but the first `len` tokens.
+    /// Truncates to the first `len` tokens.
     fn keep(&mut self, len: usize) {
         self.tokens.truncate(len);
         self.cache.truncate(len);

@@ -1,14 +1,14 @@
-//! A live page of runs: what their events say, as they are written.
+//! The live page of runs. It shows events as they are written.
 //!
-//! | path | what is answered |
+//! | path | answer |
 //! |---|---|
 //! | `/` | the page; its scripts and styles beside it |
 //! | `/api/runs` | `{"runs": [{"name", "sweep", "status", "tags", "note"}], "machine": {"processor", "memory_used", "memory"}}` |
 //! | `/api/metrics` | `[{"name", "title", "unit", "direction", "aggregation", "phase", "scale"}]`: the metrics of every run |
 //! | `/api/settings?run=NAME` | `{"settings": {"train.steps": 100, …}}` |
-//! | `/api/events?run=NAME&file=F&offset=N` | `{"file", "offset", "more", "events": […]}`: what came after |
+//! | `/api/events?run=NAME&file=F&offset=N` | `{"file", "offset", "more", "events": […]}`: the events after the offset |
 //!
-//! A run is asked for by a name that `/api/runs` gives: no path comes from a client.
+//! Clients select a run by a name from `/api/runs`, never by a path.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,36 +29,36 @@ use crate::tail::{self, FilePosition};
 /// A run that can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedRun {
-    /// The name that the page shows and asks for it by.
+    /// The name on the page and in requests.
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
-    /// The name of the sweep that it is part of.
+    /// The name of its sweep.
     pub sweep: Option<String>,
 }
 
-/// The state of a run, and what its user has written about it.
+/// The state of a run and its user's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RunDescription {
-    /// Running, finished, and so on.
+    /// The status, such as running or finished.
     pub status: String,
     /// Tags.
     pub tags: Vec<String>,
-    /// A note; empty for none.
+    /// A note, or an empty text.
     pub note: String,
 }
 
-/// The runs to watch, as their owner knows them.
+/// The source of the runs to watch.
 pub struct Runs {
-    /// Finds them, again for each request: a sweep adds some while it runs.
+    /// Finds the runs. Called for each request, because a sweep adds runs while it trains.
     pub find: Box<dyn Fn() -> Vec<WatchedRun> + Send + Sync>,
     /// Describes the run in a folder.
     pub describe: fn(&Path) -> RunDescription,
-    /// The settings of the run in a folder by their keys, such as `train.steps`; empty while there are none.
+    /// The settings of the run in a folder by their keys, such as `train.steps`; empty before the run has any.
     pub settings: fn(&Path) -> serde_json::Map<String, Value>,
-    /// The declarations of the metrics that every run has, as JSON; a run's `begun` event has its additional ones.
+    /// The metrics of every run, as JSON. A run's `begun` event declares additional ones.
     pub metrics: Value,
-    /// The name of the file of its events, which may not be there yet.
+    /// The name of the event file, which may not exist yet.
     pub events: &'static str,
 }
 
@@ -203,7 +203,7 @@ async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<EventsQuery
             events: tail.lines,
         })
         .into_response(),
-        // It has only been begun.
+        // The run has no events yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Json(Events {
             file: String::new(),
             offset: 0,

@@ -1,4 +1,5 @@
-//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something changes.
+//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something
+//! changes.
 //!
 //! Map: `screen` is what is drawn, `plot` its curves, `quit` the dialog that asks how to end the run.
 
@@ -42,7 +43,7 @@ use crate::stop::StopSignal;
 use quit::{Choice, QuitDialog};
 use screen::Screen;
 
-/// The time between two looks at keys and figures.
+/// The interval at which keys and figures are polled.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A run as the dashboard shows it.
@@ -51,7 +52,7 @@ pub(crate) struct DashboardRun {
     pub(crate) path: PathBuf,
     /// The notes on the run, shown until there are figures.
     pub(crate) notes: String,
-    /// All its steps.
+    /// Total number of steps.
     pub(crate) steps: usize,
     /// Steps between two evaluations.
     pub(crate) interval: usize,
@@ -66,7 +67,7 @@ pub(crate) struct Dashboard {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A change of what is shown.
+/// A message to the drawing thread.
 enum Update {
     /// A metric's newest value, as text and as a number.
     Value {
@@ -75,7 +76,7 @@ enum Update {
         number: Option<f64>,
         validation: bool,
     },
-    /// All values of a step are there.
+    /// The values of a step are complete.
     Step {
         step: usize,
         validation: bool,
@@ -84,7 +85,8 @@ enum Update {
 }
 
 impl Dashboard {
-    /// Takes the terminal. [`Drop`] gives it back, as [`restore_terminal`] does for a program that ends otherwise.
+    /// Takes over the terminal. [`Drop`] restores it; [`restore_terminal`] does so for a program that ends in another
+    /// way.
     pub(crate) fn start(run: DashboardRun) -> std::io::Result<Self> {
         restore_before_panics();
         enable_raw_mode()?;
@@ -109,7 +111,7 @@ impl Dashboard {
     }
 
     fn send(&self, update: Update) {
-        // The thread is gone where the terminal was closed.
+        // The thread ends when the terminal is closed.
         let _ = self.updates.send(update);
     }
 
@@ -176,10 +178,10 @@ impl MetricsRenderer for Dashboard {
     }
 }
 
-/// True if a dashboard has the terminal.
+/// True while a dashboard uses the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Puts the terminal back as it was before the dashboard; nothing where there is none.
+/// Restores the terminal to its state before the dashboard. Does nothing without a dashboard.
 pub fn restore_terminal() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // The terminal may be closed.
@@ -188,7 +190,7 @@ pub fn restore_terminal() {
     }
 }
 
-/// A panic's message is for the terminal as it was.
+/// Restores the terminal before a panic's message is printed.
 fn restore_before_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -208,7 +210,7 @@ enum Input {
     Closed,
 }
 
-/// Waits for a key. Crossterm reads from a closed terminal for ever, so it is asked only once there is something to read.
+/// Waits for a key. Crossterm reads from a closed terminal forever, so it is called only when input is available.
 #[cfg(unix)]
 fn wait_for_input() -> Input {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -249,7 +251,7 @@ struct Painter {
     run: DashboardRun,
     screen: Screen,
     updates: Receiver<Update>,
-    /// The newest numbers, by metric and whether they are of an evaluation, until their step comes.
+    /// The newest numbers by metric and phase (true for evaluation), until their step is complete.
     newest: HashMap<(String, bool), f64>,
 }
 
@@ -268,9 +270,9 @@ impl Painter {
             let stopping = self.run.stop.is_requested();
             changed |= stopping != self.screen.stopping;
             self.screen.stopping = stopping;
-            // Another end of the program may have given the terminal back.
+            // Another thread that ends the program may have restored the terminal.
             if changed && TAKEN.load(Ordering::SeqCst) {
-                // A terminal that was closed cannot be drawn on.
+                // Drawing on a closed terminal fails.
                 let _ = terminal.draw(|frame| self.screen.draw(frame));
                 changed = false;
             }
@@ -355,12 +357,12 @@ impl Painter {
     }
 }
 
-/// Returns true for Ctrl-C, which raw mode makes a key.
+/// Returns true for Ctrl-C, which is a key in raw mode.
 fn is_interrupt(key: KeyEvent) -> bool {
     key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Ctrl-C is what it is without raw mode: a signal, which the program may handle or ignore.
+/// Sends the signal that Ctrl-C sends without raw mode. The program may handle or ignore it.
 #[cfg(unix)]
 fn interrupt(_stop: &StopSignal) {
     use rustix::process::{Signal, getpid, kill_process};

@@ -1,14 +1,14 @@
-//! The driver of a run: it takes micro-batches from the loader, has the `engine` make steps of them, and
-//! does what is due after each.
+//! The driver of a run: it takes micro-batches from the loader, trains steps with the `engine`, and performs the
+//! actions that are due after each step.
 //!
 //! ```text
 //! every log_interval               figures ─► events.jsonl, renderer        ┐
 //! every evaluation.interval        validation loss and a sample             │ rank 0
-//! every checkpoints.interval       a checkpoint; and at the end, also of    │
-//!                                  an interrupted run                       ┘
+//! every checkpoints.interval       a checkpoint, also at the end of the     │
+//!                                  run and on interruption                  ┘
 //! ```
 //!
-//! Every rank has a driver. Only that of rank 0 has a [`RankZero`], which logs, evaluates, samples and saves.
+//! Every rank has a driver. Only the driver of rank 0 has a [`RankZero`], which logs, evaluates, samples and saves.
 
 use std::path::{Path, PathBuf};
 
@@ -40,23 +40,23 @@ pub(crate) use rank_zero::RankZero;
 pub struct RunResult {
     /// The run's directory.
     pub run: PathBuf,
-    /// The position at which it ended.
+    /// The final position.
     pub state: State,
     /// The newest sample.
     pub sample: Option<String>,
     /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// True if it was stopped before its last step.
+    /// True if the run was stopped before its last step.
     pub interrupted: bool,
-    /// The lowest validation loss that any model can have, where it is known.
+    /// The lowest possible validation loss, if known.
     pub floor: Option<Floor>,
 }
 
-/// Errors in the data that are found on other threads while steps are made.
+/// Errors in the data that other threads find during training.
 pub(crate) struct DataErrors {
     /// The place for the loader's error.
     pub(crate) failure: Failure,
-    /// The check of the files whose blocks are not verified as they are read.
+    /// The check of files without block hashes.
     pub(crate) file_check: FileCheck,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct DataErrors {
 pub(crate) struct Driver<B: TrainingBackend> {
     run: PathBuf,
     engine: StepEngine<B>,
-    /// The position of the run, but for what the engine knows of it.
+    /// The position of the run, except for the engine's part.
     state: State,
     floor: Option<Floor>,
     data: DataErrors,
@@ -97,7 +97,7 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// The driver with a signal that ends its run.
+    /// Sets a signal that ends the run.
     pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
         self.engine = self.engine.stopped_by(stop.clone());
         self.stop = stop;
@@ -131,12 +131,12 @@ impl<B: TrainingBackend> Driver<B> {
         self.engine.config().evaluation.interval
     }
 
-    /// Takes the result of [`Driver::run`]; `None` if it did not come to an end.
+    /// Takes the result of [`Driver::run`]; `None` if it has not ended.
     pub(crate) fn take_result(&mut self) -> Option<Result<RunResult, TrainError>> {
         self.result.take()
     }
 
-    /// Trains to the last step, or until it is interrupted or fails. Returns the model; the result is taken later.
+    /// Trains to the last step, or until an interruption or an error. Returns the model; the result is taken later.
     pub(crate) fn run(
         &mut self,
         mut model: TrainingModel<B>,
@@ -178,7 +178,7 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// Steps that were judged.
+    /// Steps with a known outcome.
     fn step(&self) -> usize {
         self.engine.position().step
     }
@@ -205,7 +205,7 @@ impl<B: TrainingBackend> Driver<B> {
         if made.is_ok() && !self.interrupted {
             made = self.finish_file_check().map_err(damaged);
         }
-        // Steps after one that has to be skipped have changed nothing, and a run that is resumed makes them.
+        // Steps after a step that must be skipped have changed nothing. A resumed run repeats them.
         let report = self.engine.settle();
         let settled = self.report(&report);
         let discarded = match self.interrupted && self.stop.discards() {
@@ -215,7 +215,7 @@ impl<B: TrainingBackend> Driver<B> {
         (model, settled.and(made).and(discarded))
     }
 
-    /// Makes the evaluation that was broken off when the run was stopped.
+    /// Repeats the evaluation that was interrupted when the run was stopped.
     fn evaluate_due(
         &mut self,
         model: &TrainingModel<B>,
@@ -229,7 +229,7 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// The error of a run that was stopped without a checkpoint.
+    /// The error of a run that is stopped without a checkpoint.
     fn discarded(&mut self) -> TrainError {
         TrainError::Discarded {
             run: self.run.clone(),
@@ -238,7 +238,7 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// Makes a step, and does what is due after it.
+    /// Trains one step and performs the actions that are due after it.
     fn next(
         &mut self,
         mut model: TrainingModel<B>,
@@ -294,7 +294,7 @@ impl<B: TrainingBackend> Driver<B> {
     /// Reports the steps that were skipped.
     ///
     /// # Errors
-    /// Too many in a row were.
+    /// Too many consecutive steps were skipped.
     fn report(&mut self, report: &StepReport) -> Result<(), TrainError> {
         if let Some(rank_zero) = &mut self.rank_zero {
             rank_zero.report_judged(report, self.engine.config().steps);
@@ -340,7 +340,7 @@ impl<B: TrainingBackend> Driver<B> {
     }
 }
 
-/// The position of a run whose engine stands where it stands.
+/// The position of the run, including the engine's.
 fn position<B: TrainingBackend>(state: &State, engine: &StepEngine<B>) -> State {
     let position = engine.position();
     State {

@@ -1,10 +1,10 @@
-//! `events.jsonl`: what happened in a run, a line each.
+//! The event log of a run, `events.jsonl`: one JSON object per line.
 //!
-//! Lines with a `time` depend on the machine: its throughput, its checkpoints, its interruptions. All others are a function
-//! of only the configuration and the data, byte for byte, whether the run was stopped and resumed or not.
+//! Lines with a `time` depend on the machine: its throughput, its checkpoints, its interruptions. All others are a
+//! function of only the configuration and the data, byte for byte, even if the run was stopped and resumed.
 //!
-//! Each line has a number `n`, its place among the lines with a time or among the others, so that a line that was lost
-//! or is there twice is noticed. Lines of older versions have none.
+//! Each line has a number `n`: its position among the lines with a time, or among the others. It reveals lost and
+//! duplicate lines. Lines of older versions have no number.
 
 use std::path::Path;
 
@@ -29,14 +29,14 @@ pub const EVENTS_FILE: &str = "events.jsonl";
 pub enum Event {
     /// A logged step.
     Step {
-        /// Steps made.
+        /// Steps completed.
         step: usize,
-        /// Tokens trained on: positions computed in all steps so far, whether they are learnt or not.
+        /// Positions computed in all steps so far, including positions that are not targets of the loss.
         tokens: u64,
-        /// Targets of this step that are learnt, where it is not all of them.
+        /// Targets of this step's loss, if fewer than the positions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learnt: Option<usize>,
-        /// The step's mean loss over them, before its update.
+        /// Mean loss over the step's targets, before its update.
         #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
@@ -45,45 +45,46 @@ pub enum Event {
         /// Norm of all gradients together, before clipping.
         #[serde(deserialize_with = "number")]
         gradient_norm: f64,
-        /// The update's learning rate.
+        /// Learning rate of the update.
         learning_rate: f64,
-        /// Readings of other metrics.
+        /// Values of other metrics.
         #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
         metrics: MetricValues,
     },
-    /// A step that was computed, but whose update was not made.
+    /// A step whose update was skipped.
     Skipped {
-        /// Steps made, with this one.
+        /// Steps completed, including this one.
         step: usize,
         /// The step's mean loss; `None` if it is NaN.
         loss: Option<f64>,
         /// Norm of all gradients together; `None` if it is NaN.
         gradient_norm: Option<f64>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// An evaluation.
     Evaluation {
-        /// Steps made.
+        /// Steps completed.
         step: usize,
-        /// Mean loss over the validation tokens; of several datasets, their means weighted as in training.
+        /// Mean loss over the validation tokens. With several datasets, the mean of their losses with the weights of
+        /// the mix.
         #[serde(deserialize_with = "number")]
         loss: f64,
         /// `exp(loss)`.
         #[serde(deserialize_with = "number")]
         perplexity: f64,
-        /// Validation tokens that were predicted.
+        /// Number of predicted validation tokens.
         tokens: u64,
-        /// Each dataset's own, where there are several.
+        /// The loss on each dataset, if there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         datasets: Vec<DatasetLoss>,
-        /// Readings of other metrics.
+        /// Values of other metrics.
         #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
         metrics: MetricValues,
     },
-    /// The text that the model generated.
+    /// A text that the model generated.
     Sample {
-        /// Steps made.
+        /// Steps completed.
         step: usize,
         /// The text.
         text: String,
@@ -92,17 +93,17 @@ pub enum Event {
     Begun {
         /// Seconds since 1970.
         time: f64,
-        /// Steps made before.
+        /// Steps completed before.
         step: usize,
-        /// Steps in all.
+        /// Total number of steps.
         steps: usize,
         /// The backend and the device.
         backend: String,
-        /// The program's.
+        /// The version of the program.
         version: String,
-        /// The lowest validation loss that any model can have, where it is known.
+        /// The lowest possible validation loss, if known.
         floor: Option<f64>,
-        /// The metrics that the run's hooks declare.
+        /// The metrics declared by the run's hooks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         metrics: Vec<Metric>,
     },
@@ -110,44 +111,45 @@ pub enum Event {
     Pace {
         /// Seconds since 1970.
         time: f64,
-        /// Steps made.
+        /// Steps completed.
         step: usize,
-        /// Since the line before.
+        /// Throughput since the previous `pace` line.
         tokens_per_second: f64,
-        /// The model's floating-point operations over what the machine's matrix product reaches, 0 to 1.
+        /// The model's floating-point operations per second as a fraction of the machine's measured matrix product, 0
+        /// to 1.
         utilization: Option<f64>,
-        /// Resident memory now.
+        /// Resident memory, in MiB.
         memory_mib: Option<u64>,
-        /// Bytes in tensors, if the device has its own memory.
+        /// Bytes of tensors, if the device has its own memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device_in_use: Option<u64>,
-        /// Bytes taken from the device, whether in use or kept for tensors to come.
+        /// Bytes reserved on the device, in use or free for later tensors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device_reserved: Option<u64>,
-        /// At this pace, to the last step.
+        /// Estimated seconds to the last step.
         seconds_left: f64,
     },
-    /// A checkpoint is whole on disk.
+    /// A checkpoint was written.
     Checkpoint {
         /// Seconds since 1970.
         time: f64,
-        /// The step it is of.
+        /// The step of the checkpoint.
         step: usize,
     },
     /// A checkpoint could not be written; the run continues and will try again.
     CheckpointFailed {
         /// Seconds since 1970.
         time: f64,
-        /// The step it was to be of.
+        /// The step of the checkpoint.
         step: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The run ended.
     Ended {
         /// Seconds since 1970.
         time: f64,
-        /// Steps made.
+        /// Steps completed.
         step: usize,
         /// The outcome.
         how: Ending,
@@ -170,16 +172,16 @@ pub struct DatasetLoss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// At its last step.
+    /// All steps were completed.
     Finished,
-    /// By a request to stop.
+    /// A request stopped the run.
     Interrupted,
-    /// By an error.
+    /// An error ended the run.
     Failed,
 }
 
 impl Event {
-    /// Returns true if it has a time: it is of the machine, not of the configuration and the data.
+    /// Returns true if the event has a time and so depends on the machine, not only on the configuration and the data.
     pub fn is_of_the_machine(&self) -> bool {
         match self {
             Self::Begun { .. }
@@ -194,7 +196,7 @@ impl Event {
         }
     }
 
-    /// Steps made when it happened.
+    /// Steps completed at the time of the event.
     pub fn step(&self) -> usize {
         match self {
             Self::Step { step, .. }
@@ -210,7 +212,7 @@ impl Event {
     }
 }
 
-/// JSON has no infinity, as a perplexity may be, and no NaN: they are written as null.
+/// Writes infinity, which a perplexity can be, and NaN as null: JSON has neither.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
 }
@@ -221,19 +223,19 @@ pub fn now() -> f64 {
     since.map_or(0.0, |time| time.as_millis() as f64 / 1e3)
 }
 
-/// A run's events, and what is wrong with the file that holds them.
+/// A run's events and the problems of their file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Events {
     /// The events that could be read.
     pub events: Vec<Event>,
-    /// The lines that could not, and those that are missing.
+    /// Unreadable and missing lines.
     pub damage: Damage,
 }
 
-/// A run's events so far. A last line that was not written whole is left out.
+/// Reads a run's events so far, without an incomplete last line.
 ///
 /// # Errors
-/// The file cannot be read, is not a regular file, or has lines of which none is an event.
+/// The file cannot be read, is not a regular file, or has lines but no event.
 pub fn read(run: &Path) -> Result<Events, TrainError> {
     let path = run.join(EVENTS_FILE);
     let read = || {
@@ -245,7 +247,7 @@ pub fn read(run: &Path) -> Result<Events, TrainError> {
         let damage = reader.into_damage();
         let first = damage.sentences().next();
         match first {
-            // Some other file, rather than a damaged log.
+            // A different file rather than a damaged log.
             Some(sentence) if events.is_empty() => Err(std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
                 format!("it holds no event: {sentence}"),

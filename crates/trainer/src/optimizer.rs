@@ -1,9 +1,9 @@
-//! Gradients into updates: AdamW, Muon or Lion over a module's parameters, what they carry kept by the path that the model
-//! lists a parameter under ([`Parameters`]), which is its name in weight files too.
+//! The optimizers AdamW, Muon and Lion over a module's parameters. Their state is stored by parameter path, which is
+//! the name in the model's list ([`Parameters`]) and in weight files.
 //!
-//! Map: `groups` says which group a parameter is in, `rule` what its group and the run's settings make of an update,
-//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back, `burn_optimizer` the
-//! implementation of Burn's `Optimizer`.
+//! Map: `groups` assigns parameters to groups, `rule` selects the update rule of a parameter, `adamw`, `muon` and
+//! `lion` are the update rules, `state` converts the state to and from checkpoints, `burn_optimizer` implements Burn's
+//! `Optimizer`.
 
 mod adamw;
 mod burn_optimizer;
@@ -33,15 +33,15 @@ pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
 pub use state::Snapshot;
 
-/// The optimizer of a run, as its settings have it, with its state by parameter path. It implements Burn's
+/// The optimizer of a run, with its settings and its state by parameter path. It implements Burn's
 /// [`Optimizer`](burn::optim::Optimizer) for any module.
 #[derive(Clone)]
 pub struct Optimizer<B: BurnBackend> {
     settings: Settings,
-    /// Paths and roles. A parameter that is not among them has its path in the module, and the role of that path or of its
-    /// dimensions.
+    /// Paths and roles. A parameter that is not listed uses its path in the module, and a role derived from this path
+    /// or from its dimensions.
     parameters: Parameters,
-    /// Updates made.
+    /// Number of updates.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
 }
@@ -59,7 +59,7 @@ enum Moments<B: BurnBackend> {
 }
 
 impl<B: Backend> Optimizer<B> {
-    /// An optimizer of a model's `parameters` that has made no update.
+    /// A new optimizer for a model's `parameters`.
     pub fn new(config: &TrainConfig, parameters: Parameters) -> Self {
         Self {
             settings: Settings::of(config),
@@ -69,13 +69,13 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// Updates made.
+    /// Number of updates.
     pub fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// Updates every parameter that has a gradient, each gradient first multiplied by `factor` `[1]`. `rate` is the
-    /// step's, before the groups' factors.
+    /// Updates every parameter that has a gradient. Gradients are first multiplied by `factor` `[1]`. `rate` is the
+    /// step's learning rate, before the groups' factors.
     pub fn update<A, M>(
         &mut self,
         module: M,
@@ -90,8 +90,8 @@ impl<B: Backend> Optimizer<B> {
         self.guarded_update::<A, M>(module, grads, factor, rate, None)
     }
 
-    /// [`Optimizer::update`], where a guard lets it: otherwise parameters and what is carried of them stay as they were,
-    /// though the update is counted until it is undone.
+    /// [`Optimizer::update`] under a guard. If the guard forbids the update, parameters and moments stay unchanged, and
+    /// the update is counted until it is undone.
     pub(crate) fn guarded_update<A, M>(
         &mut self,
         module: M,
@@ -107,7 +107,7 @@ impl<B: Backend> Optimizer<B> {
         self.mapped::<A, M>(module, grads.into(), factor, rate, guard)
     }
 
-    /// The module with every parameter updated that has a gradient.
+    /// Returns the module after the update of every parameter that has a gradient.
     fn mapped<A, M>(
         &mut self,
         module: M,
@@ -131,25 +131,25 @@ impl<B: Backend> Optimizer<B> {
         map_params::<A, M>(module, &mut update)
     }
 
-    /// Takes the newest updates back, of which a guard let none happen.
+    /// Removes the newest updates from the count. A guard must have forbidden them.
     pub(crate) fn take_back(&mut self, updates: u64) {
         self.updates = self.updates.saturating_sub(updates);
         if self.updates == 0 {
-            // What an update that did not happen has left of the first ones: zeros.
+            // A forbidden first update leaves moments of zeros.
             self.moments.clear();
         }
     }
 
-    /// The state for the next update: handles, not copies, so that another thread can write it.
+    /// The current state, as tensor handles rather than copies, so that another thread can write it.
     pub fn snapshot(&self) -> Snapshot<B> {
         Snapshot::of(self.updates, &self.moments)
     }
 
-    /// Takes up where a snapshot was taken, from its tensors by name. `parts` are those of the module that is updated: a
-    /// snapshot has only whole parameters.
+    /// Restores a snapshot from its tensors by name. `parts` describes how the module splits parameters: a snapshot has
+    /// only complete parameters.
     ///
     /// # Errors
-    /// A tensor is not what this optimizer carries of its parameter, or one of a pair is missing: its name.
+    /// The name of a tensor that does not match this optimizer's state of its parameter, or of a missing one of a pair.
     pub fn restore(
         &mut self,
         updates: u64,
@@ -187,7 +187,7 @@ where
         id: ParamId,
         value: Tensor<A, D>,
     ) -> Tensor<A, D> {
-        // Gradients of several devices are summed on one of them; the parameter stays where it is.
+        // Gradients of several devices are summed on one device. The parameter is not moved.
         let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
             return value;
         };
@@ -205,7 +205,7 @@ where
             None => (path, optimizer.parameters.role(path).unwrap_or(&unlisted)),
         };
         let moments = optimizer.moments.remove(path);
-        // A second handle would keep the update from happening in place: there is one only under a guard.
+        // A second handle would prevent the update in place, so it exists only under a guard.
         let before = self
             .guard
             .map(|guard| (guard, value.clone(), moments.clone()));
@@ -235,7 +235,7 @@ where
     }
 }
 
-/// A gradient times what clipping has it multiplied with.
+/// The gradient times the clipping factor.
 fn clipped<B: BurnBackend, const D: usize>(
     grad: Tensor<B, D>,
     factor: Option<Tensor<B, 1>>,
@@ -247,8 +247,8 @@ fn clipped<B: BurnBackend, const D: usize>(
 }
 
 impl<B: Backend> Moments<B> {
-    /// The moments `after` an update where the guard lets it happen, and otherwise those before it: zeros before the
-    /// first.
+    /// The moments `after` an update if the guard allows it, otherwise the moments before it (zeros before the first
+    /// update).
     fn chosen<const D: usize>(guard: &Guard<B>, before: Option<Self>, after: Self) -> Self {
         let choose = |before: Option<FloatTensor<B>>, after: FloatTensor<B>| {
             let after: Tensor<B, D> = typed(after);
@@ -288,7 +288,7 @@ impl<B: BurnBackend> Moments<B> {
         Self::One(primitive(mean))
     }
 
-    /// The one running mean that is carried of a parameter with this gradient; zeros before the first update.
+    /// The momentum of a parameter with this gradient; zeros before the first update.
     fn mean_or_zeros<const D: usize>(moments: Option<Self>, grad: &Tensor<B, D>) -> Tensor<B, D> {
         match moments {
             Some(Self::One(mean)) => typed(mean),

@@ -7,14 +7,14 @@ use emberlm_kernels::{Backend, DeviceMemory, Precision};
 
 use crate::{memory, peak};
 
-/// A run trains so long before the machine's matrix product is measured: one that takes seconds does not pay for it.
+/// Training time before the machine's matrix product is measured, so that a run of seconds does not pay for it.
 const MEASURE_AFTER: f64 = 10.0;
 
-/// The tokens trained since the last line of the log, and since the process began.
+/// Counts tokens since the last line of the log and since the process began.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// A step and the time when it was made: the last one before the process began, and from the first line of the log on that
-    /// line's, since the first steps take longer than others.
+    /// A step and its time: at first the last step before the process began, then the step of the first line of the
+    /// log, because the first steps take longer.
     since: (usize, Instant),
     lines: usize,
     tokens: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Pace {
     flops_per_token: f64,
     /// The precision of matrix products.
     precision: Precision,
-    /// Those per second that the matrix product reaches, once it has been measured.
+    /// Floating-point operations per second of the matrix product, once measured.
     peak: Option<f64>,
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct Pace {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) tokens_per_second: f64,
-    /// The model's operations per second over the matrix product's, at most 1.
+    /// The model's operations per second as a fraction of the matrix product's, at most 1.
     pub(crate) utilization: Option<f64>,
     pub(crate) memory_mib: Option<u64>,
-    /// The device's own.
+    /// Memory of the device.
     pub(crate) device: Option<DeviceMemory>,
     pub(crate) seconds_left: f64,
 }
@@ -55,13 +55,12 @@ impl Pace {
         }
     }
 
-    /// The first step begins now.
+    /// Records the beginning of the first step.
     pub(crate) fn begin(&mut self) {
         self.since.1 = Instant::now();
     }
 
-    /// Adds steps that were judged: one, or where the device works behind the host all since the last settlement, which is
-    /// when they are done.
+    /// Adds completed steps: one, or, if the device works asynchronously, all since the last synchronization.
     pub(crate) fn add(&mut self, tokens: usize, seconds: f64) {
         self.tokens += tokens;
         self.seconds += seconds;
@@ -80,10 +79,10 @@ impl Pace {
         if self.peak.is_none() && self.trained > MEASURE_AFTER {
             self.peak = Some(peak::matrix_product::<B>(self.precision, device));
         }
-        // What the run reached is the machine's peak, if the measured one is lower.
+        // If the run exceeds the measured peak, its own throughput is the peak.
         let flops = tokens_per_second * self.flops_per_token;
         self.peak = self.peak.map(|peak| peak.max(flops));
-        // With evaluations and samples, which take their time as well.
+        // Includes evaluations and samples.
         let (from, begun) = self.since;
         let per_step = begun.elapsed().as_secs_f64() / (step - from).max(1) as f64;
         if self.lines == 0 {
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn utilization_is_at_most_one_and_later_lines_have_the_same_scale() {
         let mut pace = Pace::new(0, 1000, Precision::F32);
-        // Measured while the machine was busy.
+        // The measurement was made on a busy machine.
         pace.peak = Some(500_000.0);
         let mut utilization = |tokens| {
             pace.add(tokens, 1.0);

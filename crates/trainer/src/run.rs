@@ -50,9 +50,9 @@ pub enum Renderer {
 
 /// The start of a run.
 pub enum RunStart {
-    /// In a directory that holds no run yet.
+    /// In a directory without a run.
     New(PathBuf),
-    /// In a run that was stopped, at its checkpoint; without one for a run that was stopped before its first.
+    /// In the directory of a stopped run, at its checkpoint, if it has one.
     Resumed(RunFolder, Option<Box<Checkpoint>>),
 }
 
@@ -76,22 +76,22 @@ impl RunStart {
 
 /// Options of a run that are not part of its configuration.
 pub struct RunOptions {
-    /// The way it shows its progress.
+    /// How progress is shown.
     pub renderer: Renderer,
-    /// True if it writes event files for TensorBoard as well.
+    /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
-    /// Shows a line about the run, where its progress is shown.
+    /// Prints a note about the run to the progress output.
     pub say: fn(&str),
-    /// The files of the Hugging Face directory that its weights come from, which its checkpoints keep; a resumed run has
-    /// those of its checkpoint.
+    /// The files of the Hugging Face directory that the initial weights come from. Checkpoints keep them, and a resumed
+    /// run takes them from its checkpoint.
     pub source: SourceFiles,
     /// Stops the run.
     pub interrupter: Interrupter,
-    /// A program's own code in the run.
+    /// The program's hooks into the run.
     pub hooks: Vec<Box<dyn Hook>>,
 }
 
-/// Plain progress that nobody is shown, without hooks.
+/// Plain progress without output, and no hooks.
 impl Default for RunOptions {
     fn default() -> Self {
         Self {
@@ -105,11 +105,11 @@ impl Default for RunOptions {
     }
 }
 
-/// Trains a model, from the beginning or from where it was stopped. A run that has no checkpoint yet begins with
-/// `weights`, or with initial ones.
+/// Trains a model, from the beginning or from a checkpoint. A run without a checkpoint starts from `weights`, or from a
+/// new initialization.
 ///
 /// # Errors
-/// Anything that stops it; a run that was interrupted is no error.
+/// Every failure of the run. An interruption is not an error.
 pub fn train<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
@@ -127,11 +127,11 @@ pub fn train<B: TrainingBackend>(
     )
 }
 
-/// [`train`] as one of several processes, which have the same configuration, data and weights. Only rank 0 writes into the
-/// run's directory. All processes must be stopped at the same step: each waits for the others at every step.
+/// [`train`] as one of several processes, which have the same configuration, data and weights. Only rank 0 writes into
+/// the run's directory. All processes must be stopped at the same step: each waits for the others at every step.
 ///
 /// # Errors
-/// As [`train`]; a peer cannot be reached.
+/// As [`train`], and if a peer cannot be reached.
 pub fn train_as_peer<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
@@ -158,7 +158,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let inputs = RunInputs::open(&mut config, &start)?;
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
-    // A resumed run keeps its scale, but not where there are no products in f16 any more.
+    // A resumed run keeps its loss scale, unless it no longer has products in f16.
     let scale = initial.state.loss_scale;
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
 
@@ -221,7 +221,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
     launch::launch(driver, learner, loaders, renderer, say, stop)
 }
 
-/// The state of rank 0 other than the engine: the run's directory is created or continued, with its configuration and its log.
+/// Creates or continues the run's directory with its configuration and log. Returns the state of rank 0 without the
+/// engine.
 fn rank_zero<B: TrainingBackend>(
     config: &RunConfig,
     start: RunStart,
@@ -239,7 +240,8 @@ fn rank_zero<B: TrainingBackend>(
     };
     let (folder, log, damage) = open_folder(start, &text, step)?;
     let run = folder.path().to_owned();
-    // Plain lines have been printed before; the dashboard begins empty. It can do without, if the log is damaged.
+    // Plain lines were printed before the interruption, but the dashboard starts empty. A damaged log is not fatal for
+    // it.
     let (past, say) = match options.renderer {
         Renderer::Dashboard => (events::read(&run).unwrap_or_default().events, None),
         Renderer::Plain => (Vec::new(), Some(options.say)),
@@ -290,7 +292,7 @@ fn rank_zero<B: TrainingBackend>(
     })
 }
 
-/// The messages about a run before it begins.
+/// The notes on a run before its first step.
 fn first_notes<B: TrainingBackend>(
     config: &RunConfig,
     inputs: &RunInputs,
@@ -321,7 +323,7 @@ fn first_notes<B: TrainingBackend>(
     notes
 }
 
-/// The run's directory with its configuration and its log, for a run that stands at `step`.
+/// Opens the run's directory with its configuration and log, for a run at `step`.
 fn open_folder(
     start: RunStart,
     config: &str,

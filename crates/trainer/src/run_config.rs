@@ -17,7 +17,7 @@ pub use reason::toml_reason;
 /// A run's configuration that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunConfigError {
-    /// There is no preset of this name.
+    /// No preset has this name.
     #[error("unknown preset `{name}`")]
     UnknownPreset {
         /// The name.
@@ -52,7 +52,7 @@ pub enum RunConfigError {
         path: PathBuf,
         /// The key and what is wrong with it.
         reason: String,
-        /// The key or value that was probably meant.
+        /// The most similar known key or value.
         suggestion: Option<String>,
     },
     /// An unknown key or a value of the wrong type in a setting.
@@ -62,7 +62,7 @@ pub enum RunConfigError {
         setting: String,
         /// The key and what is wrong with it.
         reason: String,
-        /// The key or value that was probably meant.
+        /// The most similar known key or value.
         suggestion: Option<String>,
     },
     /// The configuration cannot be written as TOML.
@@ -73,14 +73,14 @@ pub enum RunConfigError {
     },
 }
 
-/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. Only names and types are
-/// checked; [`crate::TrainConfig::check`] and the model's configuration have the rules.
+/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. This checks names and
+/// types only; [`crate::TrainConfig::check`] and the model's configuration check the values.
 ///
-/// A file that sets `model.family` describes a whole model: sizes that it leaves out are derived from those that it has,
-/// not copied from `base`.
+/// A file that sets `model.family` describes a complete model: sizes that it omits are derived from the sizes that it
+/// sets, not copied from `base`.
 ///
 /// # Errors
-/// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.
+/// The file cannot be read or is not valid TOML, a key is unknown, or a value has the wrong type.
 pub fn layered(
     base: RunConfig,
     file: Option<&Path>,
@@ -122,7 +122,7 @@ pub fn layered(
     Ok(config)
 }
 
-/// Keys of the model that are absent where they are derived from others or not used, by the table that they are in.
+/// Optional keys of the model by their table: absent if they are derived from other keys or unused.
 const OPTIONAL_KEYS: [(&[&str], &[&str]); 5] = [
     (&["model"], &["vocab_size", "kv_heads", "head_dim"]),
     (&["model", "feed_forward"], &["width", "expansion"]),
@@ -145,12 +145,13 @@ fn unset_optional_sizes(table: &mut Table) {
     }
 }
 
-/// A configuration under today's keys, so that a layer's keys of earlier versions do not override those of the next.
+/// A configuration with all keys converted to the current version before layers are merged. Otherwise an old key of one
+/// layer could override the new key of the next.
 fn written(config: &RunConfig) -> Result<Table, RunConfigError> {
     Table::try_from(config).map_err(unwritable)
 }
 
-/// `KEY=VALUE` as the table that a file with it would be. A value that is no TOML is a string.
+/// Parses `KEY=VALUE` into the table that a file with this setting would have. A value that is not TOML is a string.
 fn parse(setting: &str) -> Result<Table, RunConfigError> {
     let Some((key, text)) = setting.split_once('=') else {
         return Err(RunConfigError::NoEquals {
@@ -169,8 +170,8 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
     }))
 }
 
-/// Puts a layer over a whole configuration. Keys of earlier versions are moved to where they are now. Returns the key that
-/// an unknown one of the layer probably stands for.
+/// Applies a layer to a complete configuration and moves keys of earlier versions to their current place. Returns the
+/// known key that is most similar to an unknown key of the layer.
 fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     legacy::upgrade(&mut over);
     let suggestion = suggested_in(&over);
@@ -178,7 +179,8 @@ fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     suggestion
 }
 
-/// Puts `over` over the table `name`. Another `kind` replaces a table, but the settings that both kinds have stay.
+/// Applies `over` to the table `name`. A different `kind` replaces the table, except for the settings that both kinds
+/// have.
 fn merge(name: &str, table: &mut Table, over: Table) {
     let kind = chosen_anew(table, &over);
     if let Some(kind) = kind {
@@ -193,11 +195,11 @@ fn merge(name: &str, table: &mut Table, over: Table) {
                 };
                 merge(&inner, below, above);
             }
-            // A whole number is as good as one with a point where one with a point stood.
+            // An integer is accepted for a float.
             (Some(below @ Value::Float(_)), Value::Integer(number)) => {
                 *below = Value::Float(number as f64);
             }
-            // A whole number may be written as 1e4; a setting with a point takes whole numbers too.
+            // An integer may be written as 1e4, and a float without a decimal point.
             (Some(Value::Integer(_)) | None, Value::Float(number)) if is_whole(number) => {
                 table.insert(key, Value::Integer(number as i64));
             }
@@ -208,19 +210,19 @@ fn merge(name: &str, table: &mut Table, over: Table) {
     }
 }
 
-/// Returns true if a number is whole, and small enough to be exact.
+/// Returns true if a number is an integer that f64 represents exactly.
 fn is_whole(number: f64) -> bool {
     const EXACT: f64 = (1u64 << 53) as f64;
     number.fract() == 0.0 && number.abs() <= EXACT
 }
 
-/// The kind that `over` chooses, where it is not the one that `table` has.
+/// The kind that `over` selects, if it differs from the kind of `table`.
 fn chosen_anew<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
     let kind = over.get("kind")?;
     kind.as_str().filter(|_| table.get("kind") != Some(kind))
 }
 
-/// The table as a configuration, or the reason why it is none in one line.
+/// Converts the table into a configuration. The error is one line.
 fn typed(table: &Table) -> Result<RunConfig, String> {
     let config = table.clone().try_into();
     config.map_err(|error: toml::de::Error| error.to_string().trim_end().replace('\n', " "))
@@ -232,10 +234,10 @@ fn unwritable(error: toml::ser::Error) -> RunConfigError {
     }
 }
 
-/// Reads a run's `config.toml`, also one that an earlier version wrote.
+/// Reads a run's `config.toml`, including files of earlier versions.
 ///
 /// # Errors
-/// It is not TOML, or not a run's configuration.
+/// The file is not valid TOML, or not a run's configuration.
 pub fn from_toml(text: &str) -> Result<RunConfig, toml::de::Error> {
     let mut table: Table = toml::from_str(text)?;
     legacy::upgrade(&mut table);
@@ -407,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_whole_model_takes_no_sizes_from_the_preset_below_it() {
-        // `pocket` groups its queries, `char-nano` does not, and neither does the file that is printed of it.
+        // `pocket` uses grouped queries. `char-nano` and the file printed from it do not.
         let text = to_toml(&set(&[]).expect("a preset")).expect("TOML");
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("written");
@@ -427,7 +429,7 @@ mod tests {
                     let before = text.lines().nth(i - 1).unwrap_or_default();
                     let documented = before.starts_with("# ");
                     let inner = text.lines().take(i).filter(|l| l.starts_with('[')).last();
-                    // Those of a choice of the model's.
+                    // Keys of one of the model's variants.
                     let nested = inner.is_some_and(|header| header.starts_with("[model."));
                     assert!(documented || nested, "`{key}` has no comment");
                 }

@@ -1,4 +1,4 @@
-//! The API's own description: OpenAPI 3.1, made of the types that requests and answers are read and written by.
+//! The OpenAPI 3.1 description, generated from the types that requests and answers are parsed into and written from.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use super::models::{List, Listed};
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 
-/// The description as JSON, written once: whoever asks for it many times costs no more than its bytes.
+/// The description as JSON. It is generated once, so a repeated request costs only its bytes.
 pub(crate) fn document() -> Bytes {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| make().to_string().into());
     DOCUMENT.clone()
@@ -39,24 +39,24 @@ fn make() -> Value {
     let responses = all_of([types.of::<Responses>(), types.of::<Settings>()]);
     let embeddings = all_of([types.of::<Embeddings>()]);
     let paths = json!({
-        "/v1/completions": { "post": types.post::<Completion>("Continue texts", completions, true) },
+        "/v1/completions": { "post": types.post::<Completion>("Complete texts", completions, true) },
         "/v1/chat/completions": { "post": types.post::<ChatCompletion>("Answer a conversation", chat, true) },
         "/v1/responses": { "post": types.post::<ResponseBody>("Answer an input", responses, true) },
-        "/v1/embeddings": { "post": types.post::<Embedded>("Turn texts into vectors", embeddings, false) },
+        "/v1/embeddings": { "post": types.post::<Embedded>("Compute embeddings of texts", embeddings, false) },
         "/v1/models": { "get": types.get::<List>("List the models") },
         "/v1/models/{name}": {
-            "get": types.get::<Listed>("Look at a model"),
+            "get": types.get::<Listed>("Describe a model"),
             "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
         },
         "/health": { "get": {
-            "summary": "Whether the server answers",
+            "summary": "Check the server's health",
             "security": [],
-            "responses": { "200": answer("It does", json!({ "type": "object",
+            "responses": { "200": answer("The server is running", json!({ "type": "object",
                 "properties": { "status": { "const": "ok" } }, "required": ["status"] })) },
         } },
         "/metrics": { "get": {
-            "summary": "How the server fares, for Prometheus",
-            "responses": { "200": { "description": "The numbers", "content": {
+            "summary": "Metrics for Prometheus",
+            "responses": { "200": { "description": "The metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } } },
         } },
     });
@@ -72,7 +72,7 @@ fn make() -> Value {
             "schemas": types.0.take_definitions(true),
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
         },
-        // With and without a key: whether one is needed is the server's to say.
+        // With and without a key, because the server decides if a key is required.
         "security": [{}, { "key": [] }],
     })
 }
@@ -80,7 +80,7 @@ fn make() -> Value {
 struct Types(SchemaGenerator);
 
 impl Types {
-    /// A type's schema, in place.
+    /// The schema of a type, inlined.
     fn of<T: JsonSchema>(&mut self) -> Value {
         T::json_schema(&mut self.0).to_value()
     }
@@ -94,7 +94,7 @@ impl Types {
         if streams {
             answered["content"]["text/event-stream"] = json!({ "schema": {
                 "type": "object",
-                "description": "An event: a piece of the answer; but for /v1/responses, [DONE] at the end",
+                "description": "An event with a part of the answer. The last event is [DONE], except for /v1/responses",
                 "properties": { "data": { "type": "string" } },
                 "required": ["data"],
             } });
@@ -113,22 +113,22 @@ impl Types {
     fn operation(&mut self, summary: &str, answered: Value) -> Value {
         let mut responses = Map::from_iter([("200".to_owned(), answered)]);
         for (status, description) in [
-            ("400", "A request that cannot be answered as it is"),
+            ("400", "The request is invalid"),
             ("401", "The key is missing or wrong"),
             (
                 "403",
-                "The server does not answer for this host, or not to pages of this origin",
+                "The host or the page's origin is not allowed",
             ),
-            ("404", "There is no such model"),
-            ("408", "The body took too long to come"),
+            ("404", "The model does not exist"),
+            ("408", "The body arrived too slowly"),
             ("413", "The body is too large"),
-            ("415", "The body is no JSON"),
+            ("415", "The body is not JSON"),
             (
                 "429",
-                "Too many requests are under way, or they take too much memory",
+                "Too many concurrent requests, or too much memory in use",
             ),
             ("500", "The model failed"),
-            ("504", "The answer took too long"),
+            ("504", "The request exceeded its time limit"),
         ] {
             let error = answer(description, self.named::<ErrorAnswer>());
             responses.insert(status.to_owned(), error);
@@ -141,7 +141,7 @@ fn answer(description: &str, schema: Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
-/// An object with the fields of several types, and no others.
+/// An object schema with exactly the fields of several types.
 fn all_of(parts: impl IntoIterator<Item = Value>) -> Value {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for mut part in parts {

@@ -1,8 +1,9 @@
-//! `POST /v1/responses`: OpenAI's Responses API, for what it has in common with chat completions.
+//! `POST /v1/responses`: the part of OpenAI's Responses API that corresponds to chat completions.
 //!
-//! Nothing is stored: a request that needs an earlier response, a stored prompt or a conversation is rejected with the field's name.
+//! Nothing is stored: a request that needs an earlier response, a stored prompt or a conversation is rejected with the
+//! field's name.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `input`, `tools` | fields of requests, as chat templates receive them |
 //! | `output` | the output items while they are generated |
@@ -50,7 +51,7 @@ pub(crate) struct Responses {
     input: Input,
     /// A system message before the input.
     instructions: Option<String>,
-    /// The most tokens of the answer; it goes before `max_tokens`.
+    /// The maximum number of tokens of the answer; overrides `max_tokens`.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_output_tokens: Option<u32>,
     /// The form of the answer's text.
@@ -68,13 +69,13 @@ pub(crate) struct Responses {
     /// The functions that the answer may call.
     #[schemars(length(max = MOST_TOOLS))]
     tools: Option<Vec<Object<FunctionTool>>>,
-    /// The function that it calls; by default as the model chooses.
+    /// The function to call. Default: the model decides.
     tool_choice: Option<ToolChoice<NamedFunction>>,
-    /// False for one call at most.
+    /// False limits the answer to one call.
     parallel_tool_calls: Option<bool>,
     /// Additions to the answer.
     include: Option<Vec<Included>>,
-    /// The number of alternatives to each token of the text; needs `include`.
+    /// The number of alternatives per token of the text; requires `include`.
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
     top_logprobs: Option<usize>,
     /// Has no effect: an input that is too long for the context is refused.
@@ -154,7 +155,7 @@ enum TextFormat {
 
 static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let body_len = request.body_len();
     let (mut asked, settings) = request.read(&FIELDS)?;
@@ -181,7 +182,8 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams,
-        // A stream's last events have the whole text each, and its first and last ones what is returned of the request.
+        // The last events of a stream each have the complete text. The first and the last have the returned request
+        // fields.
         repeats: if streams { 4 } else { 0 },
         returned: body_len * if streams { 5 } else { 2 },
         ..Kept::default()
@@ -236,7 +238,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     Ok(memory::json(&response, answers.into_reservation()))
 }
 
-/// An error of what is shared with chat completions, with this API's names of fields.
+/// Renames the field of an error from shared code to this API's field.
 fn renamed(error: ApiError) -> ApiError {
     error.renamed(|field| match field {
         "messages" => Some("input".to_owned()),
@@ -249,7 +251,7 @@ fn renamed(error: ApiError) -> ApiError {
 }
 
 impl Responses {
-    /// Refuses an empty input, and what would need a server that stores responses.
+    /// Rejects an empty input, and fields that need stored responses.
     fn check(&self) -> Result<(), ApiError> {
         const NOT_STORED: &str =
             "is not supported: no response is stored; send the conversation so far as input";
@@ -284,7 +286,7 @@ impl Responses {
         }
     }
 
-    /// Takes the conversation: the instructions and the input.
+    /// Takes the conversation out of the request: the instructions and the input.
     fn messages(&mut self) -> Result<Vec<Object<Message>>, ApiError> {
         let system = self.instructions.clone();
         let system = system.map(|text| Object(Message::of_text("system", text)));
@@ -292,7 +294,7 @@ impl Responses {
         Ok(system.into_iter().chain(input).collect())
     }
 
-    /// The number of alternatives to each token, where log-probabilities are asked for.
+    /// The number of alternatives per token, if log-probabilities are requested.
     fn logprobs(&self) -> Result<Option<usize>, ApiError> {
         let included = self.include.iter().flatten();
         let asked = included.count() > 0;

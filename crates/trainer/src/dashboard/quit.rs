@@ -9,16 +9,16 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 /// A choice of the dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Stop after the current micro-batch and write a checkpoint of the last whole step.
+    /// Stop after the current micro-batch and write a checkpoint of the last complete step.
     Save,
-    /// Stop after the current micro-batch and keep the newest checkpoint that is there.
+    /// Stop after the current micro-batch without writing another checkpoint.
     Discard,
     /// Keep training.
     Cancel,
 }
 
 impl Choice {
-    /// The choice of a key.
+    /// The choice for a key.
     pub(super) fn of(key: char) -> Option<Self> {
         match key {
             's' => Some(Self::Save),

@@ -15,7 +15,7 @@ pub(super) struct Screen {
     pub(super) plots: Plots,
     /// The newest figures in words.
     pub(super) now: String,
-    /// The newest step that was shown, of so many.
+    /// The newest step shown, and the total number of steps.
     pub(super) step: usize,
     pub(super) steps: usize,
     /// Steps between two evaluations.
@@ -27,7 +27,7 @@ pub(super) struct Screen {
 
 /// The line of keys.
 const KEYS: &str = " q quit   ← → metric   ↑ ↓ all or newest steps";
-/// Shown once a stop was asked for.
+/// Shown after a stop was requested.
 const STOPPING: &str =
     " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
 
@@ -67,7 +67,7 @@ impl Screen {
         }
     }
 
-    /// The part of all steps that is made, and when the next evaluation comes. The time left is among the figures.
+    /// The progress and the next evaluation. The time left is among the figures.
     fn progress(&self, frame: &mut Frame<'_>, area: Rect) {
         let ratio = self.step as f64 / self.steps.max(1) as f64;
         let mut title = format!("Step {} of {}", self.step, self.steps);
@@ -76,7 +76,7 @@ impl Screen {
             let until = until.min(self.steps - self.step);
             title += &format!(", evaluation in {until}");
         }
-        // A label within the bar would be readable by its colours only.
+        // A label within the bar would rely on colours to be readable.
         let gauge = Gauge::default()
             .block(Block::bordered().title(title))
             .gauge_style(Style::default().fg(Color::Yellow))

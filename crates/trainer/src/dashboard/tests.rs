@@ -1,4 +1,4 @@
-//! The way of a hook's metric into the dashboard.
+//! A hook's metric appears in the dashboard.
 
 use burn::data::dataloader::Progress;
 use burn::train::metric::{
@@ -20,7 +20,7 @@ impl Hook for Bits {
     }
 }
 
-/// A renderer without a terminal, and what it draws.
+/// A renderer without a terminal, and its screen.
 fn dashboard() -> (Dashboard, Painter) {
     let (updates, receiver) = channel();
     let dashboard = Dashboard {
@@ -44,7 +44,7 @@ fn dashboard() -> (Dashboard, Painter) {
     (dashboard, painter)
 }
 
-/// Gives a reading to the renderer, as Burn's learner does.
+/// Passes a value to the renderer, as Burn's learner does.
 fn update(
     dashboard: &mut Dashboard,
     metric: &mut FigureMetric,

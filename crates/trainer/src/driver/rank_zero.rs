@@ -33,19 +33,19 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) validation: Validation,
     /// The events that a resumed run shows before it continues.
     pub(crate) past: Vec<Event>,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub(crate) seq_len: usize,
     pub(crate) device: Device<B>,
     pub(crate) recorder: Recorder,
     pub(crate) pace: Pace,
-    /// Breaks off evaluations.
+    /// Interrupts evaluations.
     pub(crate) stop: StopSignal,
     /// The newest sample.
     pub(crate) sample: Option<String>,
 }
 
 impl<B: TrainingBackend> RankZero<B> {
-    /// Shows what a resumed run did before, and records the beginning.
+    /// Shows the earlier events of a resumed run, and records the beginning.
     pub(super) fn begin(
         &mut self,
         engine: &StepEngine<B>,
@@ -72,7 +72,7 @@ impl<B: TrainingBackend> RankZero<B> {
         self.pace.begin();
     }
 
-    /// Counts the time of the steps that were judged, and reports those that were skipped.
+    /// Counts the time of completed steps, and reports skipped ones.
     pub(super) fn report_judged(&mut self, report: &StepReport, steps: usize) {
         self.pace.add(report.positions, report.seconds);
         let diverged = report.outcome == StepOutcome::Diverged;
@@ -88,7 +88,7 @@ impl<B: TrainingBackend> RankZero<B> {
             });
             // The error that ends the run has the last reason.
             if !(diverged && number == last) {
-                // A few overflows are how a scale is found: nothing to warn of.
+                // A few overflows are expected while the loss scale adapts.
                 let grade = if skipped.expected { "" } else { "warning: " };
                 let SkippedStep { step, reason, .. } = skipped;
                 self.recorder
@@ -104,7 +104,7 @@ impl<B: TrainingBackend> RankZero<B> {
         self.recorder.newest.clone()
     }
 
-    /// Logs, evaluates and saves as the intervals say.
+    /// Logs, evaluates and saves at the configured intervals.
     pub(super) fn after_step(
         &mut self,
         engine: &StepEngine<B>,
@@ -147,11 +147,11 @@ impl<B: TrainingBackend> RankZero<B> {
             let better = self.validate(engine, model, state, processor)?;
             save |= better && config.checkpoints.keep_best;
             if B::works_behind() {
-                // What evaluation takes of a device's memory is not what training does.
+                // Evaluation and training use device memory differently.
                 B::memory_cleanup(&self.device);
             }
         }
-        // The last step's checkpoint is written at the end, as an interrupted run's is.
+        // The checkpoint of the last step is written at the end, like that of an interrupted run.
         if save && !last {
             let contents = self.contents(engine, model, super::position(state, engine));
             self.recorder.save(contents, keep(engine, state));
@@ -159,7 +159,7 @@ impl<B: TrainingBackend> RankZero<B> {
         self.recorder.hooks.check()
     }
 
-    /// Writes the last checkpoint and records the end. Returns `result`, or why the end could not be written.
+    /// Writes the last checkpoint and records the end. Returns `result`, or the error of writing the end.
     pub(super) fn end(
         &mut self,
         engine: &StepEngine<B>,
@@ -171,13 +171,13 @@ impl<B: TrainingBackend> RankZero<B> {
     ) -> Result<(), TrainError> {
         let step = state.step;
         let saved = match &result {
-            // The weights led to what had to be skipped, or were trained on damaged data: the checkpoint before is better.
+            // The weights caused the skipped steps or were trained on damaged data: the previous checkpoint is better.
             Err(TrainError::Diverged { .. } | TrainError::DamagedData { .. }) => Ok(()),
-            // The newest checkpoint was to stay.
+            // The user chose to keep the newest checkpoint.
             Err(TrainError::Discarded { .. }) => Ok(()),
-            // It is not this process's directory any more.
+            // Another process owns the directory now.
             Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
-            // There is nothing that was not there before.
+            // Nothing has changed since the last checkpoint.
             _ if step == begun_at => Ok(()),
             _ => self
                 .recorder
@@ -185,7 +185,7 @@ impl<B: TrainingBackend> RankZero<B> {
                 .and_then(|()| self.save_last(engine, model, state)),
         };
         let result = result.and(saved);
-        // A checkpoint in progress is whole or absent in any case; waiting makes it whole.
+        // A checkpoint in progress is never half visible. Waiting completes it.
         self.recorder.wait();
         let result = result.and(self.recorder.check());
         let how = match &result {

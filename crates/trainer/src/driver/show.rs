@@ -13,7 +13,7 @@ use crate::metrics::{Figures, StepReading, computed};
 use crate::strategy::Processor;
 
 impl<B: TrainingBackend> RankZero<B> {
-    /// Shows what a resumed run did before it was stopped.
+    /// Shows the events of a resumed run before it was stopped.
     pub(super) fn replay(&self, config: &TrainConfig, processor: &mut Processor<B>) {
         for event in &self.past {
             match event {
@@ -80,7 +80,7 @@ impl<B: TrainingBackend> RankZero<B> {
     }
 }
 
-/// A step's figures as Burn's renderers take them: an evaluation interval replaces an epoch.
+/// A step's figures for Burn's renderers, with evaluation intervals as epochs.
 pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> TrainingItem<Figures> {
     let interval = config.evaluation.interval.min(config.steps);
     let round = step.div_ceil(interval);

@@ -19,8 +19,8 @@ use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 
 impl<B: TrainingBackend> RankZero<B> {
-    /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile, the
-    /// evaluation is due when it is resumed.
+    /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile,
+    /// the evaluation is due when it is resumed.
     pub(super) fn validate(
         &mut self,
         engine: &StepEngine<B>,
@@ -51,7 +51,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let found = self
             .validation
             .evaluate(&decoder, batch, limit, &self.stop)?;
-        // A run at its last step is not resumed for it.
+        // A run at its last step is not resumed for an evaluation.
         state.evaluation_due = found.is_break() && step < config.steps;
         let ControlFlow::Continue(found) = found else {
             return Ok(false);
@@ -90,7 +90,7 @@ impl<B: TrainingBackend> RankZero<B> {
     fn keep_sample(&mut self, step: usize, text: String) {
         let folder = self.run.join("samples");
         let path = folder.join(format!("step-{step:08}.txt"));
-        // It is in the events as well: a disk that is full should not end the run for it.
+        // The sample is also in the events, so a full disk does not end the run here.
         if let Err(error) = std::fs::write(&path, &text) {
             let said = format!("warning: {}: {error}", path.display());
             self.recorder.messages.say(said);

@@ -1,4 +1,4 @@
-//! The figures of a line of the log, as Burn's renderers are given them.
+//! The figures of a log line for Burn's renderers.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::events::Event;
 /// The figures of a logged step or of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// The readings of all metrics.
+    /// The values of all metrics.
     pub readings: MetricValues,
     /// The predicted seconds to the last step.
     pub seconds_left: f64,
     /// The newest validation loss.
     pub validation: Option<f64>,
-    /// Of an evaluation: each dataset's own loss, where there are several.
+    /// In an evaluation, the loss on each dataset if there are several.
     pub datasets: Arc<str>,
     /// The newest note about the run.
     pub note: Arc<str>,
@@ -26,7 +26,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of events of one step.
+    /// The figures from the events of one step.
     pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut readings = MetricValues::default();
         for event in events {
@@ -49,12 +49,12 @@ impl Figures {
         figures
     }
 
-    /// The reading of a metric that every step has.
+    /// The value of a metric that every step has.
     pub(crate) fn reading(&self, name: &str) -> f64 {
         self.readings.get(name).unwrap_or_default()
     }
 
-    /// The readings of metrics that are not built in.
+    /// The values of metrics that are not built in.
     pub(crate) fn added(&self) -> impl Iterator<Item = (&str, f64)> {
         let is_built_in = |name: &str| built_in().iter().any(|metric| metric.name == name);
         self.readings

@@ -1,4 +1,4 @@
-//! The metrics as Burn's renderers show them.
+//! Adapters that show the metrics in Burn's renderers.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use burn::train::metric::{
 
 use super::{Accumulator, Direction, Figures, Metric, significant};
 
-/// A metric as a number of Burn's.
+/// A metric as one of Burn's numeric metrics.
 #[derive(Clone)]
 pub(crate) struct FigureMetric {
     metric: Metric,
     name: MetricName,
-    /// The newest reading.
+    /// The newest value.
     value: Option<f64>,
     sum: Accumulator,
     count: usize,
@@ -30,7 +30,7 @@ pub(crate) const TIME_LEFT: &str = "Time left";
 pub(crate) const DATASETS: &str = "Datasets";
 pub(crate) const NOW: &str = "Now";
 
-/// The names that a plain line has places for.
+/// The metrics that have a place in a plain line.
 pub(crate) const NAMED: [&str; 8] = [
     LOSS,
     PERPLEXITY,
@@ -57,7 +57,7 @@ impl FigureMetric {
 }
 
 impl FigureMetric {
-    /// The newest reading as it is displayed; NaN before the first.
+    /// The newest value for display; NaN before the first.
     fn scaled(&self) -> f64 {
         self.value
             .map_or(f64::NAN, |value| self.metric.scale * value)
@@ -120,8 +120,8 @@ pub(crate) struct TextMetric {
 }
 
 impl TextMetric {
-    /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 × 24
-    /// terminal has room for six lines of 28 columns.
+    /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 ×
+    /// 24 terminal has room for six lines of 28 columns.
     pub(crate) fn now() -> Self {
         Self::new(NOW, |figures| {
             let loss = figures.reading("loss");
@@ -140,11 +140,11 @@ impl TextMetric {
             let added = figures.added();
             items.extend(added.map(|(name, value)| format!("{name} {}", significant(value))));
             items.push(format!("{} left", duration(figures.seconds_left)));
-            // The dashboard breaks lines at spaces: not within an item.
+            // The dashboard breaks lines at spaces, so an item has none.
             let items = items.iter().map(|item| item.replace(' ', "\u{a0}"));
             let mut items: Vec<String> = items.collect();
             items.extend((!figures.note.is_empty()).then(|| figures.note.to_string()));
-            // The newest sample comes last, as much of it as there is room for.
+            // The newest sample comes last and is cut off.
             let words: Vec<&str> = figures.sample.split_whitespace().collect();
             items.extend((!words.is_empty()).then(|| format!("“{}”", words.join(" "))));
             items.join("  ")
@@ -156,7 +156,7 @@ impl TextMetric {
         Self::new(DATASETS, |figures| figures.datasets.to_string())
     }
 
-    /// To the last step.
+    /// Time to the last step.
     pub(crate) fn time_left() -> Self {
         Self::new(TIME_LEFT, |figures| duration(figures.seconds_left))
     }
@@ -182,7 +182,7 @@ impl BurnMetric for TextMetric {
     fn clear(&mut self) {}
 }
 
-/// A length of time in its two largest units.
+/// A duration in its two largest units.
 fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     let (minutes, seconds) = (whole / 60, whole % 60);

@@ -1,4 +1,4 @@
-//! The metrics of every run: a row each.
+//! The table of the metrics of every run.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,15 @@ use super::Direction::{HigherIsBetter, LowerIsBetter};
 use super::NumberFormat::{Fixed, Scientific};
 use super::{Metric, MetricValues, Phase};
 
-/// The figures that a computed metric is made of, at a line of the log.
+/// The inputs of computed metrics at a log line.
 pub(crate) struct StepReading {
-    /// The factor on the loss of the next step, where it adapts.
+    /// The loss scale of the next step, if it adapts.
     pub(crate) loss_scale: Option<f64>,
 }
 
 struct Row {
     metric: Metric,
-    /// Computes it at each line of the log; none for a field of an event (`Event::readings`).
+    /// Computes the metric at each log line; `None` if the metric is a field of an event (`Event::readings`).
     compute: Option<fn(&StepReading) -> Option<f64>>,
 }
 
@@ -120,7 +120,7 @@ pub fn built_in() -> &'static [Metric] {
     &METRICS
 }
 
-/// The readings of the computed metrics.
+/// The values of the computed metrics.
 pub(crate) fn computed(reading: &StepReading) -> MetricValues {
     let mut values = MetricValues::default();
     for row in ROWS.iter() {

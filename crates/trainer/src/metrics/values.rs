@@ -1,4 +1,4 @@
-//! Readings of metrics.
+//! Values of metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use super::Aggregation;
 
-/// Readings by the names of their metrics. JSON has no infinity and no NaN: they are written as null and read as NaN.
+/// Values by metric name. JSON has no infinity and no NaN: they are written as null and read as NaN.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MetricValues(BTreeMap<String, Option<f64>>);
 
 impl MetricValues {
-    /// Returns true if there is no reading.
+    /// Returns true if there is no value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets the reading of a metric.
+    /// Sets the value of a metric.
     pub fn insert(&mut self, name: &str, value: f64) {
         self.0.insert(name.to_owned(), Some(value));
     }
 
-    /// The reading of a metric.
+    /// The value of a metric.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).map(|value| value.unwrap_or(f64::NAN))
     }
 
-    /// All readings, in the order of their names.
+    /// All values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         let number = |value: &Option<f64>| value.unwrap_or(f64::NAN);
         self.0
@@ -35,14 +35,14 @@ impl MetricValues {
             .map(move |(name, value)| (name.as_str(), number(value)))
     }
 
-    /// Adds the readings of others.
+    /// Adds the values of others.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 }
 
 impl PartialEq for MetricValues {
-    /// Equal readings have the same bits: NaN equals NaN.
+    /// Compares values by their bits: NaN equals NaN.
     fn eq(&self, other: &Self) -> bool {
         let bits = |values: &Self| -> Vec<(String, u64)> {
             let bits = values
@@ -54,7 +54,7 @@ impl PartialEq for MetricValues {
     }
 }
 
-/// The aggregate of the readings so far.
+/// The running aggregate of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulator {
     aggregation: Aggregation,
@@ -63,7 +63,7 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// No readings yet.
+    /// An aggregate without values.
     pub fn new(aggregation: Aggregation) -> Self {
         Self {
             aggregation,
@@ -72,7 +72,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds a reading.
+    /// Adds a value.
     pub fn add(&mut self, reading: f64) {
         self.value = match self.aggregation {
             _ if self.count == 0 => match self.aggregation {
@@ -88,7 +88,7 @@ impl Accumulator {
         self.count += 1;
     }
 
-    /// The aggregate; `None` without a reading.
+    /// The aggregate; `None` without a value.
     pub fn aggregate(&self) -> Option<f64> {
         let count = self.count as f64;
         (self.count > 0).then(|| match self.aggregation {
@@ -98,7 +98,7 @@ impl Accumulator {
         })
     }
 
-    /// Takes the aggregate, and begins again.
+    /// Takes the aggregate and resets it.
     pub fn take(&mut self) -> Option<f64> {
         let aggregate = self.aggregate();
         *self = Self::new(self.aggregation);

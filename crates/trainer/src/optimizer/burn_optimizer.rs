@@ -1,5 +1,5 @@
-//! Burn's `Optimizer` for this crate's: any of Burn's learners, and any training loop over a Burn module, can use it.
-//! Parameters are updated in place, and the state is kept by parameter path.
+//! Burn's `Optimizer` trait for this crate's optimizer, for use with Burn's learners and any training loop over a Burn
+//! module. Parameters are updated in place, and the state is stored by parameter path.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The optimizer's state as Burn's recorders write it: the number of updates, and moments by parameter path. Unlike a
+/// The optimizer's state for Burn's recorders: the number of updates, and moments by parameter path. Unlike a
 /// parameter's id, its path is the same in every process.
 #[derive(Clone)]
 pub struct OptimizerRecord<B: BurnBackend> {

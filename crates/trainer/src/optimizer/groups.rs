@@ -9,11 +9,11 @@ use crate::config::{Group, Groups};
 pub enum ParameterGroup {
     /// The weights of the blocks' linear layers, and their adapters.
     Matrices,
-    /// The tables of tokens and positions; a tied head is the tokens' table.
+    /// The tables of tokens and positions. A tied head is the token table.
     Embeddings,
-    /// The head's own matrix.
+    /// The matrix of an untied head.
     Head,
-    /// Gains and biases: all of one dimension.
+    /// Gains, biases and all other parameters with one dimension.
     Vectors,
 }
 

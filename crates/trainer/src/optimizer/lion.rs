@@ -5,14 +5,14 @@ use emberlm_kernels::Backend;
 
 use super::Moments;
 
-/// Lion's numbers of a group.
+/// Lion's hyperparameters for a group.
 #[derive(Clone, Copy)]
 pub(super) struct LionStep {
-    /// On the step's rate.
+    /// Factor on the step's learning rate.
     pub(super) rate_factor: f64,
-    /// Of the mean that the update is the sign of.
+    /// β₁: weight of the moment in the update.
     pub(super) beta1: f64,
-    /// Of the mean that is carried.
+    /// β₂: decay of the moment.
     pub(super) beta2: f64,
     /// Decoupled weight decay.
     pub(super) decay: f64,

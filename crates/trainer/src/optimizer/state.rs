@@ -1,7 +1,8 @@
-//! An optimizer's state as it goes into a checkpoint and comes back.
+//! The optimizer's state in a checkpoint.
 //!
-//! `PATH` is a parameter's in the model. `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
-//! written whole, and cut again as it comes back, so that a run can be resumed where its table is cut differently.
+//! `PATH` is the parameter's path in the model. AdamW stores `PATH.moment1` and `PATH.moment2`, Muon and Lion store
+//! `PATH.momentum`. The state of a parameter that is split into parts is joined when written and split when read, so a
+//! run can be resumed with a different split.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ const ONE: &str = ".momentum";
 pub struct Snapshot<B: BurnBackend> {
     /// Updates made.
     pub updates: u64,
-    /// By name, those of consecutive rows together.
+    /// The tensors by name, with the parts of a split parameter together.
     tensors: Vec<(String, Vec<FloatTensor<B>>)>,
 }
 
@@ -48,7 +49,7 @@ impl<B: BurnBackend> Snapshot<B> {
         Self { updates, tensors }
     }
 
-    /// Its tensors in the order of their names.
+    /// The tensors ordered by name.
     pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
         let tensors = self.tensors.iter();
         tensors
@@ -57,10 +58,11 @@ impl<B: BurnBackend> Snapshot<B> {
     }
 }
 
-/// The prefix of the paths in the states that earlier versions wrote.
+/// The prefix of paths in states of earlier versions.
 const OLD_PREFIX: &str = "decoder.";
 
-/// The moments that tensors of a snapshot are. `rule` gives the rule of a parameter by its path and dimensions.
+/// Converts a snapshot's tensors into moments. `rule` returns the update rule of a parameter by its path and
+/// dimensions.
 pub(super) fn restored<B: BurnBackend>(
     rule: impl Fn(&str, usize) -> Rule,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
@@ -113,7 +115,7 @@ pub(super) fn restored<B: BurnBackend>(
     tensors.into_keys().next().map_or(Ok(moments), Err)
 }
 
-/// A tensor of a snapshot as the parameter is, in parts of so many rows or whole; none where it has not as many.
+/// Splits a snapshot's tensor like its parameter, into parts of these numbers of rows. `None` if the rows do not match.
 fn on_device<B: BurnBackend>(
     tensor: HostTensor,
     parts: Option<&[usize]>,

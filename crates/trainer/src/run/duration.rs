@@ -7,7 +7,7 @@
 //! run         steps · step + evaluations · evaluation
 //! ```
 //!
-//! Samples, checkpoints and the time of reading data, which other threads do, are not counted.
+//! The prediction does not include samples, checkpoints, and data loading, which runs on other threads.
 
 use std::time::Instant;
 
@@ -24,16 +24,16 @@ use crate::optimizer::Optimizer;
 use crate::peers::Rank;
 use crate::training_model::{TokenBatch, TrainingModel};
 
-/// Floating-point operations of a run that takes a few seconds on a CPU, whose duration is not worth a measurement.
+/// Floating-point operations of a run of a few seconds on a CPU, which is not worth a measurement.
 const SHORT_RUN: f64 = 2e12;
 /// Floating-point operations of a pass that takes at most a second or two on a CPU.
 const PASS: f64 = 1e11;
-/// A run has at least so many times the sequences of a measured pass.
+/// Minimum ratio of the run's sequences to those of a measured pass.
 const PASSES: u64 = 50;
-/// Seconds that are measured.
+/// Duration of the measurement in seconds.
 const ENOUGH: f64 = 0.5;
 
-/// The predicted seconds of a run that stands at `step`; `None` for a run that takes a few seconds. `decoder` is not changed.
+/// The predicted seconds of a run at `step`; `None` for a run of a few seconds. `decoder` is not changed.
 pub(super) fn predict<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
@@ -63,7 +63,7 @@ pub(super) fn predict<B: TrainingBackend>(
     Some(steps + evaluations as f64 * evaluation)
 }
 
-/// The number of evaluations up to `step`; there is one after the last step in any case.
+/// The number of evaluations up to `step`, including the one after the last step.
 fn evaluations(train: &TrainConfig, step: usize) -> usize {
     let interval = train.evaluation.interval;
     let last = step == train.steps && !step.is_multiple_of(interval);
@@ -80,8 +80,8 @@ struct Seconds {
 }
 
 impl Seconds {
-    /// Measures passes over `sequences` sequences. They hold no more memory than a step of the run: updated weights take the place
-    /// of gradients, and are dropped before the next pass.
+    /// Measures passes over `sequences` sequences. They hold no more memory than a step of the run: updated weights
+    /// take the place of gradients, and are dropped before the next pass.
     fn measure<B: TrainingBackend>(
         train: &TrainConfig,
         inputs: &RunInputs,
@@ -99,7 +99,7 @@ impl Seconds {
         let model = TrainingModel { decoder };
         let mut optimizer = Optimizer::new(&train, model.decoder.parameters());
         let mut pass = || Self::pass(&train, &model, &batch, &mut optimizer, device);
-        // The first pass takes memory from the system and allocates the optimizer's state, and GPUs compile their kernels.
+        // The first pass allocates memory and the optimizer's state, and GPUs compile their kernels.
         pass();
         let mut sum = Self {
             sequence: 0.0,
@@ -137,7 +137,7 @@ impl Seconds {
             rank: Rank::SINGLE,
         };
         let wait = || {
-            // A device that fails fails again in the first step, which reports it.
+            // A failing device fails again in the first step, which reports the error.
             let _ = B::sync(device);
         };
         let begun = Instant::now();

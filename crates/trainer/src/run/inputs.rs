@@ -17,17 +17,17 @@ use crate::loader::{EvalLoader, Failure, TrainLoader};
 use crate::peers::Rank;
 use crate::resume;
 
-/// The loaders that Burn's learner is given.
+/// The loaders for Burn's learner.
 pub(super) type Loaders<B> = (
     Arc<TrainLoader<B>>,
     Arc<EvalLoader<<B as AutodiffBackend>::InnerBackend>>,
 );
 
-/// The configuration's model, with the vocabulary taken from the dataset where it was left open. Other sizes that are not
-/// set stay so in `config`.
+/// Resolves the model of the configuration, with the dataset's vocabulary size if none is set. Other unset sizes stay
+/// unset in `config`.
 ///
 /// # Errors
-/// The vocabulary is smaller than the dataset's, or the configuration is no model.
+/// The vocabulary is smaller than the dataset's, or the model configuration is invalid.
 pub fn resolve_model(
     config: &mut RunConfig,
     dataset: &Dataset,
@@ -45,11 +45,11 @@ pub fn resolve_model(
 pub(crate) struct RunInputs {
     pub(crate) data: TrainingData,
     pub(crate) model: DecoderConfig,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub(super) seq_len: usize,
     batches: TrainBatches,
     pub(super) validation: Validation,
-    /// The messages about the batches.
+    /// Notes on the batches.
     pub(super) notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl RunInputs {
     /// Opens the datasets and resolves the model.
     ///
     /// # Errors
-    /// A dataset cannot be opened or is not the one that the run was begun with; the model does not fit it.
+    /// A dataset cannot be opened, differs from the dataset that the run was started with, or does not fit the model.
     pub(super) fn open(config: &mut RunConfig, start: &RunStart) -> Result<Self, TrainError> {
         let data = TrainingData::open(&config.data)?;
         if let Some(checkpoint) = start.checkpoint() {
@@ -81,12 +81,12 @@ impl RunInputs {
         })
     }
 
-    /// Starts to verify the files that have no block hashes.
+    /// Starts the verification of files without block hashes.
     pub(super) fn check_files(&self) -> FileCheck {
         FileCheck::start(self.batches.splits().chain(self.validation.splits()))
     }
 
-    /// The loaders of a rank, for a run that stands at `step`.
+    /// The loaders of a rank, for a run at `step`.
     pub(super) fn loaders<B: TrainingBackend>(
         &self,
         train: &TrainConfig,

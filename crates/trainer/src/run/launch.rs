@@ -81,7 +81,7 @@ pub(super) fn launch<B: TrainingBackend>(
     strategy.take_result()
 }
 
-/// In place of Burn's own log files: `events.jsonl` holds the same figures.
+/// Burn's own log files are disabled: `events.jsonl` has the same figures.
 struct NoMetricLog;
 
 impl MetricLogger for NoMetricLog {

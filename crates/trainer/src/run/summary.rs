@@ -1,4 +1,4 @@
-//! The size of a run, in a line before its first step.
+//! The summary line of a run before its first step.
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
@@ -10,8 +10,8 @@ use crate::config::TrainConfig;
 use crate::initial_state::InitialState;
 use crate::{epochs, fit, memory};
 
-/// Parameters, device, tokens per step, epochs; the predicted duration, unless it is a few seconds; and the predicted memory
-/// on CPUs.
+/// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on
+/// CPUs the predicted memory.
 pub(super) fn line<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
@@ -49,7 +49,7 @@ pub(super) fn line<B: TrainingBackend>(
     line
 }
 
-/// The predicted peak of the process in MiB; `None` for a device with its own memory, which the prediction does not cover.
+/// The predicted peak memory of the process in MiB; `None` for a device with its own memory, which is not predicted.
 fn predicted_mib<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
@@ -63,7 +63,7 @@ fn predicted_mib<B: TrainingBackend>(
     Some(prediction.total >> 20)
 }
 
-/// A time in seconds, in minutes, or in hours and minutes.
+/// Formats a time in seconds, in minutes, or in hours and minutes.
 fn hours(seconds: f64) -> String {
     if seconds < 100.0 {
         return format!("{} s", seconds.ceil());
