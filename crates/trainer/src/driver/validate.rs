@@ -20,7 +20,7 @@ use crate::training_model::TrainingModel;
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile,
-    /// the evaluation is due when it is resumed.
+    /// the resumed run repeats it.
     pub(super) fn validate(
         &mut self,
         engine: &StepEngine<B>,

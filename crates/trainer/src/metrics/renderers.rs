@@ -121,7 +121,7 @@ pub(crate) struct TextMetric {
 
 impl TextMetric {
     /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 ×
-    /// 24 terminal has room for six lines of 28 columns.
+    /// 24 terminal shows six lines of 28 columns.
     pub(crate) fn now() -> Self {
         Self::new(NOW, |figures| {
             let loss = figures.reading("loss");
