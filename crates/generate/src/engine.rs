@@ -1,33 +1,32 @@
-//! Many requests at once over one decoder: continuous batching.
+//! Continuous batching: many concurrent requests on one decoder.
 //!
-//! An engine has slots, each with a key-value cache that is allocated once. In a step, one pass over the weights
-//! ([`emberlm_model::ragged`]) takes the last token of every sample that runs, and of prompts that are yet to be read as
-//! many tokens as [`EngineConfig::prefill_tokens`] allows; then a token is chosen for every sample whose logits are there.
-//! Samples join as slots are free, requests in the order in which they came, and leave when they end.
+//! An engine has slots, each with a key-value cache that is allocated once. In each step, one pass over the weights
+//! ([`emberlm_model::ragged`]) processes the last token of every running sample and up to
+//! [`EngineConfig::prefill_tokens`] tokens of unread prompts. Then a token is chosen for every sample that has logits.
+//! Samples start when slots are free, in the order of arrival of their requests, and leave when they end.
 //!
-//! **Same tokens.** A sample's tokens are those of [`crate::generate`] with the same prompt and settings, the
-//! same number of a sample, and a context of [`EngineConfig::capacity`], whatever runs beside it, in whatever pieces its
-//! prompt is read, and whether its beginning was in a cache. Sums of products are rounded otherwise in another company,
-//! though: where two tokens' logits are as near as that, or a draw falls as near to the bound between two, the other may
-//! be taken.
+//! **Same tokens.** A sample's tokens equal those of [`crate::generate`] with the same prompt, settings and sample
+//! number and a context of [`EngineConfig::capacity`]. They do not depend on concurrent requests, on the chunks in
+//! which the prompt is read, or on cached prefixes. Rounding does depend on the batch, however: if two logits, or a
+//! random draw and the boundary between two tokens, are within rounding error, the other token may be chosen.
 //!
-//! **Reuse.** A slot keeps what its cache holds when its sample ends. A request that begins as some slot's tokens begin
-//! takes those from there and reads only the rest. Linear attention's sums cannot forget a token: they are taken where all
-//! of what they hold is wanted, else not.
+//! **Reuse.** A slot keeps its cache when its sample ends. A request with the same prefix reuses the cached tokens and
+//! reads only the rest. The state of linear attention cannot be truncated: it is reused only if the request begins with
+//! all of its tokens.
 //!
-//! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in separate passes whose shapes depend on
-//! the sequence only, so that concurrent sequences change no bit. The cost is that passes do not share the reading of weights.
+//! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in separate passes whose shapes depend
+//! on this sequence only, so concurrent sequences change no bit. The cost: sequences no longer share the reading of the
+//! weights.
 //!
-//! **Pauses.** A request whose events nobody takes can be paused ([`Engine::pause`]): its samples keep their slots and are
-//! left out of passes. Their tokens are the same.
+//! **Pauses.** A request whose events are not consumed can be paused ([`Engine::pause`]): its samples keep their slots
+//! but skip passes. Their tokens do not change.
 //!
-//! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read as prompts are, in chunks next to everything that
-//! runs, and the final hidden states are added up. They have at most half of the slots, and while prompts of generations
-//! are to be read as well, a quarter of each step's tokens.
+//! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read in chunks like prompts, and their final
+//! hidden states are summed. They use at most half of the slots, and at most a quarter of each step's tokens while
+//! prompts are unread.
 //!
-//! Map: `config` is an engine's configuration, `request` its input, `event` its output; `slot` has the caches and
-//! finds beginnings in them; `admission` gives slots to what waits, `passes` runs the decoder
-//! and has tokens chosen.
+//! Map: `config` has the configuration, `request` the input, `event` the output. `slot` has the caches and finds
+//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens.
 
 mod admission;
 mod config;
@@ -52,33 +51,33 @@ use passes::choices;
 use request::{Waiting, WaitingEmbedding};
 use slot::{Slot, State};
 
-/// Runs requests; whoever owns it calls [`Engine::step`] until it [`Engine::is_idle`].
+/// Runs requests. The owner calls [`Engine::step`] until [`Engine::is_idle`].
 #[derive(Debug)]
 pub struct Engine<B: Backend> {
     decoder: Arc<Decoder<B>>,
-    /// The decoder that replaces it once nothing runs.
+    /// The decoder that replaces the current one when nothing runs.
     next_decoder: Option<Arc<Decoder<B>>>,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
     waiting_embeddings: VecDeque<WaitingEmbedding>,
-    /// True if the last request that was given a slot was a generation; embeddings take turns with them.
+    /// True if the last admitted request was a generation. Generations and embeddings take turns.
     generation_was_last: bool,
-    /// Requests that were submitted.
+    /// Number of submitted requests.
     submitted: u64,
-    /// Requests that were given slots.
+    /// Number of admitted requests.
     placed: u64,
-    /// Slots that were let go of.
+    /// Number of released slots.
     freed: u64,
-    /// The sums of what was done; the rest is counted when asked for.
+    /// Totals of completed work. Current numbers are counted on request.
     done: Counts,
 }
 
 impl<B: Backend> Engine<B> {
-    /// An engine at rest. The caches are allocated now: [`Engine::cache_bytes`].
+    /// An idle engine. Allocates the caches ([`Engine::cache_bytes`]).
     ///
     /// # Errors
-    /// A setting out of its range.
+    /// A setting is out of range.
     pub fn new(decoder: Arc<Decoder<B>>, config: EngineConfig) -> Result<Self, SettingError> {
         config.check(decoder.config())?;
         let mut engine = Self {
@@ -103,17 +102,17 @@ impl<B: Backend> Engine<B> {
         &self.config
     }
 
-    /// The decoder that runs; one that is to replace it waits until nothing does.
+    /// The current decoder. Its replacement waits until nothing runs.
     pub fn decoder(&self) -> &Arc<Decoder<B>> {
         &self.decoder
     }
 
-    /// Takes a request, which waits behind those that came before for as many free slots as it has samples, or for all slots
-    /// if it has more. Samples beyond the slots wait behind the requests that came meanwhile.
+    /// Queues a request. It waits behind earlier requests for one free slot per sample, or for all slots if it has more
+    /// samples. Samples beyond the slots wait behind the requests that arrived in the meantime.
     ///
     /// # Errors
-    /// A setting out of its range, an empty prompt, an id outside of the vocabulary, more tokens than the context holds
-    /// where it is not to slide. The engine is as before then.
+    /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, or the tokens exceed a context
+    /// that does not slide. The engine does not change.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
         let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
         let model = decoder.config();
@@ -124,11 +123,11 @@ impl<B: Backend> Engine<B> {
         Ok(id)
     }
 
-    /// Takes texts to embed, each of which waits for its own slot: [`EventKind::Embedded`].
+    /// Queues texts to embed. Each waits for its own slot and ends with [`EventKind::Embedded`].
     ///
     /// # Errors
-    /// No texts, an empty one, an id outside of the vocabulary, more tokens than the context holds. The engine is as before
-    /// then.
+    /// There are no texts, a text is empty, an id is outside the vocabulary, or a text exceeds the context. The engine
+    /// does not change.
     pub fn submit_embedding(&mut self, texts: Vec<Vec<u32>>) -> Result<RequestId, GenerateError> {
         let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
         let model = decoder.config();
@@ -139,9 +138,9 @@ impl<B: Backend> Engine<B> {
         Ok(id)
     }
 
-    /// One pass over the weights for all that runs, and a token for each sample that is not reading its prompt. `on`
-    /// receives tokens and ends. Returns whether there was a pass: without one nothing changes until a request is
-    /// submitted, cancelled or resumed.
+    /// Runs one pass over the weights for all running samples and chooses a token for each sample whose prompt is read.
+    /// `on` receives the events. Returns false without a pass; then nothing changes until a request is submitted,
+    /// cancelled or resumed.
     pub fn step(&mut self, on: &mut impl FnMut(Event)) -> bool {
         self.admit(on);
         let takes = self.takes();
@@ -182,7 +181,7 @@ impl<B: Backend> Engine<B> {
         self.waiting.is_empty() && self.waiting_embeddings.is_empty() && self.runs_nothing()
     }
 
-    /// Leaves a request's samples that run out of passes; they keep their slots.
+    /// Pauses the running samples of a request. They keep their slots.
     pub fn pause(&mut self, request: RequestId) {
         self.set_paused(request, true);
     }
@@ -206,21 +205,22 @@ impl<B: Backend> Engine<B> {
             .for_each(|waiting| waiting.paused = paused);
     }
 
-    /// Ends a request at once: its slots are free, and no event of it follows. Whether there was anything to end.
+    /// Ends a request immediately: its slots become free, and it has no further events. Returns false if it had already
+    /// ended.
     pub fn cancel(&mut self, request: RequestId) -> bool {
         self.end(request, |_| true)
     }
 
-    /// Ends one sample of a request at once, as [`Engine::cancel`] does the request.
+    /// Ends one sample of a request immediately, like [`Engine::cancel`].
     pub fn cancel_sample(&mut self, request: RequestId, sample: usize) -> bool {
         self.end(request, |of| of == sample)
     }
 
-    /// Takes another decoder: running sequences continue with the previous one, waiting ones run on the new one, once
-    /// nothing else runs. A request that waits and that the new one cannot take fails. What the caches hold is forgotten.
+    /// Replaces the decoder. Running sequences finish on the previous decoder; waiting requests then start on the new
+    /// one. A waiting request that the new decoder cannot run fails. The caches are cleared.
     ///
     /// # Errors
-    /// The slots' capacity is beyond its context. The engine is as before then.
+    /// The slots' capacity exceeds the new decoder's context. The engine does not change.
     pub fn replace_decoder(&mut self, decoder: Arc<Decoder<B>>) -> Result<(), SettingError> {
         self.config.check(decoder.config())?;
         self.next_decoder = Some(decoder);
@@ -261,7 +261,7 @@ impl<B: Backend> Engine<B> {
         self.slots = (0..self.config.slots).map(slot).collect();
     }
 
-    /// Lets go of a slot.
+    /// Releases a slot.
     fn free(&mut self, slot: usize) {
         self.freed += 1;
         self.slots[slot].free(self.freed);

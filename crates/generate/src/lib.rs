@@ -1,20 +1,20 @@
-//! From a prompt's token ids to new ones.
+//! Text generation: token ids in, token ids out.
 //!
-//! Map: [`sampler`] draws one token from logits on the host; [`chooser`] makes a sequence's choices, with
-//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder over a key-value cache and asks the
-//! chooser for each next token; [`speculative`] lets a smaller model draft tokens; [`engine`] does so for many requests at once, which share each pass over the weights;
-//! [`embedding`] is a text as a vector; [`vet`] compiles grammars of others in a sandbox first; [`error`] is what can be wrong. Token ids in, token ids out: text is the
-//! caller's, and what ids stand for it says.
+//! Map: [`sampler`] draws one token from logits on the host; [`chooser`] chooses the tokens of a sequence, with
+//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder with a key-value cache and
+//! the chooser; [`speculative`] adds a draft model; [`engine`] runs many requests concurrently with shared passes over
+//! the weights; [`embedding`] computes text embeddings; [`vet`] compiles untrusted grammars in a sandbox first;
+//! [`error`] has the errors. The caller converts between text and ids.
 //!
 //! | type | purpose |
 //! |---|---|
 //! | [`generate()`], [`Generator`], [`GenerateOptions`] | one sequence from one prompt |
 //! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder |
 //! | [`SamplerConfig`], [`ChooserConfig`] | how a token is chosen: temperature, truncation, penalties, bias, constraint |
-//! | [`SamplingDefaults`] | what a model's `generation_config.json` recommends |
+//! | [`SamplingDefaults`] | the settings of a model's `generation_config.json` |
 //! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
 //! | [`Speculator`] | speculative decoding with a draft model |
-//! | [`embed`] | a text as a vector |
+//! | [`embed`] | the embedding of a text |
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -4,7 +4,7 @@
 //! function of only the configuration and the data, byte for byte, even if the run was stopped and resumed.
 //!
 //! Each line has a number `n`: its position among the lines with a time, or among the others. It reveals lost and
-//! duplicate lines. Lines of older versions have no number.
+//! duplicate lines. Older versions wrote lines without it.
 
 use std::path::Path;
 

@@ -76,7 +76,7 @@ impl RunStart {
 
 /// Options of a run that are not part of its configuration.
 pub struct RunOptions {
-    /// How progress is shown.
+    /// The progress output.
     pub renderer: Renderer,
     /// True to also write event files for TensorBoard.
     pub tensorboard: bool,

@@ -12,7 +12,7 @@ use super::slot::{Embedding, Sequence, Slot, State, oldest_free, take};
 use crate::plain::Finish;
 
 impl<B: Backend> Engine<B> {
-    /// Puts the next decoder in place; nothing runs.
+    /// Installs the next decoder. Nothing may be running.
     pub(super) fn install(&mut self, on: &mut impl FnMut(Event)) {
         let Some(next) = self.next_decoder.take() else {
             return;
@@ -22,7 +22,7 @@ impl<B: Backend> Engine<B> {
         if before.config() == model {
             self.slots.iter_mut().for_each(Slot::forget);
         } else {
-            // What is let go of makes room for what is allocated.
+            // The old caches are freed before new ones are allocated.
             self.slots.clear();
             self.allocate();
         }
@@ -56,11 +56,11 @@ impl<B: Backend> Engine<B> {
             });
     }
 
-    /// Gives slots to what waits: generations in order, embeddings in order, and of the two kinds one in turn. Embeddings
-    /// have at most half of the slots.
+    /// Assigns slots to waiting requests. Generations and embeddings take turns, each kind in the order of arrival.
+    /// Embeddings use at most half of the slots.
     pub(super) fn admit(&mut self, on: &mut impl FnMut(Event)) {
         if self.next_decoder.is_some() {
-            // A request that has begun ends with the decoder that it began with.
+            // A request finishes on the decoder that it started with.
             while self.embedding_has_begun() && self.embedding_fits() {
                 self.place_embedding(on);
             }
@@ -126,14 +126,15 @@ impl<B: Backend> Engine<B> {
             .is_some_and(|waiting| waiting.begun)
     }
 
-    /// Returns true if a text to embed may be given a slot.
+    /// Returns true if a text to embed may use a slot.
     fn embedding_fits(&self) -> bool {
         let has_one = |slot: &&Slot<B>| matches!(slot.state, State::Embedding(_));
         let embeddings = self.slots.iter().filter(has_one).count();
         embeddings < self.slots.len().div_ceil(2) && self.slots.iter().any(Slot::is_free)
     }
 
-    /// Gives the next text to embed a slot. Nothing of a cache is reused: every token's hidden state is needed.
+    /// Assigns a slot to the next text to embed. No cached prefix is reused, because every token's hidden state is
+    /// needed.
     fn place_embedding(&mut self, on: &mut impl FnMut(Event)) {
         let Some(waiting) = self.waiting_embeddings.front_mut() else {
             return;
@@ -164,8 +165,8 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Gives a request its slots, of which at least one is free: the prompt is read in the first. Samples for which no slot is
-    /// free wait at the end of the queue.
+    /// Assigns slots to a request. At least one slot must be free; the prompt is read in the first. Samples without a
+    /// free slot wait at the end of the queue.
     fn place(&mut self, mut waiting: Waiting, on: &mut impl FnMut(Event)) {
         let Some(sample) = waiting.samples.pop_front() else {
             return;
@@ -214,7 +215,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Ends those samples of a request; whether there were any.
+    /// Ends the selected samples of a request. Returns true if there were any.
     pub(super) fn end(&mut self, request: RequestId, unwanted: impl Fn(usize) -> bool) -> bool {
         let mut found = false;
         self.waiting.retain_mut(|waiting| {
@@ -258,7 +259,7 @@ impl<B: Backend> Engine<B> {
                 .map(|(other, _)| other)
                 .collect();
             if unwanted(sequence.sample.number) {
-                // Another sample reads the prompt on in its place.
+                // Another sample continues to read the prompt.
                 freed.push(match sequence.siblings.pop() {
                     Some((other, sample)) => {
                         sequence.sample = sample;

@@ -7,24 +7,25 @@ use crate::error::SettingError;
 /// The configuration of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Sequences that run at the same time, each with its own cache, which is allocated with the engine.
+    /// Number of concurrent sequences. Each has a cache, which is allocated with the engine.
     pub slots: usize,
-    /// Tokens that a slot's cache holds: the context, at most the model's `seq_len`.
+    /// Size of a slot's cache in tokens, which is the context. At most the model's `seq_len`.
     pub capacity: usize,
-    /// Tokens of prompts that are read in one step at most: the more, the sooner a prompt is read, and the longer the running
-    /// sequences wait for their next tokens meanwhile.
+    /// Maximum number of prompt tokens per step. More tokens read a prompt sooner, but running sequences wait longer
+    /// for their next token.
     pub prefill_tokens: usize,
-    /// True if every sequence is computed in separate passes, with shapes that depend only on its tokens: a sample's
-    /// tokens are then the same to the bit whatever runs beside it. Running sequences do not share the reading of the
-    /// weights then, and of a cached prefix only whole chunks of `prefill_tokens` are reused.
+    /// True to compute every sequence in separate passes whose shapes depend only on its tokens. Concurrent requests
+    /// then do not change a bit of its logits. In exchange, sequences do not share the reading of the weights, and only
+    /// whole chunks of
+    /// `prefill_tokens` of a cached prefix are reused.
     pub deterministic: bool,
 }
 
 impl EngineConfig {
-    /// The most slots.
+    /// Maximum number of slots.
     pub const MOST_SLOTS: usize = 4096;
 
-    /// Eight slots of the model's whole context, and prompts read by 256 tokens.
+    /// Eight slots with the model's full context, and 256 prompt tokens per step.
     pub fn for_model(config: &DecoderConfig) -> Self {
         Self {
             slots: 8,
@@ -34,7 +35,7 @@ impl EngineConfig {
         }
     }
 
-    /// Returns true if an engine for the model can be made with it.
+    /// Checks the configuration for a model.
     pub(super) fn check(&self, config: &DecoderConfig) -> Result<(), SettingError> {
         let within = |field, value: usize, most: usize, whose: &str| {
             if (1..=most).contains(&value) {

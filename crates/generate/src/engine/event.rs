@@ -5,12 +5,12 @@ use crate::chooser::Chosen;
 use crate::error::GenerateError;
 use crate::plain::Finish;
 
-/// Something happened to one sample of a request.
+/// An event of one sample of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The request.
     pub request: RequestId,
-    /// Which of its samples, or of an embedding request's texts, from 0.
+    /// Index of the sample, or of the text of an embedding request.
     pub sample: usize,
     /// The event.
     pub kind: EventKind,
@@ -19,26 +19,26 @@ pub struct Event {
 /// An event of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
-    /// It was given a slot, and its prompt is read next. A sample of no tokens has no such event.
+    /// The sample has a slot, and its prompt is read next. A sample without tokens does not have this event.
     Started,
-    /// A token was made.
+    /// A token was generated.
     Token(Chosen),
     /// A text's mean-pooled final hidden states, `[d_model]`; nothing follows for this text.
     Embedded(Vec<f32>),
-    /// It came to its end; nothing follows.
+    /// The sample ended. It has no further events.
     Finished(Ended),
-    /// It failed; nothing follows. Other samples and requests continue.
+    /// The sample failed. It has no further events. Other samples and requests continue.
     Failed(GenerateError),
 }
 
 /// The end of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Why there are no more tokens.
+    /// The reason for the end.
     pub finish: Finish,
-    /// Tokens at the prompt's beginning that the context had no room for.
+    /// Number of tokens cut off at the prompt's beginning, because the context was too small.
     pub truncated_prompt: usize,
-    /// Tokens of the prompt that were not read again, since a cache held them.
+    /// Number of prompt tokens that were reused from a cache.
     pub reused_prompt: usize,
     /// The number of times that the context was full and continued from its newest half.
     pub slides: usize,
@@ -47,21 +47,21 @@ pub struct Ended {
 /// The current work and the totals of an engine, for a server's metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Samples, and texts to embed, that have a slot.
+    /// Samples and texts to embed that have a slot.
     pub running: usize,
     /// Samples among them that are paused: [`crate::Engine::pause`].
     pub paused: usize,
-    /// Requests that wait for slots.
+    /// Requests waiting for slots.
     pub waiting: usize,
-    /// Slots that no sample has.
+    /// Free slots.
     pub free_slots: usize,
-    /// Tokens of prompts that a cache held, over all requests so far.
+    /// Prompt tokens reused from caches, in total.
     pub reused_tokens: u64,
-    /// Tokens of prompts that were read, and those of full contexts that were read again.
+    /// Tokens read from prompts, and read again from full contexts, in total.
     pub prefilled_tokens: u64,
-    /// Tokens that were made.
+    /// Generated tokens, in total.
     pub made_tokens: u64,
-    /// Those of them that the model read for the next one.
+    /// Generated tokens that the model read to generate the next one, in total.
     pub decoded_tokens: u64,
     /// Passes over the weights.
     pub passes: u64,

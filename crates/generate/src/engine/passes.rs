@@ -19,14 +19,14 @@ use crate::plain::Finish;
 
 /// A sequence in its slot, and the logits after its last token.
 pub(super) type Ready<'a> = (usize, Box<Sequence>, &'a [f32]);
-/// The token that was chosen; none where its constraint is met.
+/// The chosen token; `None` if the constraint is met.
 pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
 
-/// Logits from which on more threads than one are worth waking up.
+/// Minimum number of logits for which several threads are faster than one.
 const SHARED: usize = 1 << 15;
 
-/// Chooses each sequence's next token. Each looks at a whole vocabulary, which takes as long as some of the pass: on all
-/// threads where it is much.
+/// Chooses each sequence's next token. Reading a whole vocabulary takes a noticeable part of a pass, so large ones use
+/// all threads.
 pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choice)> {
     let choose = |(slot, mut sequence, logits): Ready<'_>| {
         let chooser = &mut sequence.sample.chooser;
@@ -41,8 +41,8 @@ pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choic
 }
 
 impl<B: Backend> Engine<B> {
-    /// The number of tokens that each slot gives the next pass: one where one is left, of longer ones what the step allows, those
-    /// first that have been there the longest. Texts to embed have a quarter of that while prompts are to be read too.
+    /// The number of tokens of each slot in the next pass: one if one is left, otherwise as many as the step allows,
+    /// oldest slots first. Texts to embed use a quarter of the allowance while prompts are unread.
     pub(super) fn takes(&mut self) -> Vec<usize> {
         let mut takes = vec![0; self.slots.len()];
         let (mut prompts, mut texts) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ impl<B: Backend> Engine<B> {
         takes
     }
 
-    /// Shares `left` tokens of a pass among slots that have more than one to read, in order; returns how many are left.
+    /// Distributes `left` tokens of a pass in order among slots with more than one token to read. Returns the rest.
     fn share(&self, slots: &[(u64, usize)], mut left: usize, takes: &mut [usize]) -> usize {
         let chunk = self.config.prefill_tokens;
         for (n, &(_, at)) in slots.iter().enumerate() {
@@ -92,7 +92,7 @@ impl<B: Backend> Engine<B> {
             let unseen = slot.unseen();
             takes[at] = match self.config.deterministic {
                 false => unseen.min(left),
-                // Only whole chunks: the first has its own even if that is more than what is left.
+                // Only whole chunks. The first slot gets a chunk even if it exceeds the rest.
                 true => match unseen.min(chunk - slot.cache.len() % chunk) {
                     whole if whole <= left || n == 0 => whole,
                     _ => 0,
@@ -103,8 +103,8 @@ impl<B: Backend> Engine<B> {
         left
     }
 
-    /// One pass over the weights; the slots whose next token can be chosen now, and their logits `[slots, vocab_size]`, if
-    /// there are any.
+    /// Runs one pass over the weights. Returns the slots whose next token can be chosen now, and their logits
+    /// `[slots, vocab_size]`, if there are any.
     pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
         let decoder = &*self.decoder;
         let chunk = self.config.prefill_tokens;
@@ -153,7 +153,7 @@ impl<B: Backend> Engine<B> {
         (asked, logits)
     }
 
-    /// Reports the texts that were read to their end, and frees their slots.
+    /// Reports the texts that are completely read, and frees their slots.
     pub(super) fn finish_embeddings(&mut self, on: &mut impl FnMut(Event)) {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
@@ -173,8 +173,8 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Adds the sequences that continue from the logits after a slot's last token: its own, and those that waited for the prompt
-    /// to be read.
+    /// Adds the sequences that continue from the logits after a slot's last token: its own sample, and the samples that
+    /// waited for the prompt.
     pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32], to: &mut Vec<Ready<'a>>) {
         let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
         let State::Running(mut sequence) = state else {
@@ -193,7 +193,7 @@ impl<B: Backend> Engine<B> {
         to.insert(at, (slot, sequence, logits));
     }
 
-    /// Continues with a sequence's next token; it keeps its slot unless it ends.
+    /// Continues a sequence with its next token. It keeps its slot unless it ends.
     pub(super) fn go_on(
         &mut self,
         slot: usize,

@@ -1,4 +1,4 @@
-//! A sequence's place in an engine: its cache, and the tokens that are in it.
+//! A slot of an engine: a cache, its tokens and its current user.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::event::Ended;
 use super::request::Sample;
 use crate::plain::Finish;
 
-/// A cache that is allocated once, and who has it.
+/// A cache that is allocated once, and its current user.
 #[derive(Debug)]
 pub(super) struct Slot<B: Backend> {
     pub cache: KvCache<B>,
-    /// The context: what the cache holds first, then what it has not seen. They stay when the slot is free, for another
-    /// request that begins alike.
+    /// The context: the cached tokens, then the unread ones. They remain when the slot is free, for requests with the
+    /// same prefix.
     pub tokens: Vec<u32>,
-    /// When it was let go of; 0 where never.
+    /// The time of the last release, as a count; 0 before the first.
     pub freed: u64,
-    /// The number of the cache's first tokens that were read in whole chunks.
+    /// Number of the first tokens in the cache that were read in whole chunks.
     pub chunked: usize,
     pub state: State,
 }
@@ -30,48 +30,48 @@ pub(super) struct Slot<B: Backend> {
 #[derive(Debug)]
 pub(super) enum State {
     Free,
-    /// Kept for another sample of a prompt that is being read.
+    /// Reserved for another sample of a prompt that is being read.
     Reserved,
     Running(Box<Sequence>),
-    /// A text that is embedded.
+    /// A text to embed.
     Embedding(Box<Embedding>),
 }
 
-/// A text that has a slot, and what was read of it.
+/// The state of a text in its slot.
 #[derive(Debug)]
 pub(super) struct Embedding {
     pub request: RequestId,
     /// The text's number in the request.
     pub text: usize,
-    /// Its place among all that were given slots.
+    /// Its position in the order of admission.
     pub order: u64,
     /// The sum of the final hidden states so far.
     pub sum: Vec<f64>,
 }
 
-/// A sample that has a slot.
+/// The state of a sample in its slot.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub request: RequestId,
     pub sample: Sample,
-    /// The prompt's other samples and the slots kept for them, until it is read.
+    /// The prompt's other samples and the slots reserved for them, until the prompt is read.
     pub siblings: Vec<(usize, Sample)>,
-    /// Its request's place among all that were given slots.
+    /// The request's position in the order of admission.
     pub order: u64,
-    /// The number of tokens that may follow.
+    /// Number of tokens that may follow.
     pub left: usize,
     pub stop_tokens: Arc<[u32]>,
-    /// True if what the cache has not seen is a prompt, or a context that slid, rather than a token just made.
+    /// True if the unread tokens are a prompt or a truncated context rather than a new token.
     pub reading: bool,
     pub truncated_prompt: usize,
     pub reused_prompt: usize,
     pub slides: usize,
-    /// True if it keeps its slot without being given passes.
+    /// True if it is paused: it keeps its slot and skips passes.
     pub paused: bool,
 }
 
 impl Sequence {
-    /// Another sample at the same point.
+    /// Another sample at the same position.
     pub fn sibling(&self, sample: Sample) -> Self {
         Self {
             request: self.request,
@@ -113,27 +113,27 @@ impl<B: Backend> Slot<B> {
         matches!(self.state, State::Free)
     }
 
-    /// Tokens that the cache has yet to see.
+    /// The tokens that are not in the cache.
     pub fn unseen(&self) -> usize {
         self.tokens.len().saturating_sub(self.cache.len())
     }
 
-    /// Lets go of it; what the cache holds stays for reuse.
+    /// Releases the slot. The cache remains for reuse.
     pub fn free(&mut self, now: u64) {
         self.tokens.truncate(self.cache.len());
         self.freed = now;
         self.state = State::Free;
     }
 
-    /// Forgets what the cache holds.
+    /// Clears the cache.
     pub fn forget(&mut self) {
         self.tokens.clear();
         self.cache.clear();
         self.chunked = 0;
     }
 
-    /// The number of the first tokens of `wanted` that the cache can give; with `chunk`, only those of whole chunks of that many
-    /// tokens that were read as such.
+    /// The length of the prefix of `wanted` that the cache has. With `chunk`, only whole chunks of that many tokens
+    /// count, and only if they were read as such.
     fn shared(&self, wanted: &[u32], chunk: Option<usize>) -> usize {
         let held = self.tokens.iter().take(self.cache.len());
         let common = held.zip(wanted).take_while(|(a, b)| a == b).count();
@@ -144,7 +144,7 @@ impl<B: Backend> Slot<B> {
         self.cache.reusable(common)
     }
 
-    /// Forgets all but the newest half of a full context, which is then read again.
+    /// Truncates a full context to its newest half, which is then read again.
     pub fn slide(&mut self) {
         let kept = (self.cache.capacity() / 2).max(1);
         self.tokens.drain(..self.tokens.len().saturating_sub(kept));
@@ -153,11 +153,12 @@ impl<B: Backend> Slot<B> {
     }
 }
 
-/// Chooses a free slot for `prompt`, puts as much of the prompt into its cache as any slot's cache holds, and gives the slot
-/// and how many tokens that are; none where no slot is free. The last token is never among them: its logits are asked for.
+/// Chooses a free slot for `prompt` and fills its cache with the longest prefix of the prompt in any slot's cache.
+/// Returns the slot and the length of this prefix; `None` if no slot is free. The last token is never part of it: its
+/// logits are needed.
 ///
-/// A free slot that holds little more than the prompt's beginning continues from it. One that holds much more keeps that,
-/// as a running one does, and the beginning is copied, into the slot that was let go of the longest ago.
+/// If the prefix is in a free slot with few other tokens, this slot is used. If the slot has many more tokens or is
+/// running, it keeps them, and the prefix is copied into the least recently released slot.
 ///
 /// With `chunk`, only whole chunks of that many tokens are reused.
 pub(super) fn take<B: Backend>(
@@ -171,7 +172,7 @@ pub(super) fn take<B: Backend>(
         State::Reserved => 0,
         State::Free | State::Running(_) | State::Embedding(_) => slot.shared(wanted, chunk),
     });
-    // Of equal ones a free one, which may need no copy.
+    // Among equal prefixes, prefer a free slot, which may need no copy.
     let donor = shares
         .enumerate()
         .max_by_key(|&(at, shared)| (shared, slots[at].is_free(), Reverse(at)));
@@ -197,7 +198,7 @@ pub(super) fn take<B: Backend>(
     Some((slot, shared))
 }
 
-/// The free slot that was let go of the longest ago.
+/// The least recently released free slot.
 pub(super) fn oldest_free<B: Backend>(slots: &[Slot<B>]) -> Option<usize> {
     let free = slots.iter().enumerate().filter(|(_, slot)| slot.is_free());
     free.min_by_key(|(_, slot)| slot.freed).map(|(at, _)| at)

@@ -115,10 +115,7 @@ impl Types {
         for (status, description) in [
             ("400", "The request is invalid"),
             ("401", "The key is missing or wrong"),
-            (
-                "403",
-                "The host or the page's origin is not allowed",
-            ),
+            ("403", "The host or the page's origin is not allowed"),
             ("404", "The model does not exist"),
             ("408", "The body arrived too slowly"),
             ("413", "The body is too large"),

@@ -80,8 +80,8 @@ struct Seconds {
 }
 
 impl Seconds {
-    /// Measures passes over `sequences` sequences. They hold no more memory than a step of the run: updated weights
-    /// take the place of gradients, and are dropped before the next pass.
+    /// Measures passes over `sequences` sequences. They use no more memory than a step of the run:
+    /// updated weights replace gradients and are dropped before the next pass.
     fn measure<B: TrainingBackend>(
         train: &TrainConfig,
         inputs: &RunInputs,
