@@ -1,10 +1,10 @@
-//! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something changes.
+//! The terminal dashboard of a run: figures, curves and progress. A dedicated thread redraws it when something changes.
 //!
-//! Map: `screen` is what is drawn, `plot` its curves, `quit` the dialog that asks how to end the run.
+//! Modules: `screen` draws the layout, `plot` the curves, and `quit` the dialog that asks how to end the run.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the dashboard has the terminal while it is shown"
+    reason = "the dashboard owns the terminal while it is shown"
 )]
 
 mod plot;
@@ -42,16 +42,16 @@ use crate::stop::StopSignal;
 use quit::{Choice, QuitDialog};
 use screen::Screen;
 
-/// The time between two looks at keys and figures.
+/// Polling interval for keys and figures.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A run as the dashboard shows it.
 pub(crate) struct DashboardRun {
     /// The run's directory.
     pub(crate) path: PathBuf,
-    /// The notes on the run, shown until there are figures.
+    /// Notes about the run, shown until the first figures arrive.
     pub(crate) notes: String,
-    /// All its steps.
+    /// The total number of steps.
     pub(crate) steps: usize,
     /// Steps between two evaluations.
     pub(crate) interval: usize,
@@ -66,16 +66,16 @@ pub(crate) struct Dashboard {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A change of what is shown.
+/// A message to the drawing thread.
 enum Update {
-    /// A metric's newest value, as text and as a number.
+    /// The newest value of a metric, as text and as a number.
     Value {
         name: String,
         text: String,
         number: Option<f64>,
         validation: bool,
     },
-    /// All values of a step are there.
+    /// All values of a step have been sent.
     Step {
         step: usize,
         validation: bool,
@@ -84,7 +84,7 @@ enum Update {
 }
 
 impl Dashboard {
-    /// Takes the terminal. [`Drop`] gives it back, as [`restore_terminal`] does for a program that ends otherwise.
+    /// Takes over the terminal. [`Drop`] restores it; [`restore_terminal`] does so when the program ends another way.
     pub(crate) fn start(run: DashboardRun) -> std::io::Result<Self> {
         restore_before_panics();
         enable_raw_mode()?;
@@ -109,7 +109,7 @@ impl Dashboard {
     }
 
     fn send(&self, update: Update) {
-        // The thread is gone where the terminal was closed.
+        // The thread has ended if the terminal was closed.
         let _ = self.updates.send(update);
     }
 
@@ -176,10 +176,10 @@ impl MetricsRenderer for Dashboard {
     }
 }
 
-/// True if a dashboard has the terminal.
+/// True while a dashboard owns the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Puts the terminal back as it was before the dashboard; nothing where there is none.
+/// Restores the terminal to its state before the dashboard. Does nothing if no dashboard is shown.
 pub fn restore_terminal() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // The terminal may be closed.
@@ -188,7 +188,7 @@ pub fn restore_terminal() {
     }
 }
 
-/// A panic's message is for the terminal as it was.
+/// Installs a panic hook that restores the terminal, so that the panic message is readable.
 fn restore_before_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -208,7 +208,7 @@ enum Input {
     Closed,
 }
 
-/// Waits for a key. Crossterm reads from a closed terminal for ever, so it is asked only once there is something to read.
+/// Waits for a key. Crossterm would read from a closed terminal forever, so it is called only when input is available.
 #[cfg(unix)]
 fn wait_for_input() -> Input {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -249,7 +249,7 @@ struct Painter {
     run: DashboardRun,
     screen: Screen,
     updates: Receiver<Update>,
-    /// The newest numbers, by metric and whether they are of an evaluation, until their step comes.
+    /// The newest numbers until their step is complete. The key is the metric and a flag that is true for evaluations.
     newest: HashMap<(String, bool), f64>,
 }
 
@@ -268,7 +268,7 @@ impl Painter {
             let stopping = self.run.stop.is_requested();
             changed |= stopping != self.screen.stopping;
             self.screen.stopping = stopping;
-            // Another end of the program may have given the terminal back.
+            // Another exit path may have restored the terminal already.
             if changed && TAKEN.load(Ordering::SeqCst) {
                 // A terminal that was closed cannot be drawn on.
                 let _ = terminal.draw(|frame| self.screen.draw(frame));
@@ -294,7 +294,7 @@ impl Painter {
                 validation,
             } => match number {
                 Some(number) => {
-                    // In the order of the metrics, whichever is evaluated first.
+                    // In the order of the metrics, regardless of which was evaluated first.
                     self.screen.plots.of(&name);
                     self.newest.insert((name, validation), number);
                 }
@@ -355,12 +355,12 @@ impl Painter {
     }
 }
 
-/// Returns true for Ctrl-C, which raw mode makes a key.
+/// Returns true for Ctrl-C, which raw mode delivers as a key.
 fn is_interrupt(key: KeyEvent) -> bool {
     key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Ctrl-C is what it is without raw mode: a signal, which the program may handle or ignore.
+/// Raises the signal that Ctrl-C sends without raw mode. The program may handle or ignore it.
 #[cfg(unix)]
 fn interrupt(_stop: &StopSignal) {
     use rustix::process::{Signal, getpid, kill_process};

@@ -1,9 +1,9 @@
-//! Gradients into updates: AdamW, Muon or Lion over a module's parameters, what they carry kept by the path that the model
-//! lists a parameter under ([`Parameters`]), which is its name in weight files too.
+//! The optimizer: AdamW, Muon or Lion updates of a module's parameters. Optimizer state is keyed by the parameter's path
+//! in the model ([`Parameters`]), which is also its name in weight files.
 //!
-//! Map: `groups` says which group a parameter is in, `rule` what its group and the run's settings make of an update,
-//! `adamw`, `muon` and `lion` are the updates, `state` is what goes into a checkpoint and comes back, `burn_optimizer` the
-//! implementation of Burn's `Optimizer`.
+//! Modules: `groups` assigns parameters to groups; `rule` selects the update rule from the group and the run's settings;
+//! `adamw`, `muon` and `lion` implement the updates; `state` saves the state to checkpoints and restores it;
+//! `burn_optimizer` implements Burn's `Optimizer`.
 
 mod adamw;
 mod burn_optimizer;
@@ -33,15 +33,15 @@ pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
 pub use state::Snapshot;
 
-/// The optimizer of a run, as its settings have it, with its state by parameter path. It implements Burn's
+/// The optimizer that the run's settings select, with its state by parameter path. It implements Burn's
 /// [`Optimizer`](burn::optim::Optimizer) for any module.
 #[derive(Clone)]
 pub struct Optimizer<B: BurnBackend> {
     settings: Settings,
-    /// Paths and roles. A parameter that is not among them has its path in the module, and the role of that path or of its
+    /// Paths and roles. A parameter that is not listed uses its path in the module, and the role given by that path or its
     /// dimensions.
     parameters: Parameters,
-    /// Updates made.
+    /// The number of updates made.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
 }
@@ -49,7 +49,7 @@ pub struct Optimizer<B: BurnBackend> {
 /// The optimizer's state of one parameter; each tensor has the parameter's shape.
 #[derive(Clone)]
 enum Moments<B: BurnBackend> {
-    /// AdamW's running means of the gradient and of its square.
+    /// AdamW's running means of the gradient and its square.
     Two {
         first: FloatTensor<B>,
         second: FloatTensor<B>,
@@ -59,7 +59,7 @@ enum Moments<B: BurnBackend> {
 }
 
 impl<B: Backend> Optimizer<B> {
-    /// An optimizer of a model's `parameters` that has made no update.
+    /// Creates an optimizer for a model's `parameters`, without any updates yet.
     pub fn new(config: &TrainConfig, parameters: Parameters) -> Self {
         Self {
             settings: Settings::of(config),
@@ -69,13 +69,13 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// Updates made.
+    /// The number of updates made.
     pub fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// Updates every parameter that has a gradient, each gradient first multiplied by `factor` `[1]`. `rate` is the
-    /// step's, before the groups' factors.
+    /// Updates every parameter that has a gradient. Gradients are first multiplied by `factor` `[1]`. `rate` is the learning
+    /// rate of the step, before the groups' factors.
     pub fn update<A, M>(
         &mut self,
         module: M,
@@ -90,8 +90,8 @@ impl<B: Backend> Optimizer<B> {
         self.guarded_update::<A, M>(module, grads, factor, rate, None)
     }
 
-    /// [`Optimizer::update`], where a guard lets it: otherwise parameters and what is carried of them stay as they were,
-    /// though the update is counted until it is undone.
+    /// [`Optimizer::update`] if the guard allows it. Otherwise parameters and optimizer state stay unchanged,
+    /// but the update is counted until [`Optimizer::take_back`] subtracts it.
     pub(crate) fn guarded_update<A, M>(
         &mut self,
         module: M,
@@ -107,7 +107,7 @@ impl<B: Backend> Optimizer<B> {
         self.mapped::<A, M>(module, grads.into(), factor, rate, guard)
     }
 
-    /// The module with every parameter updated that has a gradient.
+    /// Returns the module after updating every parameter that has a gradient.
     fn mapped<A, M>(
         &mut self,
         module: M,
@@ -131,25 +131,25 @@ impl<B: Backend> Optimizer<B> {
         map_params::<A, M>(module, &mut update)
     }
 
-    /// Takes the newest updates back, of which a guard let none happen.
+    /// Subtracts the newest updates from the count, after a guard has blocked all of them.
     pub(crate) fn take_back(&mut self, updates: u64) {
         self.updates = self.updates.saturating_sub(updates);
         if self.updates == 0 {
-            // What an update that did not happen has left of the first ones: zeros.
+            // A blocked first update leaves zero moments; drop them.
             self.moments.clear();
         }
     }
 
-    /// The state for the next update: handles, not copies, so that another thread can write it.
+    /// A snapshot of the state for the next update. It holds handles, not copies, so that another thread can write it.
     pub fn snapshot(&self) -> Snapshot<B> {
         Snapshot::of(self.updates, &self.moments)
     }
 
-    /// Takes up where a snapshot was taken, from its tensors by name. `parts` are those of the module that is updated: a
-    /// snapshot has only whole parameters.
+    /// Restores the state of a snapshot from its tensors by name. `parts` are those of the module to update: a
+    /// snapshot stores only whole parameters.
     ///
     /// # Errors
-    /// A tensor is not what this optimizer carries of its parameter, or one of a pair is missing: its name.
+    /// The name of a tensor that does not match this optimizer's state of the parameter, or that is missing from a pair.
     pub fn restore(
         &mut self,
         updates: u64,
@@ -187,7 +187,7 @@ where
         id: ParamId,
         value: Tensor<A, D>,
     ) -> Tensor<A, D> {
-        // Gradients of several devices are summed on one of them; the parameter stays where it is.
+        // Gradients of several devices are summed on one device; the parameter stays on its own.
         let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
             return value;
         };
@@ -205,7 +205,7 @@ where
             None => (path, optimizer.parameters.role(path).unwrap_or(&unlisted)),
         };
         let moments = optimizer.moments.remove(path);
-        // A second handle would keep the update from happening in place: there is one only under a guard.
+        // A second handle would prevent the in-place update, so one is created only under a guard.
         let before = self
             .guard
             .map(|guard| (guard, value.clone(), moments.clone()));
@@ -235,7 +235,7 @@ where
     }
 }
 
-/// A gradient times what clipping has it multiplied with.
+/// A gradient times the clipping factor.
 fn clipped<B: BurnBackend, const D: usize>(
     grad: Tensor<B, D>,
     factor: Option<Tensor<B, 1>>,
@@ -247,8 +247,7 @@ fn clipped<B: BurnBackend, const D: usize>(
 }
 
 impl<B: Backend> Moments<B> {
-    /// The moments `after` an update where the guard lets it happen, and otherwise those before it: zeros before the
-    /// first.
+    /// The moments `after` an update if the guard allows it, otherwise those before it: zeros before the first update.
     fn chosen<const D: usize>(guard: &Guard<B>, before: Option<Self>, after: Self) -> Self {
         let choose = |before: Option<FloatTensor<B>>, after: FloatTensor<B>| {
             let after: Tensor<B, D> = typed(after);
@@ -288,7 +287,7 @@ impl<B: BurnBackend> Moments<B> {
         Self::One(primitive(mean))
     }
 
-    /// The one running mean that is carried of a parameter with this gradient; zeros before the first update.
+    /// The single running mean of a parameter with this gradient; zeros before the first update.
     fn mean_or_zeros<const D: usize>(moments: Option<Self>, grad: &Tensor<B, D>) -> Tensor<B, D> {
         match moments {
             Some(Self::One(mean)) => typed(mean),

@@ -1,4 +1,4 @@
-//! A run's configuration in layers: a preset, a TOML file over it, `--set KEY=VALUE` over both.
+//! Layered run configuration: a TOML file overrides a preset, and `--set KEY=VALUE` overrides both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ mod reason;
 pub use commented::to_toml;
 pub use reason::toml_reason;
 
-/// A run's configuration that cannot be read or written.
+/// An error in reading or writing a run's configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RunConfigError {
-    /// There is no preset of this name.
+    /// No preset has this name.
     #[error("unknown preset `{name}`")]
     UnknownPreset {
         /// The name.
@@ -31,15 +31,15 @@ pub enum RunConfigError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is not TOML.
+    /// The file is not valid TOML.
     #[error("{path} is not valid TOML: {reason}")]
     NotToml {
         /// The file.
         path: PathBuf,
-        /// The line and the rule that it breaks.
+        /// The line and the violated rule.
         reason: String,
     },
-    /// A setting is not `KEY=VALUE`.
+    /// A setting does not have the form `KEY=VALUE`.
     #[error("{setting}: no `=` in it")]
     NoEquals {
         /// The setting.
@@ -50,7 +50,7 @@ pub enum RunConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// The key and what is wrong with it.
+        /// The key and the problem.
         reason: String,
         /// The key or value that was probably meant.
         suggestion: Option<String>,
@@ -60,7 +60,7 @@ pub enum RunConfigError {
     Setting {
         /// The setting.
         setting: String,
-        /// The key and what is wrong with it.
+        /// The key and the problem.
         reason: String,
         /// The key or value that was probably meant.
         suggestion: Option<String>,
@@ -73,14 +73,14 @@ pub enum RunConfigError {
     },
 }
 
-/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. Only names and types are
-/// checked; [`crate::TrainConfig::check`] and the model's configuration have the rules.
+/// Merges the layers: the TOML file overrides `base`, and the settings (`KEY=VALUE`) override both. Only names and types
+/// are checked here; [`crate::TrainConfig::check`] and the model's configuration check the values.
 ///
-/// A file that sets `model.family` describes a whole model: sizes that it leaves out are derived from those that it has,
-/// not copied from `base`.
+/// A file that sets `model.family` describes a complete model: omitted sizes are derived from the given ones, not copied
+/// from `base`.
 ///
 /// # Errors
-/// A file that cannot be read or is no TOML, an unknown key, a value of the wrong type.
+/// The file cannot be read or is not valid TOML, a key is unknown, or a value has the wrong type.
 pub fn layered(
     base: RunConfig,
     file: Option<&Path>,
@@ -122,7 +122,7 @@ pub fn layered(
     Ok(config)
 }
 
-/// Keys of the model that are absent where they are derived from others or not used, by the table that they are in.
+/// Model keys, by table, that are absent when they are derived from other keys or unused.
 const OPTIONAL_KEYS: [(&[&str], &[&str]); 5] = [
     (&["model"], &["vocab_size", "kv_heads", "head_dim"]),
     (&["model", "feed_forward"], &["width", "expansion"]),
@@ -145,12 +145,13 @@ fn unset_optional_sizes(table: &mut Table) {
     }
 }
 
-/// A configuration under today's keys, so that a layer's keys of earlier versions do not override those of the next.
+/// The configuration with current key names, so that an old key in one layer does not override the current key in the
+/// next layer.
 fn written(config: &RunConfig) -> Result<Table, RunConfigError> {
     Table::try_from(config).map_err(unwritable)
 }
 
-/// `KEY=VALUE` as the table that a file with it would be. A value that is no TOML is a string.
+/// Parses `KEY=VALUE` into the table that the equivalent TOML file gives. A value that is not valid TOML is a string.
 fn parse(setting: &str) -> Result<Table, RunConfigError> {
     let Some((key, text)) = setting.split_once('=') else {
         return Err(RunConfigError::NoEquals {
@@ -169,8 +170,8 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
     }))
 }
 
-/// Puts a layer over a whole configuration. Keys of earlier versions are moved to where they are now. Returns the key that
-/// an unknown one of the layer probably stands for.
+/// Overrides a complete configuration with a layer. Keys of earlier versions are renamed to the current ones. Returns
+/// the probable intended key for an unknown key of the layer.
 fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     legacy::upgrade(&mut over);
     let suggestion = suggested_in(&over);
@@ -178,9 +179,9 @@ fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     suggestion
 }
 
-/// Puts `over` over the table `name`. Another `kind` replaces a table, but the settings that both kinds have stay.
+/// Merges `over` into the table `name`. A different `kind` replaces the table, except for settings that both kinds have.
 fn merge(name: &str, table: &mut Table, over: Table) {
-    let kind = chosen_anew(table, &over);
+    let kind = changed_kind(table, &over);
     if let Some(kind) = kind {
         table.retain(|key, _| field_docs(name, Some(kind), key).is_some());
     }
@@ -193,11 +194,11 @@ fn merge(name: &str, table: &mut Table, over: Table) {
                 };
                 merge(&inner, below, above);
             }
-            // A whole number is as good as one with a point where one with a point stood.
+            // An integer may replace a float.
             (Some(below @ Value::Float(_)), Value::Integer(number)) => {
                 *below = Value::Float(number as f64);
             }
-            // A whole number may be written as 1e4; a setting with a point takes whole numbers too.
+            // An integer may be written as 1e4, and a float setting accepts integers.
             (Some(Value::Integer(_)) | None, Value::Float(number)) if is_whole(number) => {
                 table.insert(key, Value::Integer(number as i64));
             }
@@ -208,19 +209,19 @@ fn merge(name: &str, table: &mut Table, over: Table) {
     }
 }
 
-/// Returns true if a number is whole, and small enough to be exact.
+/// Returns true if a number is an integer that `f64` represents exactly.
 fn is_whole(number: f64) -> bool {
     const EXACT: f64 = (1u64 << 53) as f64;
     number.fract() == 0.0 && number.abs() <= EXACT
 }
 
-/// The kind that `over` chooses, where it is not the one that `table` has.
-fn chosen_anew<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
+/// The `kind` of `over`, if it differs from that of `table`.
+fn changed_kind<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
     let kind = over.get("kind")?;
     kind.as_str().filter(|_| table.get("kind") != Some(kind))
 }
 
-/// The table as a configuration, or the reason why it is none in one line.
+/// Deserializes the table into a configuration. The error is a one-line reason.
 fn typed(table: &Table) -> Result<RunConfig, String> {
     let config = table.clone().try_into();
     config.map_err(|error: toml::de::Error| error.to_string().trim_end().replace('\n', " "))
@@ -232,10 +233,10 @@ fn unwritable(error: toml::ser::Error) -> RunConfigError {
     }
 }
 
-/// Reads a run's `config.toml`, also one that an earlier version wrote.
+/// Reads a run's `config.toml`, including files written by earlier versions.
 ///
 /// # Errors
-/// It is not TOML, or not a run's configuration.
+/// The text is not valid TOML, or not a run configuration.
 pub fn from_toml(text: &str) -> Result<RunConfig, toml::de::Error> {
     let mut table: Table = toml::from_str(text)?;
     legacy::upgrade(&mut table);
@@ -407,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_whole_model_takes_no_sizes_from_the_preset_below_it() {
-        // `pocket` groups its queries, `char-nano` does not, and neither does the file that is printed of it.
+        // `pocket` uses grouped queries; `char-nano` and its printed file do not.
         let text = to_toml(&set(&[]).expect("a preset")).expect("TOML");
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("written");
@@ -427,7 +428,7 @@ mod tests {
                     let before = text.lines().nth(i - 1).unwrap_or_default();
                     let documented = before.starts_with("# ");
                     let inner = text.lines().take(i).filter(|l| l.starts_with('[')).last();
-                    // Those of a choice of the model's.
+                    // Keys of a model component's variant.
                     let nested = inner.is_some_and(|header| header.starts_with("[model."));
                     assert!(documented || nested, "`{key}` has no comment");
                 }

@@ -7,9 +7,9 @@ use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Tabs};
 
-/// The points of a curve that are drawn; of more, neighbours are averaged.
+/// Maximum number of drawn points per curve. Beyond it, neighbouring points are averaged.
 const POINTS: usize = 1000;
-/// The points of the view of the newest ones.
+/// Number of points in the view of the newest steps.
 const RECENT: usize = 200;
 
 /// A metric's curves over the steps.
@@ -20,17 +20,17 @@ pub(super) struct Curves {
     pub(super) valid: Vec<(f64, f64)>,
 }
 
-/// All curves, of which one metric's are shown.
+/// The curves of all metrics. One metric is shown at a time.
 #[derive(Debug, Default)]
 pub(super) struct Plots {
     curves: Vec<Curves>,
     shown: usize,
-    /// Only the newest points.
+    /// True if only the newest points are shown.
     recent: bool,
 }
 
 impl Plots {
-    /// The curves of a metric, in the order in which metrics first come.
+    /// The curves of a metric. Metrics are ordered by first appearance.
     pub(super) fn of(&mut self, name: &str) -> &mut Curves {
         let at = self.curves.iter().position(|curves| curves.name == name);
         let at = at.unwrap_or_else(|| {
@@ -43,14 +43,14 @@ impl Plots {
         &mut self.curves[at]
     }
 
-    /// Shows the next metric, or the one before.
+    /// Shows the next or the previous metric.
     pub(super) fn turn(&mut self, forward: bool) {
         let count = self.curves.len().max(1);
         let by = if forward { 1 } else { count - 1 };
         self.shown = (self.shown + by) % count;
     }
 
-    /// Changes between all points and the newest.
+    /// Toggles between all points and the newest ones.
     pub(super) fn change_range(&mut self) {
         self.recent = !self.recent;
     }
@@ -84,9 +84,9 @@ impl Plots {
         }
     }
 
-    /// The first name of the row, so that the metric shown is in it.
+    /// Index of the first visible tab, chosen so that the tab of the shown metric is visible.
     fn first_tab(&self, width: u16) -> usize {
-        // Each with two blanks and a divider.
+        // Each tab has two spaces and a divider.
         let columns = |curves: &Curves| curves.name.chars().count() + 3;
         let mut left = usize::from(width) + 2;
         let fitting = self.curves.iter().take(self.shown + 1).rev();
@@ -119,7 +119,7 @@ impl Plots {
             });
             match low < high {
                 true => [low, high],
-                // A single value, or none.
+                // There is at most one distinct value.
                 false if low.is_finite() => [low - 0.5, low + 0.5],
                 false => [0.0, 1.0],
             }
@@ -148,7 +148,7 @@ impl Plots {
     }
 }
 
-/// At most [`POINTS`] points: the means of neighbours. What is not finite has no place on an axis.
+/// Averages neighbours down to at most [`POINTS`] points. Values that are not finite are dropped.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let finite = points
         .iter()
@@ -166,7 +166,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     finite.chunks(every).map(mean).collect()
 }
 
-/// A number in few columns.
+/// Formats a number compactly.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

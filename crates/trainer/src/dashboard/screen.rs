@@ -13,9 +13,9 @@ use super::quit::QuitDialog;
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     pub(super) plots: Plots,
-    /// The newest figures in words.
+    /// The newest figures as text.
     pub(super) now: String,
-    /// The newest step that was shown, of so many.
+    /// The newest step shown; `steps` is the total.
     pub(super) step: usize,
     pub(super) steps: usize,
     /// Steps between two evaluations.
@@ -27,12 +27,12 @@ pub(super) struct Screen {
 
 /// The line of keys.
 const KEYS: &str = " q quit   ← → metric   ↑ ↓ all or newest steps";
-/// Shown once a stop was asked for.
+/// Shown after the user requests a stop.
 const STOPPING: &str =
     " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
 
 impl Screen {
-    /// The screen of a run without figures.
+    /// The initial screen of a run, before any figures.
     pub(super) fn of(run: &DashboardRun) -> Self {
         Self {
             now: run.notes.clone(),
@@ -67,7 +67,7 @@ impl Screen {
         }
     }
 
-    /// The part of all steps that is made, and when the next evaluation comes. The time left is among the figures.
+    /// Draws the completed fraction of all steps and the distance to the next evaluation. The figures show the time left.
     fn progress(&self, frame: &mut Frame<'_>, area: Rect) {
         let ratio = self.step as f64 / self.steps.max(1) as f64;
         let mut title = format!("Step {} of {}", self.step, self.steps);
@@ -76,7 +76,7 @@ impl Screen {
             let until = until.min(self.steps - self.step);
             title += &format!(", evaluation in {until}");
         }
-        // A label within the bar would be readable by its colours only.
+        // A label inside the bar would be legible only with colours.
         let gauge = Gauge::default()
             .block(Block::bordered().title(title))
             .gauge_style(Style::default().fg(Color::Yellow))

@@ -1,4 +1,4 @@
-//! The way of a hook's metric into the dashboard.
+//! Tests of hook metrics on the dashboard.
 
 use burn::data::dataloader::Progress;
 use burn::train::metric::{
@@ -11,7 +11,7 @@ use crate::hooks::{Hook, HookList};
 use crate::metrics::renderers::{FigureMetric, LOSS, TextMetric};
 use crate::metrics::{Figures, Metric, Phase, built_in};
 
-/// A hook that declares a metric of both phases.
+/// A hook that declares a metric for both phases.
 struct Bits;
 
 impl Hook for Bits {
@@ -20,7 +20,7 @@ impl Hook for Bits {
     }
 }
 
-/// A renderer without a terminal, and what it draws.
+/// A renderer without a terminal, and its painter.
 fn dashboard() -> (Dashboard, Painter) {
     let (updates, receiver) = channel();
     let dashboard = Dashboard {
@@ -44,7 +44,7 @@ fn dashboard() -> (Dashboard, Painter) {
     (dashboard, painter)
 }
 
-/// Gives a reading to the renderer, as Burn's learner does.
+/// Passes a reading to the renderer, as Burn's learner does.
 fn update(
     dashboard: &mut Dashboard,
     metric: &mut FigureMetric,

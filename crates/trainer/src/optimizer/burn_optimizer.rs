@@ -1,4 +1,4 @@
-//! Burn's `Optimizer` for this crate's: any of Burn's learners, and any training loop over a Burn module, can use it.
+//! Burn's `Optimizer` trait for this crate's optimizer, for use in Burn's learners and any training loop over a module.
 //! Parameters are updated in place, and the state is kept by parameter path.
 
 use std::collections::{BTreeMap, HashMap};
@@ -47,8 +47,8 @@ where
     }
 }
 
-/// The optimizer's state as Burn's recorders write it: the number of updates, and moments by parameter path. Unlike a
-/// parameter's id, its path is the same in every process.
+/// The optimizer's state as Burn's recorders write it: the number of updates, and moments by parameter path. Parameter
+/// paths, unlike parameter ids, are the same in every process.
 #[derive(Clone)]
 pub struct OptimizerRecord<B: BurnBackend> {
     updates: u64,

@@ -1,4 +1,4 @@
-//! The groups of parameters with separate settings.
+//! Parameter groups.
 
 use emberlm_model::ParameterRole;
 
@@ -9,11 +9,11 @@ use crate::config::{Group, Groups};
 pub enum ParameterGroup {
     /// The weights of the blocks' linear layers, and their adapters.
     Matrices,
-    /// The tables of tokens and positions; a tied head is the tokens' table.
+    /// The token and position embedding tables. A tied head is the token table.
     Embeddings,
-    /// The head's own matrix.
+    /// The matrix of an untied head.
     Head,
-    /// Gains and biases: all of one dimension.
+    /// Gains and biases: all one-dimensional parameters.
     Vectors,
 }
 

@@ -5,14 +5,14 @@ use emberlm_kernels::Backend;
 
 use super::Moments;
 
-/// Lion's numbers of a group.
+/// Lion's settings for a parameter group.
 #[derive(Clone, Copy)]
 pub(super) struct LionStep {
-    /// On the step's rate.
+    /// Factor on the step's learning rate.
     pub(super) rate_factor: f64,
-    /// Of the mean that the update is the sign of.
+    /// β₁, the decay of the interpolated mean whose sign is the update.
     pub(super) beta1: f64,
-    /// Of the mean that is carried.
+    /// β₂, the decay of the stored running mean.
     pub(super) beta2: f64,
     /// Decoupled weight decay.
     pub(super) decay: f64,

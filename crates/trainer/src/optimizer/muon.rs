@@ -1,17 +1,18 @@
-//! Muon (Jordan et al. 2024): the update of a matrix is its momentum with all singular values brought near 1.
+//! Muon (Jordan et al. 2024): a matrix is updated by its momentum, orthogonalized so that all singular values are near 1.
 //!
 //! ```text
 //! m <- μ · m + (1 - μ) · g
 //! p <- p · (1 - rate · decay) - rate · 0.2 · √max(rows, columns) · orthogonal((1 - μ) · g + μ · m)
 //! ```
 //!
-//! The momentum is Nesterov's, and the last factor Moonshot's (Liu et al. 2025, "Muon is scalable for LLM training"): an
-//! orthogonal update's root mean square is `1/√max(rows, columns)`, and AdamW's about 0.2 to 0.4 in their runs, so that
-//! rate and decay are of one order for the matrices and for the parameters that AdamW has. PyTorch's `torch.optim.Muon` is the same with
-//! `adjust_lr_fn="match_rms_adamw"`, but for its rounding to bfloat16: here everything is f32.
+//! The momentum is Nesterov's. The factor `0.2 · √max(rows, columns)` is Moonshot's (Liu et al. 2025, "Muon is scalable
+//! for LLM training"): the root mean square of an orthogonal update is `1/√max(rows, columns)`, and that of AdamW's
+//! updates was about 0.2 to 0.4 in their runs. With the factor, matrices and the parameters that AdamW updates can use
+//! learning rates and weight decays of the same order. PyTorch's `torch.optim.Muon` with
+//! `adjust_lr_fn="match_rms_adamw"` computes the same, except that it rounds to bfloat16; here everything is f32.
 //!
-//! Queries, keys and values are three linear layers whose weights are stored as one: each is made orthogonal by itself, as Jordan
-//! advises. Together, the largest of the three would take the others' share.
+//! The weights of the query, key and value projections are stored as one matrix. Each of the three is orthogonalized
+//! separately, as Jordan advises. Orthogonalized together, the largest would dominate the update.
 
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
@@ -19,16 +20,16 @@ use emberlm_kernels::ops::matmul;
 
 use super::Moments;
 
-/// Jordan's quintic: steep at 0, and near 1 from there on.
+/// Coefficients of Jordan's quintic, which is steep at 0 and then stays near 1.
 const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
 const ITERATIONS: usize = 5;
-/// The least norm that is divided by.
+/// Lower bound of the norm, which prevents division by zero.
 const EPSILON: f64 = 1e-7;
 
-/// Muon's numbers of a group.
+/// Muon's settings for a parameter group.
 #[derive(Clone, Copy)]
 pub(super) struct MuonStep {
-    /// On the step's rate.
+    /// Factor on the step's learning rate.
     pub(super) rate_factor: f64,
     /// μ.
     pub(super) momentum: f64,
@@ -36,8 +37,8 @@ pub(super) struct MuonStep {
     pub(super) decay: f64,
 }
 
-/// The parameter, a matrix, and its moment after an update. `widths` are those of the layers whose weights it holds side by
-/// side; none for one layer.
+/// The parameter, a matrix, and its momentum after an update. `widths` are the widths of the layers whose weights the
+/// matrix stores side by side; empty for a single layer.
 pub(super) fn update<B: Backend, const D: usize>(
     parameter: Tensor<B, D>,
     grad: Tensor<B, D>,
@@ -70,20 +71,20 @@ pub(super) fn update<B: Backend, const D: usize>(
     (updated, Moments::one(mean))
 }
 
-/// The orthogonal matrix times `0.2 · √max(rows, columns)`.
+/// The orthogonalized matrix times `0.2 · √max(rows, columns)`.
 fn scaled<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
     let [rows, columns] = matrix.dims();
     orthogonal(matrix) * (0.2 * (rows.max(columns) as f64).sqrt())
 }
 
-/// `U S Vᵀ` of a matrix `U Σ Vᵀ`, with `S` about 0.7 to 1.2 wherever Σ is no vanishing part of the whole: five
-/// Newton-Schulz iterations `X <- a X + (b A + c A²) X`, `A = X Xᵀ`, from the matrix over its norm.
+/// Returns `U S Vᵀ` for a matrix `U Σ Vᵀ`, with `S` about 0.7 to 1.2 except where Σ is negligible relative to the norm.
+/// Runs five Newton-Schulz iterations `X <- a X + (b A + c A²) X`, `A = X Xᵀ`, starting from the matrix over its norm.
 fn orthogonal<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
     let (a, b, c) = COEFFICIENTS;
     let [rows, columns] = matrix.dims();
     let norm = (matrix.clone() * matrix.clone()).sum().sqrt(); // [1]
     let mut x = matrix / norm.clamp_min(EPSILON).unsqueeze();
-    // A is as small as it can be.
+    // Transposing a tall matrix keeps A as small as possible.
     let tall = rows > columns;
     if tall {
         x = x.transpose();

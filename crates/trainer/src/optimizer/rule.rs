@@ -16,14 +16,14 @@ pub(super) struct Settings {
     groups: Groups,
 }
 
-/// The update rule of a parameter, with its numbers but for the step's learning rate.
+/// The update rule of a parameter with its settings, except for the step's learning rate.
 pub(super) enum Rule {
     AdamW(AdamWRule),
     Muon(MuonStep),
     Lion(LionStep),
 }
 
-/// AdamW's numbers of a group.
+/// AdamW's settings for a parameter group.
 pub(super) struct AdamWRule {
     /// The factor on the step's learning rate.
     rate_factor: f64,
@@ -44,7 +44,7 @@ impl AdamWRule {
         }
     }
 
-    /// The numbers of the update number `step` with a learning rate.
+    /// The settings of update number `step` at learning rate `rate`.
     pub(super) fn at(&self, rate: f64, step: u64) -> AdamWStep {
         AdamWStep {
             rate: rate * self.rate_factor,
@@ -94,7 +94,7 @@ impl Settings {
     }
 }
 
-/// The settings of AdamW for the parameters that Muon does not take.
+/// AdamW's settings for the parameters that Muon does not update.
 fn adamw_of(muon: &MuonConfig) -> AdamWConfig {
     AdamWConfig {
         beta1: muon.beta1,

@@ -1,7 +1,8 @@
-//! An optimizer's state as it goes into a checkpoint and comes back.
+//! Optimizer state in checkpoints.
 //!
-//! `PATH` is a parameter's in the model. `PATH.moment1` and `PATH.moment2` are AdamW's, `PATH.momentum` is Muon's and Lion's. What is carried of a parameter in parts is
-//! written whole, and cut again as it comes back, so that a run can be resumed where its table is cut differently.
+//! Tensors are named `PATH.moment1` and `PATH.moment2` for AdamW and `PATH.momentum` for Muon and Lion, where `PATH` is
+//! the parameter's path in the model. The state of a parameter that is split into parts is written whole and split again
+//! on restore, so that a run can be resumed with a different split.
 
 use std::collections::HashMap;
 
@@ -17,12 +18,12 @@ const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 
-/// The state that an optimizer carries from one update to the next.
+/// The state of an optimizer between two updates.
 #[derive(Clone)]
 pub struct Snapshot<B: BurnBackend> {
-    /// Updates made.
+    /// The number of updates made.
     pub updates: u64,
-    /// By name, those of consecutive rows together.
+    /// Tensors by name; the parts of a split parameter are in row order.
     tensors: Vec<(String, Vec<FloatTensor<B>>)>,
 }
 
@@ -48,7 +49,7 @@ impl<B: BurnBackend> Snapshot<B> {
         Self { updates, tensors }
     }
 
-    /// Its tensors in the order of their names.
+    /// The tensors, sorted by name.
     pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
         let tensors = self.tensors.iter();
         tensors
@@ -57,10 +58,10 @@ impl<B: BurnBackend> Snapshot<B> {
     }
 }
 
-/// The prefix of the paths in the states that earlier versions wrote.
+/// The prefix of paths in optimizer states that earlier versions wrote.
 const OLD_PREFIX: &str = "decoder.";
 
-/// The moments that tensors of a snapshot are. `rule` gives the rule of a parameter by its path and dimensions.
+/// Converts the tensors of a snapshot to moments. `rule` returns the update rule for a parameter's path and dimensions.
 pub(super) fn restored<B: BurnBackend>(
     rule: impl Fn(&str, usize) -> Rule,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
@@ -113,7 +114,8 @@ pub(super) fn restored<B: BurnBackend>(
     tensors.into_keys().next().map_or(Ok(moments), Err)
 }
 
-/// A tensor of a snapshot as the parameter is, in parts of so many rows or whole; none where it has not as many.
+/// Splits a snapshot's tensor into parts of the given row counts, as the parameter is split, or returns it whole.
+/// `None` if the row counts do not match.
 fn on_device<B: BurnBackend>(
     tensor: HostTensor,
     parts: Option<&[usize]>,
