@@ -1,11 +1,11 @@
 //! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something
 //! changes.
 //!
-//! Map: `screen` is what is drawn, `plot` its curves, `quit` the dialog that asks how to end the run.
+//! Modules: `screen` draws the layout, `plot` the curves, and `quit` the dialog that asks how to end the run.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the dashboard has the terminal while it is shown"
+    reason = "the dashboard owns the terminal while it is shown"
 )]
 
 mod plot;
@@ -50,7 +50,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) struct DashboardRun {
     /// The run's directory.
     pub(crate) path: PathBuf,
-    /// The notes on the run, shown until there are figures.
+    /// Notes about the run, shown until the first figures arrive.
     pub(crate) notes: String,
     /// Total number of steps.
     pub(crate) steps: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Dashboard {
 
 /// A message to the drawing thread.
 enum Update {
-    /// A metric's newest value, as text and as a number.
+    /// The newest value of a metric, as text and as a number.
     Value {
         name: String,
         text: String,
@@ -296,7 +296,7 @@ impl Painter {
                 validation,
             } => match number {
                 Some(number) => {
-                    // In the order of the metrics, whichever is evaluated first.
+                    // In the order of the metrics, regardless of which was evaluated first.
                     self.screen.plots.of(&name);
                     self.newest.insert((name, validation), number);
                 }

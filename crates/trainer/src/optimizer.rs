@@ -49,7 +49,7 @@ pub struct Optimizer<B: BurnBackend> {
 /// The optimizer's state of one parameter; each tensor has the parameter's shape.
 #[derive(Clone)]
 enum Moments<B: BurnBackend> {
-    /// AdamW's running means of the gradient and of its square.
+    /// AdamW's running means of the gradient and its square.
     Two {
         first: FloatTensor<B>,
         second: FloatTensor<B>,

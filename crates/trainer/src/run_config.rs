@@ -1,4 +1,4 @@
-//! A run's configuration in layers: a preset, a TOML file over it, `--set KEY=VALUE` over both.
+//! Layered run configuration: a TOML file overrides a preset, and `--set KEY=VALUE` overrides both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ mod reason;
 pub use commented::to_toml;
 pub use reason::toml_reason;
 
-/// A run's configuration that cannot be read or written.
+/// An error in reading or writing a run's configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RunConfigError {
     /// No preset has this name.
@@ -31,15 +31,15 @@ pub enum RunConfigError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is not TOML.
+    /// The file is not valid TOML.
     #[error("{path} is not valid TOML: {reason}")]
     NotToml {
         /// The file.
         path: PathBuf,
-        /// The line and the rule that it breaks.
+        /// The line and the violated rule.
         reason: String,
     },
-    /// A setting is not `KEY=VALUE`.
+    /// A setting does not have the form `KEY=VALUE`.
     #[error("{setting}: no `=` in it")]
     NoEquals {
         /// The setting.
@@ -50,7 +50,7 @@ pub enum RunConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// The key and what is wrong with it.
+        /// The key and the problem.
         reason: String,
         /// The most similar known key or value.
         suggestion: Option<String>,
@@ -60,7 +60,7 @@ pub enum RunConfigError {
     Setting {
         /// The setting.
         setting: String,
-        /// The key and what is wrong with it.
+        /// The key and the problem.
         reason: String,
         /// The most similar known key or value.
         suggestion: Option<String>,
@@ -182,7 +182,7 @@ fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
 /// Applies `over` to the table `name`. A different `kind` replaces the table, except for the settings that both kinds
 /// have.
 fn merge(name: &str, table: &mut Table, over: Table) {
-    let kind = chosen_anew(table, &over);
+    let kind = changed_kind(table, &over);
     if let Some(kind) = kind {
         table.retain(|key, _| field_docs(name, Some(kind), key).is_some());
     }

@@ -25,7 +25,7 @@ pub(super) struct Curves {
 pub(super) struct Plots {
     curves: Vec<Curves>,
     shown: usize,
-    /// Only the newest points.
+    /// True if only the newest points are shown.
     recent: bool,
 }
 
@@ -119,7 +119,7 @@ impl Plots {
             });
             match low < high {
                 true => [low, high],
-                // A single value, or none.
+                // There is at most one distinct value.
                 false if low.is_finite() => [low - 0.5, low + 0.5],
                 false => [0.0, 1.0],
             }
@@ -166,7 +166,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     finite.chunks(every).map(mean).collect()
 }
 
-/// A number in few columns.
+/// Formats a number compactly.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

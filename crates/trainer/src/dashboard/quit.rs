@@ -29,7 +29,7 @@ impl Choice {
     }
 }
 
-/// The dialog, with the run's newest checkpoint when it was opened.
+/// The dialog, with the newest checkpoint at the time when it was opened.
 #[derive(Debug)]
 pub(super) struct QuitDialog {
     /// Step of the newest checkpoint.
@@ -40,7 +40,7 @@ pub(super) struct QuitDialog {
 const SIZE: (u16, u16) = (76, 13);
 
 impl QuitDialog {
-    /// Draws it over the middle of the screen; `step` is the newest one shown.
+    /// Draws the dialog in the middle of the screen; `step` is the newest step shown.
     pub(super) fn draw(&self, frame: &mut Frame<'_>, step: usize) {
         let screen = frame.area();
         let area = screen.centered(Constraint::Max(SIZE.0), Constraint::Max(SIZE.1));

@@ -13,7 +13,7 @@ use super::quit::QuitDialog;
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     pub(super) plots: Plots,
-    /// The newest figures in words.
+    /// The newest figures as text.
     pub(super) now: String,
     /// The newest step shown, and the total number of steps.
     pub(super) step: usize,
@@ -32,7 +32,7 @@ const STOPPING: &str =
     " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
 
 impl Screen {
-    /// The screen of a run without figures.
+    /// The initial screen of a run, before any figures.
     pub(super) fn of(run: &DashboardRun) -> Self {
         Self {
             now: run.notes.clone(),

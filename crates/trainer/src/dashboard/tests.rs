@@ -11,7 +11,7 @@ use crate::hooks::{Hook, HookList};
 use crate::metrics::renderers::{FigureMetric, LOSS, TextMetric};
 use crate::metrics::{Figures, Metric, Phase, built_in};
 
-/// A hook that declares a metric of both phases.
+/// A hook that declares a metric for both phases.
 struct Bits;
 
 impl Hook for Bits {

@@ -1,4 +1,4 @@
-//! The groups of parameters with separate settings.
+//! Parameter groups.
 
 use emberlm_model::ParameterRole;
 

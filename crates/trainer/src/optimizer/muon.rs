@@ -1,4 +1,4 @@
-//! Muon (Jordan et al. 2024): the update of a matrix is its momentum with all singular values brought near 1.
+//! Muon (Jordan et al. 2024): a matrix is updated by its momentum, orthogonalized so that all singular values are near 1.
 //!
 //! ```text
 //! m <- μ · m + (1 - μ) · g
@@ -21,7 +21,7 @@ use emberlm_kernels::ops::matmul;
 
 use super::Moments;
 
-/// Jordan's quintic: steep at 0, and near 1 from there on.
+/// Coefficients of Jordan's quintic, which is steep at 0 and then stays near 1.
 const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
 const ITERATIONS: usize = 5;
 /// Lower bound of the norm that divides the matrix.
@@ -72,7 +72,7 @@ pub(super) fn update<B: Backend, const D: usize>(
     (updated, Moments::one(mean))
 }
 
-/// The orthogonal matrix times `0.2 · √max(rows, columns)`.
+/// The orthogonalized matrix times `0.2 · √max(rows, columns)`.
 fn scaled<B: Backend>(matrix: Tensor<B, 2>) -> Tensor<B, 2> {
     let [rows, columns] = matrix.dims();
     orthogonal(matrix) * (0.2 * (rows.max(columns) as f64).sqrt())

@@ -18,10 +18,10 @@ const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 
-/// The state that an optimizer carries from one update to the next.
+/// The state of an optimizer between two updates.
 #[derive(Clone)]
 pub struct Snapshot<B: BurnBackend> {
-    /// Updates made.
+    /// The number of updates made.
     pub updates: u64,
     /// The tensors by name, with the parts of a split parameter together.
     tensors: Vec<(String, Vec<FloatTensor<B>>)>,

@@ -7,8 +7,8 @@ use super::{RunConfigError, unwritable};
 use crate::RunConfig;
 use crate::config::field_docs;
 
-/// The configuration as TOML, each key with its field's documentation as a comment. Sizes of the model that are not set
-/// follow as commented-out keys with the values that they derive from the others.
+/// The configuration as TOML, with each field's documentation as a comment on its key. Model sizes that are not set
+/// follow as commented-out keys with their derived values.
 ///
 /// # Errors
 /// The configuration cannot be written as TOML.
@@ -45,7 +45,7 @@ pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
     Ok(out)
 }
 
-/// Writes the derived sizes of a table such as `model.position`, commented out.
+/// Writes the derived sizes of a table, such as `model.position`, as commented-out keys.
 fn write_derived(out: &mut String, derived: &[DerivedSize], table: &str) {
     let Some(inner) = table.strip_prefix("model") else {
         return;

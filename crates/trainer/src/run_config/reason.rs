@@ -1,8 +1,8 @@
-//! Errors of TOML in one line.
+//! One-line messages for TOML errors.
 
 use toml::de::Error;
 
-/// The place and the rule of an error in `text`, such as "line 2, column 7: unclosed table, expected `]`".
+/// The position and the cause of an error in `text`, such as "line 2, column 7: unclosed table, expected `]`".
 ///
 /// ```
 /// use emberlm_trainer::run_config::toml_reason;
