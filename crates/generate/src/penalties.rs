@@ -1,14 +1,14 @@
-//! Makes tokens that have been there less likely, or more.
+//! Penalties that change the probability of tokens that occurred before.
 //!
-//! For the logit `l` of a token that was made `n` times:
+//! For the logit `l` of a token that was generated `n` times:
 //!
 //! ```text
 //! repetition r:  l / r where l > 0, else l · r      of tokens in the prompt or generated (Keskar et al. 2019, CTRL)
-//! frequency  f:  l - f · n                          of what was made (OpenAI)
-//! presence   p:  l - p  where n > 0                 of what was made (OpenAI)
+//! frequency  f:  l - f · n                          of generated tokens (OpenAI)
+//! presence   p:  l - p  where n > 0                 of generated tokens (OpenAI)
 //! ```
 //!
-//! in this order, which is vLLM's.
+//! They are applied in this order, as in vLLM.
 
 use std::collections::HashMap;
 
@@ -21,9 +21,9 @@ pub struct Penalties {
     /// Divides a positive logit, multiplies a negative one, of each token in the prompt or generated: above 1
     /// makes it less probable, below 1 more probable; 1 changes nothing.
     pub repetition: f64,
-    /// Taken from the logit of each token that was made, from -2 to 2.
+    /// Subtracted from the logit of each generated token, from -2 to 2.
     pub presence: f64,
-    /// Taken from the logit of each token as often as it was made, from -2 to 2.
+    /// Subtracted from the logit of each token as many times as it was generated, from -2 to 2.
     pub frequency: f64,
 }
 
@@ -38,7 +38,7 @@ impl Default for Penalties {
 }
 
 impl Penalties {
-    /// Returns true if nothing is changed.
+    /// Returns true if no logit is changed.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
@@ -50,7 +50,7 @@ impl Penalties {
     }
 }
 
-/// The tokens of one sequence so far, counted.
+/// Token counts of one sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     penalties: Penalties,
@@ -64,12 +64,12 @@ impl Counted {
         Self { penalties, made }
     }
 
-    /// Counts a token that was made.
+    /// Counts a generated token.
     pub fn add(&mut self, id: u32) {
         *self.made.entry(id).or_default() += 1;
     }
 
-    /// Changes `logits` `[vocab_size]`, which are finite and stay so.
+    /// Applies the penalties to finite `logits` `[vocab_size]`. The results are finite.
     pub fn apply(&self, logits: &mut [f32]) {
         let Penalties {
             repetition,
@@ -93,7 +93,7 @@ impl Counted {
     }
 }
 
-/// The nearest finite f32: a repetition penalty, say, may take a large logit out of the range.
+/// Clamps to finite f32 values. A repetition penalty, for example, can push a large logit out of range.
 pub(crate) fn to_finite(logit: f64) -> f32 {
     logit.clamp(f32::MIN.into(), f32::MAX.into()) as f32
 }

@@ -1,9 +1,9 @@
 //! Chooses one token from a model's logits.
 //!
-//! The order is that of Hugging Face's transformers: logits are divided by the temperature, all but the `top_k` largest
-//! are dropped, of the probabilities of the rest only the smallest set of the likeliest that reaches `top_p` is kept, and
-//! of that only what is at least `min_p` times as likely as the likeliest; one of those is drawn. (vLLM takes `min_p`
-//! first, which keeps fewer where `top_p` is below 1.)
+//! The steps have the order of `transformers`: divide the logits by the temperature; keep the `top_k` largest; keep the
+//! smallest set of the most probable tokens whose probabilities sum to `top_p`; keep the tokens at least `min_p` times
+//! as probable as the most probable one; draw one of them. (vLLM applies `min_p` first, which keeps fewer tokens if
+//! `top_p` is below 1.)
 
 use std::cmp::Ordering;
 
@@ -17,20 +17,21 @@ use crate::ranges::{MIN_P, TEMPERATURE, TOP_P};
 /// The settings of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerConfig {
-    /// Divides the logits: below 1 sharpens, above 1 flattens; 0 always takes the likeliest token.
+    /// Divides the logits. Values below 1 sharpen the distribution, values above 1 flatten it; 0 always chooses the
+    /// most probable token.
     pub temperature: f64,
-    /// Only so many of the likeliest tokens are drawn from; 0 for all.
+    /// Number of most probable tokens to sample from; 0 for all.
     pub top_k: usize,
-    /// Only the fewest of the likeliest tokens whose probabilities reach this sum are drawn from; 1 for all.
+    /// Samples from the smallest set of most probable tokens whose probabilities reach this sum; 1 for all.
     pub top_p: f64,
-    /// Only tokens at least so many times as likely as the likeliest are drawn from; 0 for all.
+    /// Minimum probability of a token relative to the most probable one; 0 for all.
     pub min_p: f64,
-    /// The same seed draws the same tokens from the same logits.
+    /// Random seed. The same seed samples the same tokens from the same logits.
     pub seed: u64,
 }
 
 impl Default for SamplerConfig {
-    /// Draws from the model's own distribution, with seed 0.
+    /// Samples from the model's own distribution, with seed 0.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -43,7 +44,7 @@ impl Default for SamplerConfig {
 }
 
 impl SamplerConfig {
-    /// Always the likeliest token.
+    /// Greedy decoding: always the most probable token.
     pub fn greedy() -> Self {
         Self {
             temperature: 0.0,
@@ -63,16 +64,16 @@ impl SamplerConfig {
 struct Candidate {
     id: u32,
     logit: f32,
-    /// `exp((logit - largest) / temperature)`: its probability but for a common factor.
+    /// `exp((logit - largest) / temperature)`: the unnormalized probability.
     weight: f64,
 }
 
-/// Draws tokens; carries its random state from one to the next.
+/// Samples tokens with a random state.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     config: SamplerConfig,
     rng: ChaCha8Rng,
-    /// Kept between calls for its memory.
+    /// Reused between calls to avoid allocations.
     candidates: Vec<Candidate>,
 }
 
@@ -85,8 +86,8 @@ impl Sampler {
         Self::with_stream(config, 0)
     }
 
-    /// A sampler at the start of one of its seed's streams, which are independent of each other: of several samples from
-    /// one prompt, number `n` draws from stream `n`, whatever the others do.
+    /// A sampler at the start of one of the seed's independent random streams. Of several samples from one prompt,
+    /// sample `n` uses stream `n`.
     ///
     /// # Errors
     /// As [`Sampler::new`].
@@ -106,17 +107,17 @@ impl Sampler {
         &self.config
     }
 
-    /// Chooses from `logits` `[vocab_size]`. Among equal logits the lower id counts as the likelier.
+    /// Chooses from `logits` `[vocab_size]`. Of equal logits the lower id ranks first.
     ///
     /// # Errors
-    /// No logits, or one that is not finite.
+    /// The logits are empty or not finite.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, LogitsError> {
         check_finite(logits)?;
         self.sample_among(logits).ok_or(LogitsError::Empty)
     }
 
-    /// As [`Sampler::sample`], but only among the tokens whose logits are above minus infinity; none where there are none.
-    /// No logit may be NaN or plus infinity.
+    /// As [`Sampler::sample`], among the tokens whose logits are above minus infinity; `None` if there are none. No
+    /// logit may be NaN or plus infinity.
     pub(crate) fn sample_among(&mut self, logits: &[f32]) -> Option<u32> {
         let greatest = greatest(logits)?;
         if self.is_greedy() {
@@ -126,7 +127,7 @@ impl Sampler {
         Some(self.draw(greatest.id))
     }
 
-    /// The distribution that [`Sampler::sample_among`] would draw from; nothing is drawn.
+    /// The distribution that [`Sampler::sample_among`] samples from. Does not sample.
     pub(crate) fn distribution_among(&mut self, logits: &[f32]) -> Option<Distribution> {
         let greatest = greatest(logits)?;
         if self.is_greedy() {
@@ -138,7 +139,7 @@ impl Sampler {
         Some(Distribution::of_weights(weights.collect(), greatest.id))
     }
 
-    /// A number that is drawn evenly from 0 up to, and without, 1.
+    /// A uniform random number in `[0, 1)`.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.rng.random()
     }
@@ -147,7 +148,7 @@ impl Sampler {
         self.config.temperature == 0.0 || self.config.top_k == 1
     }
 
-    /// Makes the tokens that may be drawn the candidates.
+    /// Collects the tokens that may be sampled.
     fn keep(&mut self, logits: &[f32], greatest: &Greatest) {
         self.candidates.clear();
         let temperature = self.config.temperature;
@@ -188,7 +189,7 @@ impl Sampler {
         }
     }
 
-    /// The likeliest's weight is 1, so that a weight is how many times as likely as the likeliest a token is.
+    /// The most probable token has weight 1, so a weight is the probability relative to it.
     fn keep_min_p(&mut self) {
         let min_p = self.config.min_p;
         if min_p > 0.0 {
@@ -197,7 +198,7 @@ impl Sampler {
         }
     }
 
-    /// One of the candidates; `fallback` where rounding leaves none.
+    /// Samples one of the candidates. Returns `fallback` if rounding leaves none.
     fn draw(&mut self, fallback: u32) -> u32 {
         let mut left = self.rng.random::<f64>() * self.total();
         for candidate in &self.candidates {
@@ -217,7 +218,7 @@ impl Sampler {
     }
 }
 
-/// Likelier first, the lower id first among equals: a total order, so that what is kept is no accident.
+/// Orders by falling probability, then by id: a total order, so the kept set is deterministic.
 fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
@@ -227,7 +228,7 @@ struct Greatest {
     logit: f32,
 }
 
-/// Returns true if every logit is a finite number, in a pass that the compiler makes SIMD of: a vocabulary is long.
+/// Returns true if every logit is finite. The loop is written so that the compiler vectorizes it.
 pub(crate) fn check_finite(logits: &[f32]) -> Result<(), LogitsError> {
     let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
     if !finite && let Some(id) = logits.iter().position(|x| !x.is_finite()) {
@@ -237,7 +238,7 @@ pub(crate) fn check_finite(logits: &[f32]) -> Result<(), LogitsError> {
     Ok(())
 }
 
-/// The largest logit, and the first token that has it; none where there is none above minus infinity.
+/// The largest logit and the first token that has it; `None` if no logit is above minus infinity.
 fn greatest(logits: &[f32]) -> Option<Greatest> {
     const LANES: usize = 16;
     let larger = |a: f32, b: f32| if b > a { b } else { a };

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-/// Limits of the work and the memory that one client, and all clients together, can cause.
+/// Limits on work and memory, per request and for all requests together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body in bytes.
     pub body: usize,
-    /// Tokens that one answer may have.
+    /// Maximum number of tokens of an answer.
     pub tokens: usize,
-    /// The time a request may take, from its head to the end of its answer.
+    /// Time limit of a request, from its head to the end of its answer.
     pub time: Duration,
     /// The time limit for receiving a request's body.
     pub body_time: Duration,
-    /// Texts in one request.
+    /// Maximum number of texts in one request.
     pub texts: usize,
-    /// Bytes that one request may keep until it is answered.
+    /// Maximum memory of one request in bytes, until it is answered.
     pub request_memory: usize,
-    /// Bytes that all requests together may keep.
+    /// Maximum memory of all requests in bytes.
     pub memory: usize,
 }
 
@@ -35,11 +35,11 @@ impl Default for Limits {
     }
 }
 
-/// The most alternatives to a token that are returned.
+/// Maximum number of returned alternatives to a token.
 pub(crate) const MOST_ALTERNATIVES: usize = 20;
-/// Strings that end a text.
+/// Maximum number of stop strings.
 pub(crate) const MOST_STOPS: usize = 16;
-/// Functions that an answer may call.
+/// Maximum number of functions that an answer may call.
 pub(crate) const MOST_TOOLS: usize = 128;
-/// Tokens whose logits are changed.
+/// Maximum number of tokens with a logit bias.
 pub(crate) const MOST_BIASES: usize = 1024;

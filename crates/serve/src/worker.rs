@@ -1,12 +1,12 @@
-//! A thread that runs an engine for all who ask.
+//! The thread that runs an engine for all requests.
 //!
-//! What asks knows neither the backend nor the engine: it sends commands and hears what comes of them. Between two steps
-//! of the engine the thread takes all commands that wait, so that one is answered after a step at the latest. A request
-//! ends when its [`Ticket`] is dropped.
+//! Request handlers depend neither on the backend nor on the engine: they send commands and receive events. The thread
+//! takes all waiting commands between two steps of the engine, so a command waits for one step at most. A request ends
+//! when its [`Ticket`] is dropped.
 //!
-//! A request whose events are not consumed is paused once `QUEUED` of them wait for each sample: its samples keep their slots and are left
-//! out of passes until half of the events are taken. The thread never waits for a client, no event is lost, and the memory of a
-//! stalled client is bounded.
+//! A request whose events are not consumed is paused once `QUEUED` of them wait for each sample: its samples keep their
+//! slots and are left out of passes until half of the events are taken. The thread never waits for a client, no event
+//! is lost, and the memory of a stalled client is bounded.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,27 +24,27 @@ use emberlm_model::{Decoder, DecoderConfig};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Why a worker took nothing.
+/// A command that a worker rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// As many requests are under way as may be.
+    /// The maximum number of requests is running or waiting.
     #[error("too many requests are under way: {limit} at once")]
     Full {
         /// The limit.
         limit: usize,
     },
-    /// The engine does not take it.
+    /// The engine rejected the request.
     #[error(transparent)]
     Invalid(#[from] GenerateError),
-    /// The thread is gone: it failed, or the program ends.
+    /// The thread has ended, because it failed or the program is ending.
     #[error("the model's thread has ended")]
     Gone,
 }
 
-/// Events for each sample of a request that may wait to be taken before the request is paused.
+/// Maximum number of waiting events per sample before the request is paused.
 const QUEUED: usize = 64;
 
-/// An engine's thread, as it is spoken to; cheap to clone. The thread ends with the last of them.
+/// A handle of an engine's thread. Cheap to clone. The thread ends with its last handle.
 #[derive(Clone, Debug)]
 pub struct Worker {
     commands: Sender<Command>,
@@ -62,7 +62,7 @@ struct Shared {
     model: DecoderConfig,
 }
 
-/// Gives the thread another decoder.
+/// Replaces the thread's decoder.
 #[derive(Debug)]
 pub struct Replacer<B: Backend> {
     decoders: Sender<Arc<Decoder<B>>>,
@@ -79,9 +79,9 @@ enum Command {
     },
     Cancel(u64),
     CancelSample(u64, usize),
-    /// Enough events of a paused request were taken.
+    /// Enough events of a paused request were consumed.
     Resume(u64),
-    /// There is a decoder to be taken.
+    /// A new decoder is available.
     Replace,
 }
 
@@ -92,7 +92,7 @@ enum Work {
     Embed(Vec<Vec<u32>>),
 }
 
-/// A request that runs or waits; it ends when this is dropped.
+/// A running or waiting request. Dropping it ends the request.
 #[derive(Debug)]
 pub struct Ticket {
     number: u64,
@@ -102,7 +102,7 @@ pub struct Ticket {
     _place: OwnedSemaphorePermit,
 }
 
-/// The events of a request that wait to be taken.
+/// The waiting events of a request.
 #[derive(Debug)]
 struct Backlog {
     events: AtomicUsize,
@@ -112,11 +112,11 @@ struct Backlog {
 }
 
 impl Worker {
-    /// Starts the thread. At most `limit` requests run and wait at the same time; each sample of a request beyond the engine's
-    /// slots counts as one more.
+    /// Starts the thread. At most `limit` requests run and wait at the same time; each sample of a request beyond the
+    /// engine's slots counts as one more.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The operating system cannot start a thread.
     pub fn start<B: Backend>(engine: Engine<B>, limit: usize) -> io::Result<(Self, Replacer<B>)> {
         let (commands, taken) = mpsc::channel();
         let (decoders, next) = mpsc::channel();
@@ -148,18 +148,18 @@ impl Worker {
         Ok((worker, Replacer { decoders, commands }))
     }
 
-    /// Gives the engine a request.
+    /// Submits a request to the engine.
     ///
     /// # Errors
-    /// Too many are under way, or the engine does not take it.
+    /// Too many requests are running or waiting, or the engine rejects the request.
     pub async fn submit(&self, request: Request) -> Result<Ticket, Refusal> {
         self.give(Work::Generate(Box::new(request))).await
     }
 
-    /// Gives the engine texts to embed: each has its own [`EventKind::Embedded`].
+    /// Submits texts to embed. Each has its own [`EventKind::Embedded`].
     ///
     /// # Errors
-    /// Too many requests are under way, or a text is empty, too long, or has tokens that the model does not know.
+    /// Too many requests are running or waiting, or a text is empty, too long, or has tokens outside the vocabulary.
     pub async fn submit_embedding(&self, texts: Vec<Vec<u32>>) -> Result<Ticket, Refusal> {
         self.give(Work::Embed(texts)).await
     }
@@ -214,7 +214,7 @@ impl Worker {
         self.limit
     }
 
-    /// The counts of the engine, as of its last step.
+    /// The engine's statistics after its last step.
     pub fn counts(&self) -> Counts {
         self.shared().counts
     }
@@ -236,22 +236,22 @@ impl Worker {
 }
 
 impl<B: Backend> Replacer<B> {
-    /// Gives another decoder, which takes over once all that runs has ended; what waits then waits for it. Whether there is
-    /// a thread to take it. A decoder whose context is shorter than the engine's is rejected.
+    /// Gives another decoder, which takes over once all that runs has ended; what waits then waits for it. Whether
+    /// there is a thread to take it. A decoder whose context is shorter than the engine's is rejected.
     pub fn replace(&self, decoder: Arc<Decoder<B>>) -> bool {
         self.decoders.send(decoder).is_ok() && self.commands.send(Command::Replace).is_ok()
     }
 }
 
 impl Ticket {
-    /// The next event with the number of its sample or text; none after the thread's end.
+    /// The next event with the index of its sample or text; `None` after the thread's end.
     pub async fn next(&mut self) -> Option<(usize, EventKind)> {
         let event = self.events.recv().await?;
         self.taken();
         Some(event)
     }
 
-    /// [`Ticket::next`] for a task that waits for several.
+    /// [`Ticket::next`] for a task that polls several tickets.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, EventKind)>> {
         let polled = self.events.poll_recv(context);
         if let Poll::Ready(Some(_)) = polled {
@@ -260,7 +260,7 @@ impl Ticket {
         polled
     }
 
-    /// Counts an event that was taken, and lets a paused request continue.
+    /// Counts a consumed event, and lets a paused request continue.
     fn taken(&self) {
         let before = self.backlog.events.fetch_sub(1, Ordering::SeqCst);
         if before <= self.backlog.limit / 2
@@ -301,7 +301,7 @@ struct Thread<B: Backend> {
     commands: Receiver<Command>,
     decoders: Receiver<Arc<Decoder<B>>>,
     shared: Arc<Mutex<Shared>>,
-    /// The decoder that was last handed over.
+    /// The newest replacement decoder.
     published: Arc<Decoder<B>>,
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.
@@ -328,7 +328,7 @@ impl<B: Backend> Thread<B> {
             let passed = self.step();
             self.publish();
             if !passed && !self.engine.is_idle() {
-                // All that runs is paused: only a command changes that.
+                // Everything running is paused. Only a command changes that.
                 match self.commands.recv() {
                     Ok(command) => self.take(command),
                     Err(_) => return,
@@ -353,7 +353,7 @@ impl<B: Backend> Thread<B> {
                     self.heard.insert(id, listener);
                     self.numbers.insert(ticket, id);
                 });
-                // Whoever has gone has said so by a command.
+                // A client that left has sent a command.
                 let _ = answer.send(answered);
             }
             Command::Resume(ticket) => {
@@ -373,7 +373,7 @@ impl<B: Backend> Thread<B> {
                 }
             }
             Command::Replace => {
-                // Of several the last one counts.
+                // The last of several counts.
                 if let Some(decoder) = self.decoders.try_iter().last() {
                     // One that does not fit is left out: running sequences continue with the current decoder.
                     let _ = self.engine.replace_decoder(decoder);
@@ -382,7 +382,7 @@ impl<B: Backend> Thread<B> {
         }
     }
 
-    /// Returns whether there was a pass.
+    /// Returns true if there was a pass.
     fn step(&mut self) -> bool {
         let (engine, heard) = (&mut self.engine, &self.heard);
         let (mut gone, mut full) = (Vec::new(), Vec::new());
@@ -413,8 +413,8 @@ impl<B: Backend> Thread<B> {
         };
         self.engine.pause(request);
         backlog.paused.store(true, Ordering::SeqCst);
-        // The other end counts first and then looks whether it is paused; this end the other way round: one of the two
-        // sees the other.
+        // The consumer counts first and then checks for a pause; this thread pauses first and then checks the count. So
+        // at least one of them sees the other's change.
         fence(Ordering::SeqCst);
         if backlog.events.load(Ordering::SeqCst) <= backlog.limit / 2
             && backlog.paused.swap(false, Ordering::SeqCst)
