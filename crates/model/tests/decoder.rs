@@ -4,7 +4,7 @@
 mod attention_weights;
 mod decoding;
 mod documents;
-mod gradients;
+pub mod gradients;
 mod int8;
 mod packed_rows;
 mod ragged;

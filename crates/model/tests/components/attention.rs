@@ -15,6 +15,7 @@ use emberlm_model::nn::{
 use safetensors::SafeTensors;
 
 use crate::components::{assert_close, random};
+use crate::decoder::gradients::one_at_a_time;
 
 /// Of `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
@@ -96,6 +97,7 @@ impl Fixture<'_> {
         layers: &[(&str, &Linear<A<B>>)],
         inputs: &[(&str, &Tensor<A<B>, 3>)],
     ) {
+        let _alone = one_at_a_time();
         compare("output", output.to_data(), self.data("output"));
         let probe = Tensor::from_data(self.data("probe"), &Default::default());
         let grads = (output * probe).sum().backward();

@@ -21,6 +21,7 @@ use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params
 
 use crate::components::attention::{Fixture, compare};
 use crate::components::{assert_close, random};
+use crate::decoder::gradients::one_at_a_time;
 
 const D: usize = 12;
 const D_MEMORY: usize = 10;
@@ -94,6 +95,7 @@ impl<B: Backend> ParamVisitor<A<B>> for Check<'_> {
 }
 
 fn check<B: Backend>(case: &'static str, wiring: Wiring) {
+    let _alone = one_at_a_time();
     let fixture = Fixture::of_decoder(case);
     let config = StackConfig::new(2, block(wiring));
     let stack: Stack<A<B>> = config.init(&Default::default());

@@ -11,9 +11,9 @@ use emberlm_model::weights::{ParamVisitor, visit_params, whole_path};
 
 use crate::decoder::values::host;
 
-/// Held by each test that trains. The backends have one random state per process. And Burn 0.21's clean-up after one thread's
-/// backward pass (`GraphCleaner::cleanup_orphaned_entries`) looks through the graphs of all threads, and now and then takes
-/// nodes that another is still building on: a gradient was wrong in one run of thirty.
+/// Held by each test that computes gradients. The backends have one random state per process. And the clean-up of Burn 0.21
+/// after a backward pass (`GraphCleaner::cleanup_orphaned_entries`) visits the graphs of all threads and occasionally removes
+/// nodes that another thread still builds on: a gradient was wrong or missing in one run of thirty.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)

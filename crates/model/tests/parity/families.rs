@@ -9,6 +9,7 @@ use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::HuggingFaceModel;
 
+use crate::decoder::gradients::one_at_a_time;
 use crate::parity::checks::{
     Batch, GRADIENT, LOSS, STEP, check_gradients, check_greedy, check_mean, host, relative, within,
 };
@@ -19,6 +20,7 @@ use crate::parity::optimize::Trainer;
 const LOGITS: f64 = 3e-6;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
+    let _alone = one_at_a_time();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/families");
     let folder = folder.join(name);
     let fixture = Fixture::read(folder.join("expected.safetensors"));

@@ -8,6 +8,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::config::{AttentionKind, Init};
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
+use crate::decoder::gradients::one_at_a_time;
 use crate::parity::checks::{host, relative, within};
 
 /// Two chunks of tokens, both whole: a GPU backend compiles its kernels for each shape.
@@ -60,6 +61,7 @@ fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
 }
 
 fn gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 2] {
+    let _alone = one_at_a_time();
     let (_, decoder) = logits::<Autodiff<B>>(device);
     let loss = decoder.loss_sum(tokens(7, device), tokens(5, device));
     let grads = loss.backward();
