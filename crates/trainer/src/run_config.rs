@@ -217,7 +217,7 @@ fn is_whole(number: f64) -> bool {
 }
 
 /// The kind that `over` selects, if it differs from the kind of `table`.
-fn chosen_anew<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
+fn changed_kind<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
     let kind = over.get("kind")?;
     kind.as_str().filter(|_| table.get("kind") != Some(kind))
 }
