@@ -7,7 +7,7 @@
 //! | [`DecodeStream`] | token ids as text, without stop strings |
 //! | [`chat`] | conversations by chat templates |
 //! | [`BpeTraining`] | trains a byte-level byte-pair vocabulary |
-//! | [`TokenizerSpec`] | identifies a tokenizer beside data and weights |
+//! | [`TokenizerSpec`] | identifies a tokenizer in datasets and checkpoints |
 //!
 //! ```
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -21,7 +21,8 @@
 //!
 //! # Files
 //!
-//! | file | what it holds |
+//! | file | contents |
+//! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
 //! |---|---|
 //! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
 //! | `tokenizer` | [`Tokenizer`]: encode, decode, what a vocabulary consists of |
