@@ -11,7 +11,11 @@ use crate::{TOKENIZER_FILE, TokenizerKind};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
     /// The name is not one of [`TokenizerKind::NAMED`].
-    #[error("unknown tokenizer `{name}`{}: choose one of {}", suggestion(name), names())]
+    #[error(
+        "unknown tokenizer `{name}`{}: choose one of {}",
+        suggestion(name),
+        names()
+    )]
     UnknownKind {
         /// The name as given.
         name: String,

@@ -45,7 +45,8 @@ impl Ranks {
         let mut before: Vec<u32> = (0..len as u32).map(|at| at.saturating_sub(1)).collect();
         let pair_at = |at| if at + 2 <= len { id(at, at + 2) } else { None };
         let mut pairs: Vec<u32> = (0..len).map(|at| pair_at(at).unwrap_or(NO_PAIR)).collect();
-        let waiting = |id: u32, start: usize| Reverse(u64::from(id) << POSITION_BITS | start as u64);
+        let waiting =
+            |id: u32, start: usize| Reverse(u64::from(id) << POSITION_BITS | start as u64);
         let first = (0..len).filter(|&at| pairs[at] != NO_PAIR);
         let mut queue: BinaryHeap<_> = first.map(|at| waiting(pairs[at], at)).collect();
         while let Some(Reverse(next)) = queue.pop() {

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bpe::Bpe;
 use crate::char::CharVocab;
+use crate::decoder::Position;
 use crate::file::FileVocab;
-use crate::pieces::Position;
 use crate::{DecodeStream, TokenizerError, TokenizerKind, byte};
 
 /// Converts text to token ids and back. Cheap to clone and to share between threads.

@@ -12,16 +12,16 @@ use super::renderer::{
 use super::{generation, python};
 
 /// The most bytes of a template. The largest published ones have 20,000.
-const MOST_SOURCE: usize = 128 << 10;
+const MAX_SOURCE: usize = 128 << 10;
 /// The most tokens within one pair of delimiters, which bounds how deep an expression can nest: the parser, the compiler
 /// and the destructors of its trees call themselves for each level.
-const MOST_TAG_TOKENS: usize = 600;
+const MAX_TAG_TOKENS: usize = 600;
 /// The most `elif` of a template, for the same reason.
-const MOST_ELIFS: usize = 300;
+const MAX_ELIFS: usize = 300;
 /// The most instructions for one text. Usual templates take some tens for each message.
 const FUEL: u64 = 10_000_000;
 /// The most bytes of one text.
-const MOST_OUTPUT: usize = 64 << 20;
+const MAX_OUTPUT: usize = 64 << 20;
 
 /// The name of the one template in its environment.
 const MAIN: &str = "chat";
@@ -48,10 +48,10 @@ impl JinjaTemplate {
     /// Compiles a template.
     pub(crate) fn new(template: &TemplateText) -> Result<Self, RenderError> {
         let source = &*template.source;
-        if source.len() > MOST_SOURCE {
+        if source.len() > MAX_SOURCE {
             return Err(RenderError::Limit {
                 reason: format!(
-                    "it is {} bytes long; the limit is {MOST_SOURCE}",
+                    "it is {} bytes long; the limit is {MAX_SOURCE}",
                     source.len()
                 ),
             });
@@ -108,7 +108,7 @@ impl JinjaTemplate {
         let rendered = rendered.map(drop).map_err(|error| describe(&error));
         if output.exceeded {
             return Err(RenderError::Limit {
-                reason: format!("it writes a text of more than {MOST_OUTPUT} bytes, the limit"),
+                reason: format!("it writes a text of more than {MAX_OUTPUT} bytes, the limit"),
             });
         }
         rendered?;
@@ -139,17 +139,17 @@ fn check_nesting(source: &str, syntax: SyntaxConfig) -> Result<(), RenderError> 
             Token::Ident("elif") => elifs += 1,
             _ => in_tag += 1,
         }
-        if in_tag > MOST_TAG_TOKENS {
+        if in_tag > MAX_TAG_TOKENS {
             return Err(RenderError::Limit {
                 reason: format!(
-                    "{}: an expression or statement has more than {MOST_TAG_TOKENS} tokens, the limit",
+                    "{}: an expression or statement has more than {MAX_TAG_TOKENS} tokens, the limit",
                     at()
                 ),
             });
         }
-        if elifs > MOST_ELIFS {
+        if elifs > MAX_ELIFS {
             return Err(RenderError::Limit {
-                reason: format!("{}: it has more than {MOST_ELIFS} `elif`, the limit", at()),
+                reason: format!("{}: it has more than {MAX_ELIFS} `elif`, the limit", at()),
             });
         }
     }
@@ -187,7 +187,7 @@ struct Bounded {
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MOST_OUTPUT {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
             self.exceeded = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }

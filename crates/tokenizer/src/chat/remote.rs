@@ -15,7 +15,7 @@ use super::jinja::JinjaTemplate;
 use super::renderer::{OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts};
 
 /// The number of compiled templates that a [`RenderService`] keeps.
-const MOST_TEMPLATES: usize = 8;
+const MAX_TEMPLATES: usize = 8;
 
 /// A request to the process that renders templates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ impl RenderService {
                 Ok(template) => self.templates.push_front((request.hash, template)),
                 Err(error) => return RenderReply::Refused(error),
             }
-            self.templates.truncate(MOST_TEMPLATES);
+            self.templates.truncate(MAX_TEMPLATES);
         }
         let template = self
             .templates

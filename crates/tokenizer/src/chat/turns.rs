@@ -10,9 +10,9 @@ use super::renderer::{RenderError, RenderJob, TextRequest, Texts};
 use super::{ChatError, ChatTemplate, Conversation, Message, generation};
 
 /// The most texts that are rendered at once.
-const MOST_TEXTS: usize = 64;
+const MAX_TEXTS: usize = 64;
 /// The most bytes that they have, about.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The texts that show what of a conversation is to be learnt: the whole one first, then for each answer, the last first,
 /// the text before it and the text up to its end.
@@ -55,8 +55,8 @@ impl<'a> TurnTexts<'a> {
 
     /// The job that renders the next group of texts.
     pub fn next_job(&mut self) -> RenderJob {
-        let texts = MOST_BYTES / self.conversation.bytes.max(1);
-        let texts = texts.clamp(1, MOST_TEXTS).min(self.waiting.len());
+        let texts = MAX_BYTES / self.conversation.bytes.max(1);
+        let texts = texts.clamp(1, MAX_TEXTS).min(self.waiting.len());
         self.template
             .job(&self.conversation, self.waiting.drain(..texts).collect())
     }
