@@ -19,8 +19,8 @@ use super::{ChatError, generation};
 ///
 /// The semantics are those of `transformers`: `trim_blocks` and `lstrip_blocks`; the variables `messages`,
 /// `tools`, `documents`, `add_generation_prompt` and the special tokens (`bos_token`, `eos_token`, …);
-/// `raise_exception`, `strftime_now` and `tojson` without HTML escapes; `break` and `continue`; `{% generation
-/// %}` around the assistant's answers; Python's methods of strings and dictionaries.
+/// `raise_exception`, `strftime_now` and `tojson` without HTML escapes; `break` and `continue`;
+/// `{% generation %}` around the assistant's answers; Python's methods of strings and dictionaries.
 ///
 /// `strftime_now` writes the time (UTC) at which the template was loaded, the same for all conversations.
 ///
