@@ -17,7 +17,7 @@ pub enum TokenizerError {
         names()
     )]
     UnknownKind {
-        /// The name as given.
+        /// The given name.
         name: String,
     },
     /// The choice is neither one of [`TokenizerKind::NAMED`] nor a path.
@@ -46,7 +46,7 @@ pub enum TokenizerError {
         "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"
     )]
     UnknownPattern {
-        /// The name as given.
+        /// The given name.
         name: String,
     },
     /// A rank file is damaged or does not define a usable tokenizer.

@@ -32,7 +32,7 @@ impl Tokenizer {
 }
 
 /// A token and its byte range in the text. If a character consists of several tokens, each has the range of the
-/// character or of its own part.
+/// character or of its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedToken {
     pub id: u32,

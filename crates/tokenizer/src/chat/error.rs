@@ -47,7 +47,7 @@ pub enum ChatError {
     Unavailable {
         /// The template's name or path.
         template: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A record is not a valid training example.
@@ -76,7 +76,7 @@ pub enum ChatError {
         template: String,
         /// The message, such as `messages[2]`.
         field: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The tokenizer cannot encode the text.

@@ -84,7 +84,7 @@ pub enum RenderError {
     /// No renderer was available. The template is not at fault.
     #[error("{reason}")]
     Unavailable {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }

@@ -23,9 +23,9 @@ pub struct Stops {
 /// A special token of a tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialToken {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its id.
+    /// The id.
     pub id: u32,
 }
 
