@@ -218,7 +218,7 @@ fn responses_are_limited() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn leaked_memory_does_not_reduce_the_next_job_s_limit() {
+fn leaked_memory_does_not_reduce_the_limit_of_the_next_job() {
     let sandbox = sandbox();
     for _ in 0..6 {
         sandbox.run::<usize>("leave", &(20 << 20)).unwrap();

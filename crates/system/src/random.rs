@@ -1,6 +1,6 @@
 //! Reproducible random numbers with SplitMix64 (Steele, Lea and Flood 2014).
 
-/// The increment of the generator's state: 2^64 divided by the golden ratio, made odd.
+/// The increment of the generator's state: 2^64 divided by the golden ratio, an odd number.
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the generator's output for the state `number`: a permutation of the 64-bit integers in which each

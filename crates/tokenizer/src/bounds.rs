@@ -17,7 +17,8 @@ pub(crate) const MAX_FILE: u64 = 128 << 20;
 /// Maximum length of an added token in bytes, before and after normalization. Building the automaton that finds
 /// added tokens takes time quadratic in their length. The longest in use are runs of 31 `▁`: 93 bytes.
 const MAX_ADDED_TOKEN: usize = 256;
-/// Maximum length of a vocabulary token in bytes. The longest in use are runs of 128 spaces of two bytes.
+/// Maximum length of a vocabulary token in bytes. The longest in use are runs of 128 spaces, written as two
+/// bytes each.
 const MAX_TOKEN: usize = 2048;
 /// Maximum length in bytes of an affix added to a piece of a word or to a text.
 const MAX_AFFIX: usize = 64;

@@ -42,7 +42,8 @@ pub enum ChatError {
         /// The exceeded limit and its value.
         reason: String,
     },
-    /// No renderer was available. Neither the template nor the record is at fault.
+    /// Rendering failed for a reason other than the template and the record, such as a renderer process that
+    /// could not be started.
     #[error("chat template {template} could not be rendered: {reason}")]
     Unavailable {
         /// The template's name or path.

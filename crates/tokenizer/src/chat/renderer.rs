@@ -81,7 +81,8 @@ pub enum RenderError {
         /// The exceeded limit and its value.
         reason: String,
     },
-    /// No renderer was available. The template is not at fault.
+    /// Rendering failed for a reason other than the template, such as a renderer process that could not be
+    /// started.
     #[error("{reason}")]
     Unavailable {
         /// The reason.
