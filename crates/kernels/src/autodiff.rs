@@ -1,7 +1,7 @@
-//! The trait for `Autodiff<B, C>`: backwards written by hand over the inner backend's operations.
+//! The trait for `Autodiff<B, C>`, with handwritten backward passes over the operations of the inner backend.
 //!
-//! The AdamW update has none: it is never differentiated. A linear layer with a packed weight is unpacked and then the linear
-//! layer, whose backward gives its input's gradient.
+//! The AdamW update is never differentiated and has no backward pass. A linear layer with a packed weight unpacks
+//! it and then uses the backward pass of that layer, which provides the input's gradient.
 
 mod activation;
 mod attention;

@@ -1,4 +1,4 @@
-//! The attentions' backward pass, from the state of the inner backend's forward pass.
+//! The backward pass of attention, from the state saved by the inner backend's forward pass.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -17,16 +17,18 @@ use crate::{
 type State<B> = <<B as Backend>::Attention as AttentionKernels<B>>::State;
 type SelfState<B> = <<B as Backend>::Attention as AttentionKernels<B>>::SelfState;
 
-/// The inner backend's attention, differentiated by its own backward pass. Dropout acts whether a gradient is asked for or not.
+/// The inner backend's attention, differentiated by its own backward pass. Dropout applies even if no gradient is
+/// required.
 ///
-/// Its own training passes, for second derivatives, are composed ones that Burn differentiates.
+/// Its own training passes, which second derivatives need, are the reference implementations, differentiated by
+/// Burn.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackedAttention;
 
 #[derive(Debug)]
 struct AttentionBackward;
 
-/// The parents are the queries, keys and values, then the bias, where there is one.
+/// The parents are the queries, keys and values, followed by the bias if there is one.
 impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
     type State = (State<B>, AttentionOptions);
 
@@ -59,7 +61,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
 #[derive(Debug)]
 struct SelfAttentionBackward;
 
-/// The parents are the fused projection's output, then the bias, where there is one.
+/// The parents are the output of the fused projection, followed by the bias if there is one.
 impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
     type State = (SelfState<B>, Option<RotaryAngles<B>>, SelfAttention);
 
@@ -84,7 +86,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
     }
 }
 
-// The number of parents is part of an operation's type in Burn.
+// In Burn, the number of parents is part of an operation's type.
 macro_rules! tracked {
     ($backward:expr, [$($parent:expr),+], $state:expr, $output:expr) => {
         match $backward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
@@ -134,7 +136,7 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
         reference::attention_backward(state, grad, options, bias)
     }
 
-    /// The angles are constants: no gradient flows into them.
+    /// The angles are constants: they receive no gradient.
     fn self_attention(
         qkv: FloatTensor<Autodiff<B, C>>,
         angles: Option<RotaryAngles<Autodiff<B, C>>>,
@@ -178,7 +180,7 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
     }
 }
 
-/// The inner backend's mask, and the bias that is tracked.
+/// Returns the mask for the inner backend, and the tracked bias.
 fn untracked<B: Backend, C: CheckpointStrategy>(
     mask: AttentionMask<Autodiff<B, C>>,
 ) -> (AttentionMask<B>, Option<FloatTensor<Autodiff<B, C>>>) {

@@ -1,5 +1,5 @@
-//! The embedding's backward: rows added where they came from, on top of what the table's gradient holds already, which is the
-//! head's where the two share their weight.
+//! The backward pass of the embedding. It adds to the gradient that the table has accumulated so far, which comes
+//! from the head if the two share their weight.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;

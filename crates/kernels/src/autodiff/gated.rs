@@ -1,4 +1,4 @@
-//! The gated activation's backward, from its kept inputs.
+//! The backward pass of gated activations, from their saved inputs.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;

@@ -1,4 +1,4 @@
-//! The linear map's backward, from its kept input and weight.
+//! The backward pass of linear layers, from their saved input and weight.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -13,7 +13,7 @@ use crate::{Backend, LinearInputs, Precision};
 #[derive(Debug)]
 struct LinearBackward;
 
-/// The tensors kept for the backward pass.
+/// The tensors saved for the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
     x: FloatTensor<Autodiff<B>>,
@@ -22,7 +22,7 @@ struct SavedState<B: Backend> {
     precision: Precision,
 }
 
-/// The parents are the input, the weight, then the bias and the residual, of those that there are.
+/// The parents are the input and the weight, followed by the bias and the residual if present.
 impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
     type State = SavedState<B>;
 
@@ -83,7 +83,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
         residual: inputs.residual.map(|residual| residual.primitive),
     };
     let output = <B as Backend>::linear(inputs, precision);
-    // The number of parents is part of an operation's type in Burn.
+    // In Burn, the number of parents is part of an operation's type.
     macro_rules! with_parents {
         ($($parent:expr),+) => {
             match LinearBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {

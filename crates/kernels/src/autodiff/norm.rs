@@ -1,4 +1,4 @@
-//! The normalisation's backward, from its kept input.
+//! The backward pass of normalization, from its saved input.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -13,7 +13,7 @@ use crate::{Backend, Normalization};
 #[derive(Debug)]
 struct NormBackward;
 
-/// The tensors kept for the backward pass.
+/// The tensors saved for the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
     kind: Normalization,
@@ -22,7 +22,7 @@ struct SavedState<B: Backend> {
     bias: bool,
 }
 
-/// The parents are the input, then the gain and the bias, of those that there are.
+/// The parents are the input, followed by the gain and the bias if present.
 impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
     type State = SavedState<B>;
 
@@ -73,7 +73,7 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
     let nodes = (node(&gain), node(&bias));
     let inner = |of: Option<FloatTensor<Autodiff<B, C>>>| of.map(|of| of.primitive);
     let output = B::normalize(kind, x.primitive, inner(gain), inner(bias));
-    // The number of parents is part of an operation's type in Burn.
+    // In Burn, the number of parents is part of an operation's type.
     macro_rules! with_parents {
         ($($parent:expr),+) => {
             match NormBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {

@@ -1,11 +1,12 @@
-//! Keys and values put where the cache holds room for them.
+//! Writes to key-value caches.
 
 use burn_flex::FlexTensor;
 
 use super::attention::strides;
 use super::buffer::{dense, elements_mut};
 
-/// In place where nobody else holds the cache, which Burn's `slice_assign` copies as a whole.
+/// See [`crate::Backend::write_tokens`]. Writes in place if the cache is not shared. Burn's `slice_assign` would
+/// copy the whole cache.
 pub(super) fn write_tokens(held: FlexTensor, new: FlexTensor, start: usize) -> FlexTensor {
     let mut held = dense(held);
     let (new, place) = strides(new);

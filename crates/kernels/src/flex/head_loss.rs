@@ -1,4 +1,4 @@
-//! The head's loss.
+//! The head with its loss.
 
 use burn_flex::{Flex, FlexTensor};
 
@@ -43,7 +43,8 @@ pub(super) fn head_loss_gradients(
     }
 }
 
-/// The weight if the kernel computes with it: a whole one of f32. Otherwise the parts as they are.
+/// Returns the weight if the kernel supports it, which requires a single part in f32, and the parts unchanged
+/// otherwise.
 pub(super) fn whole(
     hidden: &FlexTensor,
     weights: Vec<FlexTensor>,
@@ -54,7 +55,7 @@ pub(super) fn whole(
     }
 }
 
-/// Rows of a block and precision of the reference implementation.
+/// The rows per block and the precision for the reference implementation.
 pub(super) fn composed(
     hidden: &FlexTensor,
     weights: &[FlexTensor],
@@ -68,7 +69,7 @@ pub(super) fn composed(
     (reference::rows_per_block(rows), precision)
 }
 
-/// Of dense tensors.
+/// Collects dense tensors into the arguments of the CPU kernel.
 fn task<'a>(
     hidden: &'a FlexTensor,
     weight: &'a FlexTensor,

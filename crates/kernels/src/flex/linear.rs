@@ -1,4 +1,4 @@
-//! Linear maps.
+//! Linear layers.
 
 use burn_flex::{Flex, FlexTensor};
 
@@ -31,7 +31,8 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
     added(bias, residual, || out_shape(&x, out_width), multiply)
 }
 
-/// `residual + bias + product`, where there are those two: `multiply` makes the product over what is there, or adds it.
+/// Returns `residual + bias + product`, where bias and residual are optional. `multiply` writes the product or
+/// accumulates it.
 pub(super) fn added(
     bias: Option<FlexTensor>,
     residual: Option<FlexTensor>,
@@ -109,7 +110,7 @@ pub(super) fn linear_backward(
     }
 }
 
-/// Adds to a dense tensor: in place where nobody else holds it.
+/// Adds to a dense tensor, in place if it is not shared.
 fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> FlexTensor {
     if tensor.is_unique() {
         add(elements_mut(&mut tensor));
@@ -121,13 +122,13 @@ fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> F
     })
 }
 
-/// A dense tensor as rows of its last dimension.
+/// A dense tensor as a matrix with the rows of its last dimension.
 pub(super) fn rows(tensor: &FlexTensor) -> Matrix<'_> {
     let (all, width) = (elements(tensor), width(tensor));
     Matrix::row_major(all, all.len() / width.max(1), width)
 }
 
-/// With strides that a matrix can have: a transposed weight stays as it is.
+/// Copies a weight with negative strides, which [`Matrix`] does not support. A transposed weight is not copied.
 pub(super) fn placed(weight: FlexTensor) -> FlexTensor {
     match weight.layout().has_positive_strides() {
         true => weight,
@@ -135,7 +136,7 @@ pub(super) fn placed(weight: FlexTensor) -> FlexTensor {
     }
 }
 
-/// Of two dimensions and positive strides.
+/// A matrix view of a tensor with two dimensions and positive strides.
 pub(super) fn matrix(weight: &FlexTensor) -> Matrix<'_> {
     let layout = weight.layout();
     let [rows, columns] = [0, 1].map(|dim| layout.shape()[dim]);
@@ -147,7 +148,7 @@ pub(super) fn matrix(weight: &FlexTensor) -> Matrix<'_> {
     )
 }
 
-/// The shape of `x` with another last dimension.
+/// The shape of `x` with its last dimension replaced by `width`.
 pub(super) fn out_shape(x: &FlexTensor, width: usize) -> Vec<usize> {
     let mut shape = dims(x);
     if let Some(last) = shape.last_mut() {

@@ -1,5 +1,5 @@
-//! The trait for `flex`, Burn's CPU backend: [`crate::cpu`]'s operations on the tensors' memory. Other types than f32
-//! use the reference implementation, whose products are not rounded.
+//! The trait for `flex`, Burn's CPU backend: the kernels of [`crate::cpu`] on the tensors' memory. Types other
+//! than f32 use the reference implementation, without rounding the operands of products.
 
 mod attention;
 mod buffer;

@@ -63,7 +63,7 @@ pub(super) fn linear_packed(
     )
 }
 
-/// A weight's dense tensors in the types that the kernels read.
+/// The dense tensors of a packed weight, in the types that the kernels read.
 struct DenseWeight {
     format: PackedFormat,
     bytes: FlexTensor,
@@ -72,7 +72,7 @@ struct DenseWeight {
 }
 
 impl DenseWeight {
-    /// None where the weight was not packed by [`pack`].
+    /// Returns `None` if the weight was not packed by [`pack`].
     fn of(weight: &PackedWeight<Flex>) -> Option<Self> {
         let (bytes, scales) = weight.primitives();
         (bytes.dtype() == DType::I8 && is_f32(&[&scales])).then(|| Self {

@@ -1,16 +1,20 @@
-//! Matrix products on GPUs, by those of CubeK's kernels that are right.
+//! Matrix products on GPUs, restricted to the CubeK kernels that are correct for the operands.
 //!
-//! Burn's own product chooses the quickest of some twenty kernels by trying them on the device, and in 0.21 some are wrong:
+//! Burn's own product benchmarks about twenty kernels on the device and picks the fastest, but some of them are
+//! wrong in 0.21:
 //!
-//! - Those that load the next stage of the factors while they multiply one make an even number of stages. With an odd number
-//!   of whole ones they read past the factors' end, in a batch the next matrix (cubek#434, burn#5626).
-//! - A product that is fused with what follows may become a kernel for rows times matrices where it is none (burn#5122).
-//! - A choice made for one shape is taken for others that it cannot do, and the device's thread dies of it (burn#5352).
-//! - On tensor cores the factors of a product in f32 lose 13 of their 23 bits.
+//! - Double-buffered kernels, which load one stage of the operands while they multiply another, process an even
+//!   number of stages. If the number of whole stages is odd, they read past the end of the operands, in a batch
+//!   into the next matrix (cubek#434, burn#5626).
+//! - A product that is fused with the operations after it may be launched as a vector-matrix kernel although it
+//!   is none (burn#5122).
+//! - A choice cached for one shape is reused for shapes that the kernel does not support, which crashes the
+//!   device's thread (burn#5352).
+//! - On tensor cores, the operands of an f32 product lose 13 of their 23 mantissa bits.
 //!
-//! Which kernel is the quickest differs from run to run, so the same program was right or wrong at random. Here the quickest
-//! is chosen too, among kernels that are right for the product, and no product is fused. On software devices nothing is
-//! benchmarked.
+//! The fastest kernel varies between runs, so the same program was correct or wrong at random. This module also
+//! picks the fastest kernel, but only among those that are correct for the product, and does not fuse products.
+//! Software devices skip the benchmark.
 
 mod choice;
 mod kernels;
@@ -47,7 +51,7 @@ pub fn matmul<R: CubeRuntime>(
         .output()
 }
 
-/// The rows of the first, the columns of the second, and before them the larger of each two dimensions.
+/// The output shape: the rows of `a`, the columns of `b`, and the larger length of each batch dimension.
 fn of_product(a: &Shape, b: &Shape) -> Shape {
     let last = a.num_dims() - 1;
     let dims = a.iter().zip(b.iter()).enumerate();
@@ -66,7 +70,7 @@ struct Queued<R> {
     runtime: PhantomData<R>,
 }
 
-/// Any of the runtime's backends: their tensors are the same.
+/// A backend of the runtime; all of them have the same tensor type.
 type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
 
 impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for Queued<R> {

@@ -1,4 +1,4 @@
-//! Keys and values put into a cache.
+//! Writes to key-value caches.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;

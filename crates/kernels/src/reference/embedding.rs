@@ -1,4 +1,4 @@
-//! The embedding's gradient.
+//! The gradient of the embedding.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};

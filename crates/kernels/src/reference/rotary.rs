@@ -1,4 +1,4 @@
-//! Rotary positions.
+//! Rotary position embeddings.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
@@ -55,7 +55,7 @@ fn rotate<B: Backend>(
     }
 }
 
-/// `(a cos - b sin, b cos + a sin)`.
+/// Returns `(a cos - b sin, b cos + a sin)`.
 fn turn<B: Backend, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,

@@ -1,5 +1,5 @@
-//! Selects the kernel of a product: the fastest of a benchmark for its kind of shapes, which is cached. On software devices it is the
-//! first kernel that supports the shapes.
+//! Kernel selection. A benchmark picks the fastest kernel for each [`Key`] and the choice is cached. Software
+//! devices use the first kernel that supports the shapes.
 
 use burn_cubecl::cubecl::client::ComputeClient;
 use burn_cubecl::cubecl::ir::features::Plane;
@@ -16,12 +16,13 @@ struct Product<R: CubeRuntime> {
     a: CubeTensor<R>,
     b: CubeTensor<R>,
     output: CubeTensor<R>,
-    /// The output is ignored: only the time counts.
+    /// True in a benchmark, where only the time matters.
     is_trial: bool,
 }
 
 impl<R: CubeRuntime> Product<R> {
-    /// The fallback for shapes that the kernel does not support: it was chosen for others of the key.
+    /// Multiplies with `kernel`. Outside of benchmarks it falls back to the naive kernel if `kernel` does not
+    /// support the shapes, since the choice was made for other shapes with the same key.
     fn by(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
         let made = launch(&kernel.strategy, a, b, output);
@@ -55,14 +56,15 @@ pub(super) fn multiply<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, outpu
     TUNER.execute(&device, &client, TUNER.init(kernels::<R>), product);
 }
 
-/// Returns true for a CPU that emulates a GPU. CubeCL reports no plane operations for these; every hardware device since Vulkan 1.1 has
-/// them.
+/// Returns true for a CPU that emulates a GPU. CubeCL reports no plane operations for these; hardware devices
+/// have had them since Vulkan 1.1.
 fn is_software_device<R: CubeRuntime>(client: &ComputeClient<R>) -> bool {
     !client.properties().features.plane.contains(Plane::Ops)
 }
 
-/// Writes `a b` to `output` with the first kernel of the highest priority that supports the shapes, or returns false if none does. A benchmark costs more than it saves on
-/// software devices: Mesa compiles some of the kernels in two seconds each.
+/// Writes `a b` to `output` with the first kernel of the highest priority that supports the shapes. Returns false
+/// if there is none. On software devices a benchmark costs more than it saves: Mesa needs two seconds to compile
+/// some of the kernels.
 fn multiply_with_first<R: CubeRuntime>(
     a: &CubeTensor<R>,
     b: &CubeTensor<R>,
@@ -91,7 +93,7 @@ fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
     let tensor_cores = group("tensor cores", Way::TensorCores);
     let last = TuneGroup::<Key>::new("last", |_| 0);
 
-    // The first is what the tuner falls back to.
+    // The tuner falls back to the first entry.
     let naive = Tunable::new("naive", |product: Product<R>| product.by_any_means());
     let set = TunableSet::new(key, trial).with(naive.group(&last, |_| 1));
     all().into_iter().fold(set, |set, kernel| {

@@ -1,4 +1,4 @@
-//! The kernels there are to choose from, and what each is for.
+//! The candidate kernels and the products that each is suited for.
 
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
@@ -18,27 +18,28 @@ use cubek::std::InputBinding;
 
 use super::key::Key;
 
-/// The method of a kernel, which decides where it is worth a try.
+/// The kind of hardware units that a kernel uses, which decides the products it is tried for.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
-    /// One row, or one column.
+    /// Kernels for a single row or column.
     Vector,
-    /// On the device's cores.
+    /// Kernels on the device's regular cores.
     Cores,
-    /// On its tensor cores.
+    /// Kernels on the device's tensor cores.
     TensorCores,
 }
 
-/// A kernel.
+/// A candidate kernel.
 pub(super) struct Kernel {
     pub(super) strategy: Strategy,
     pub(super) way: Way,
-    /// It loads a stage while it multiplies another.
+    /// True if the kernel is double-buffered: it loads one stage while it multiplies another.
     pub(super) two_stages: bool,
 }
 
 impl Way {
-    /// Those of the highest priority are tried, then those below where none of them can; none below 0 is.
+    /// The priority for a product. Kernels of the highest priority are tried first, and lower ones only if none
+    /// of them supports the product. A negative priority excludes the kernel.
     pub(super) fn priority(self, key: &Key) -> i8 {
         let small = matches!(key.scale(), Scale::Small);
         let general = matches!(key.kind(), Kind::General);
@@ -47,7 +48,7 @@ impl Way {
             Self::Vector => -1,
             Self::Cores if small || !general || !key.is_narrow() => 2,
             Self::Cores => 1,
-            // They would round what is in f32.
+            // Tensor cores would round f32 operands.
             Self::TensorCores if !key.is_narrow() => -1,
             Self::TensorCores if matches!(key.scale(), Scale::Large) => 3,
             Self::TensorCores => 2,
@@ -56,11 +57,11 @@ impl Way {
 }
 
 impl Kernel {
-    /// Within its way, as [`Way::priority`].
+    /// The priority within its class; see [`KernelClass::priority`].
     pub(super) fn priority(&self, key: &Key) -> i8 {
         match self.two_stages {
             true if !key.has_even_stages() => -1,
-            // Where products are small, it gains nothing.
+            // Double buffering does not pay off for small products.
             true if matches!(key.scale(), Scale::Small) => -1,
             _ => 1,
         }
@@ -91,7 +92,7 @@ pub(super) fn launch<R: CubeRuntime>(
     )
 }
 
-/// All of them.
+/// Returns all candidate kernels.
 pub(super) fn all() -> Vec<Kernel> {
     let kernel = |strategy, way, two_stages| Kernel {
         strategy,

@@ -1,4 +1,4 @@
-//! Every kernel that may be chosen for a product, not only the one that is: which one is the quickest differs from run to run.
+//! Tests every candidate kernel rather than only the chosen one, since the fastest kernel varies between runs.
 
 use burn::backend::wgpu::WgpuRuntime;
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
@@ -9,10 +9,11 @@ use emberlm_system::random::split_mix;
 use super::kernels;
 use super::key::Key;
 
-/// Without fusion.
+/// A backend without fusion.
 type Device = CubeBackend<WgpuRuntime, f32, i32, u8>;
 
-/// `[matrices, rows, depth, columns]`. Depths are of odd and even numbers of stages of each length, of parts of stages, and 1.
+/// `[matrices, rows, depth, columns]`. The depths cover odd and even numbers of stages of each length, partial
+/// stages, and 1.
 const SHAPES: [[usize; 4]; 12] = [
     [3, 40, 8, 40],
     [3, 16, 24, 8],
@@ -22,20 +23,20 @@ const SHAPES: [[usize; 4]; 12] = [
     [3, 1, 64, 96],
     [2, 96, 32, 1],
     [2, 1, 1, 1],
-    // Large enough for kernels of two stages: right are they where the stages' number is even.
+    // Large enough for double-buffered kernels, which are correct only for an even number of stages.
     [2, 520, 40, 24],
     [2, 520, 24, 24],
     [2, 520, 256, 24],
     [1, 24, 768, 16],
 ];
 
-/// Uniform in ±2.
+/// Uniform numbers in ±2.
 fn numbers(seed: u64, shape: [usize; 3]) -> TensorData {
     let number = |i| (split_mix(split_mix(seed) ^ i as u64) >> 40) as f32 / (1 << 22) as f32 - 2.0;
     TensorData::new((0..shape.iter().product()).map(number).collect(), shape)
 }
 
-/// The matrices as they are or, the numbers the same, stored with columns in a row.
+/// Uploads matrices, stored row by row or, if `transposed`, column by column.
 fn on_device(data: TensorData, transposed: bool, kind: DType) -> CubeTensor<WgpuRuntime> {
     let device = Default::default();
     let tensor = Tensor::<Device, 3>::from_data(data, &device).cast(kind);
@@ -67,7 +68,7 @@ fn expected(a: &[f64], b: &[f64], [count, rows, depth, columns]: [usize; 4]) -> 
     made
 }
 
-/// `‖a - b‖ / ‖b‖`.
+/// The relative error `‖a - b‖ / ‖b‖`.
 fn error(found: &[f64], expected: &[f64]) -> f64 {
     let squares = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>();
     let off = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
@@ -110,6 +111,6 @@ fn each_kernel_is_right_or_refuses_on_vulkan() {
             }
         }
     }
-    // Two for each of 12 shapes in f32, and where the device has it f16.
+    // At least two kernels for each of the 12 shapes in f32; f16 only runs on devices that support it.
     assert!(used >= 24, "{used}");
 }
