@@ -112,9 +112,11 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         precision: Precision,
     ) -> FloatTensor<Self> {
         match <[_; 1]>::try_from(weights) {
-            Ok([weight]) => head_loss::whole::<B, C>(hidden, weight, targets, options, precision),
+            Ok([weight]) => {
+                head_loss::single_part::<B, C>(hidden, weight, targets, options, precision)
+            }
             Err(parts) => {
-                head_loss_parts::in_parts::<B, C>(hidden, parts, targets, options, precision)
+                head_loss_parts::several_parts::<B, C>(hidden, parts, targets, options, precision)
             }
         }
     }

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
 use crate::cpu::packed::PackedMatrix;
-use crate::reference::table_parts::own;
+use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
     HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
@@ -236,13 +236,13 @@ pub fn embedding_parts<B: Backend>(
     ids: Tensor<B, 2, Int>,
 ) -> Tensor<B, 3> {
     let rows: Vec<usize> = tables.iter().map(|table| table.dims()[0]).collect();
-    let mut found = None;
-    for (table, own) in tables.into_iter().zip(own(&ids, &rows)) {
-        let here = embedding(table, own.rows.clone()); // [batch, seq, d_model]
-        found = Some(own.chosen(found, here));
+    let mut selected = None;
+    for (table, part) in tables.into_iter().zip(part_rows(&ids, &rows)) {
+        let here = embedding(table, part.rows.clone()); // [batch, seq, d_model]
+        selected = Some(part.select_or(selected, here));
     }
     // Without any parts, the rows are empty.
-    found.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
+    selected.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
 }
 
 /// [`Backend::adamw`]: `(parameter, moment1, moment2)` after an update with the gradient times `factor` `[1]`.

@@ -8,7 +8,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::Backend;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl<B: Backend> Backward<B, 1> for EmbeddingBackward {
         let (table, ids) = ops.state;
         let [node] = ops.parents;
         if let Some(node) = node {
-            let added = taken::<B>(grads, &table);
+            let added = take_gradient::<B>(grads, &table);
             let made = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
             grads.register::<B>(node.id, made);
         }
@@ -38,7 +38,7 @@ pub(super) fn embedding<B: Backend, C: CheckpointStrategy>(
     table: FloatTensor<Autodiff<B, C>>,
     ids: IntTensor<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let state = (kept::<B>(&table), ids.clone());
+    let state = (saved::<B>(&table), ids.clone());
     let output = <B as Backend>::embedding(table.primitive, ids);
     match EmbeddingBackward
         .prepare::<C>([table.node])

@@ -9,7 +9,7 @@ use burn::tensor::ops::FloatTensor;
 
 /// Clones a tensor for the state of a backward pass. The clone has a separate reference count; otherwise the
 /// graph, which owns the state, would keep itself alive.
-pub(super) fn kept<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor<Autodiff<B>> {
+pub(super) fn saved<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor<Autodiff<B>> {
     let mut kept = tensor.clone();
     kept.rc = Arc::new(kept.node.id);
     kept
@@ -17,7 +17,7 @@ pub(super) fn kept<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor
 
 /// Removes and returns the gradient accumulated for a tensor so far. The caller adds its own gradient to it in
 /// the same pass over memory.
-pub(super) fn taken<B: Backend>(
+pub(super) fn take_gradient<B: Backend>(
     grads: &mut Gradients,
     of: &FloatTensor<Autodiff<B>>,
 ) -> Option<FloatTensor<B>> {

@@ -36,7 +36,7 @@ impl<B: Backend> Backward<B, 2> for HeadLossBackward {
     }
 }
 
-pub(super) fn whole<B: Backend, C: CheckpointStrategy>(
+pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,

@@ -54,7 +54,7 @@ fn attached<B: Backend, C: CheckpointStrategy>(
     }
 }
 
-pub(super) fn in_parts<B: Backend, C: CheckpointStrategy>(
+pub(super) fn several_parts<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weights: Vec<FloatTensor<Autodiff<B, C>>>,
     targets: IntTensor<B>,

@@ -7,7 +7,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::{Backend, LinearInputs, Precision};
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
         let (x, weight) = (next(), next());
         let bias = kept.bias.then(&mut next).flatten();
         let residual = next();
-        let added = taken::<B>(grads, &kept.x);
+        let added = take_gradient::<B>(grads, &kept.x);
         let wanted = [x.is_some(), weight.is_some(), bias.is_some()];
         let made = <B as Backend>::linear_backward(
             kept.x.primitive,
@@ -68,7 +68,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
     precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
     let kept = SavedState {
-        x: kept::<B>(&inputs.x),
+        x: saved::<B>(&inputs.x),
         weight: inputs.weight.primitive.clone(),
         bias: inputs.bias.is_some(),
         precision,

@@ -7,7 +7,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::{Backend, Normalization};
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
         let kept = ops.state;
         let mut parents = ops.parents.into_iter();
         let x = parents.next().flatten();
-        let added = taken::<B>(grads, &kept.x);
+        let added = take_gradient::<B>(grads, &kept.x);
         let made = B::normalize_backward(
             kept.kind,
             kept.x.primitive,
@@ -65,7 +65,7 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let kept = SavedState {
         kind,
-        x: kept::<B>(&x),
+        x: saved::<B>(&x),
         gain: gain.as_ref().map(|gain| gain.primitive.clone()),
         bias: bias.is_some(),
     };

@@ -57,7 +57,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         options: AttentionOptions,
     ) -> FlexTensor {
-        if !takes([&q, &k, &v], &mask) {
+        if !supports([&q, &k, &v], &mask) {
             return reference::attention::<Flex>(q, k, v, mask, options);
         }
         let inputs = [q, k, v].map(|x| strides(x).0);
@@ -79,7 +79,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         options: AttentionOptions,
     ) -> (FlexTensor, Self::State) {
-        if !takes([&q, &k, &v], &mask) {
+        if !supports([&q, &k, &v], &mask) {
             let (output, state) = reference::attention_training::<Flex>(q, k, v, mask, options);
             return (output, FlexState::Whole(state));
         }
@@ -155,7 +155,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         config: SelfAttention,
     ) -> FlexTensor {
-        if !takes_fused(&qkv, &mask) {
+        if !supports_fused(&qkv, &mask) {
             return reference::self_attention::<Flex>(qkv, angles, mask, config);
         }
         let qkv = rotated(qkv, angles.as_ref(), config, false);
@@ -175,7 +175,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         config: SelfAttention,
     ) -> (FlexTensor, Self::SelfState) {
-        if !takes_fused(&qkv, &mask) {
+        if !supports_fused(&qkv, &mask) {
             let (output, state) =
                 reference::self_attention_training::<Flex>(qkv, angles, mask, config);
             return (output, FlexState::Whole(state));
@@ -251,14 +251,14 @@ impl AttentionKernels<Flex> for TiledAttention {
 }
 
 /// Returns true if the kernels support these inputs: all are f32, with the same head dimension.
-fn takes([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
+fn supports([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
     let head_dim = |x: &FlexTensor| x.layout().shape()[3];
     let equal = head_dim(q) == head_dim(k) && head_dim(k) == head_dim(v);
-    equal && takes_fused(q, mask) && is_f32(&[k, v])
+    equal && supports_fused(q, mask) && is_f32(&[k, v])
 }
 
 /// Returns true if the kernels support this fused buffer and bias: both are f32.
-fn takes_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
+fn supports_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
     let bias = mask.bias.as_ref();
     is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
 }

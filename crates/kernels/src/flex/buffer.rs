@@ -23,19 +23,19 @@ pub(super) fn dense(tensor: FlexTensor) -> FlexTensor {
 
 /// The elements of a dense tensor.
 pub(super) fn elements(tensor: &FlexTensor) -> &[f32] {
-    &tensor.storage()[place(tensor)]
+    &tensor.storage()[element_range(tensor)]
 }
 
 /// The range of a dense tensor in its storage.
-pub(super) fn place(tensor: &FlexTensor) -> Range<usize> {
+pub(super) fn element_range(tensor: &FlexTensor) -> Range<usize> {
     let start = tensor.layout().start_offset();
     start..start + tensor.layout().num_elements()
 }
 
 /// The elements of a dense tensor for writing. Copies shared memory first.
 pub(super) fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
-    let place = place(tensor);
-    &mut tensor.storage_mut()[place]
+    let element_range = element_range(tensor);
+    &mut tensor.storage_mut()[element_range]
 }
 
 /// Allocates a tensor for `fill`, which must write every element before reading it.

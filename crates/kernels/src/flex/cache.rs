@@ -9,7 +9,7 @@ use super::buffer::{dense, elements_mut};
 /// copy the whole cache.
 pub(super) fn write_tokens(held: FlexTensor, new: FlexTensor, start: usize) -> FlexTensor {
     let mut held = dense(held);
-    let (new, place) = strides(new);
+    let (new, from_strides) = strides(new);
     let [batch, heads, seq, width] = [0, 1, 2, 3].map(|dim| new.layout().shape()[dim]);
     let capacity = held.layout().shape()[2];
     let from = &new.storage::<f32>()[new.layout().start_offset()..];
@@ -18,7 +18,7 @@ pub(super) fn write_tokens(held: FlexTensor, new: FlexTensor, start: usize) -> F
         let to = ((b * heads + h) * capacity + start) * width;
         let rows = all[to..to + seq * width].chunks_exact_mut(width.max(1));
         for (token, row) in rows.enumerate() {
-            let at = b * place.batch + h * place.head + token * place.token;
+            let at = b * from_strides.batch + h * from_strides.head + token * from_strides.token;
             row.copy_from_slice(&from[at..at + width]);
         }
     }

@@ -136,12 +136,20 @@ pub(super) fn rotary(
     sin: FlexTensor,
 ) -> FlexTensor {
     let (cos, sin) = (dense(cos), dense(sin));
-    let (x, place) = strides(x);
+    let (x, from_strides) = strides(x);
     let shape = [0, 1, 2, 3].map(|dim| x.layout().shape()[dim]);
     let from = x.layout().start_offset();
     filled(shape, |out| {
         let x = &x.storage()[from..];
-        rotary::rotate(layout, x, place, out, shape, elements(&cos), elements(&sin));
+        rotary::rotate(
+            layout,
+            x,
+            from_strides,
+            out,
+            shape,
+            elements(&cos),
+            elements(&sin),
+        );
     })
 }
 

@@ -45,7 +45,7 @@ pub(super) fn head_loss_gradients(
 
 /// Returns the weight if the kernel supports it, which requires a single part in f32, and the parts unchanged
 /// otherwise.
-pub(super) fn whole(
+pub(super) fn single_part(
     hidden: &FlexTensor,
     weights: Vec<FlexTensor>,
 ) -> Result<FlexTensor, Vec<FlexTensor>> {
@@ -56,7 +56,7 @@ pub(super) fn whole(
 }
 
 /// The rows per block and the precision for the reference implementation.
-pub(super) fn composed(
+pub(super) fn reference_settings(
     hidden: &FlexTensor,
     weights: &[FlexTensor],
     precision: Precision,

@@ -16,7 +16,7 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
         residual,
     } = inputs;
     let x = dense(x);
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     let (w, out_width) = (matrix(&weight), weight.layout().shape()[1]);
     let x_rows = rows(&x);
     let multiply = |out: &mut [f32], output| {
@@ -28,12 +28,12 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
             precision,
         );
     };
-    added(bias, residual, || out_shape(&x, out_width), multiply)
+    with_bias_and_residual(bias, residual, || out_shape(&x, out_width), multiply)
 }
 
 /// Returns `residual + bias + product`, where bias and residual are optional. `multiply` writes the product or
 /// accumulates it.
-pub(super) fn added(
+pub(super) fn with_bias_and_residual(
     bias: Option<FlexTensor>,
     residual: Option<FlexTensor>,
     shape: impl FnOnce() -> Vec<usize>,
@@ -67,7 +67,7 @@ pub(super) fn linear_backward(
     precision: Precision,
 ) -> LinearGradients<Flex> {
     let (x, grad) = (dense(x), dense(grad));
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     let (x_rows, grad_rows) = (rows(&x), rows(&grad));
     let x_grad = input.then(|| {
         let multiply = |out: &mut [f32], output| {
@@ -129,7 +129,7 @@ pub(super) fn rows(tensor: &FlexTensor) -> Matrix<'_> {
 }
 
 /// Copies a weight with negative strides, which [`Matrix`] does not support. A transposed weight is not copied.
-pub(super) fn placed(weight: FlexTensor) -> FlexTensor {
+pub(super) fn with_positive_strides(weight: FlexTensor) -> FlexTensor {
     match weight.layout().has_positive_strides() {
         true => weight,
         false => weight.to_contiguous(),

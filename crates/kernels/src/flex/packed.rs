@@ -3,8 +3,8 @@
 use burn::tensor::{Bytes, DType};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, elements, filled, is_f32, place};
-use super::linear::{added, matrix, out_shape, placed, rows};
+use super::buffer::{dense, element_range, elements, filled, is_f32};
+use super::linear::{matrix, out_shape, rows, with_bias_and_residual, with_positive_strides};
 use crate::cpu::matrix::MatrixMut;
 use crate::cpu::packed::{self, PackedMatrix, PackedView};
 use crate::{PackedFormat, PackedWeight, reference};
@@ -13,7 +13,7 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
     if !is_f32(&[&weight]) {
         return reference::pack::<Flex>(weight, format);
     }
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     packed_from_host(packed::pack(format, matrix(&weight)))
 }
 
@@ -52,7 +52,7 @@ pub(super) fn linear_packed(
     let x = dense(x);
     let (x_rows, w) = (rows(&x), packed.view());
     let out_width = w.rows();
-    added(
+    with_bias_and_residual(
         bias,
         residual,
         || out_shape(&x, out_width),
@@ -86,7 +86,7 @@ impl DenseWeight {
     fn view(&self) -> PackedView<'_> {
         PackedView {
             format: self.format,
-            bytes: &self.bytes.storage()[place(&self.bytes)],
+            bytes: &self.bytes.storage()[element_range(&self.bytes)],
             scales: elements(&self.scales),
             columns: self.columns,
         }

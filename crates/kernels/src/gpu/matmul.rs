@@ -39,20 +39,20 @@ pub fn matmul<R: CubeRuntime>(
 ) -> FusionTensor<FusionCubeRuntime<R>> {
     let client = a.client.clone();
     let streams = OperationStreams::with_inputs([&a, &b]);
-    let shape = of_product(&a.shape, &b.shape);
+    let shape = product_shape(&a.shape, &b.shape);
     let output = TensorIr::uninit(client.create_empty_handle(), shape, a.dtype);
     let description = CustomOpIr::new("matmul", &[a.into_ir(), b.into_ir()], &[output]);
-    let queued = Queued::<R> {
+    let operation = QueuedMatmul::<R> {
         description: description.clone(),
         runtime: PhantomData,
     };
     client
-        .register(streams, OperationIr::Custom(description), queued)
+        .register(streams, OperationIr::Custom(description), operation)
         .output()
 }
 
 /// The output shape: the rows of `a`, the columns of `b`, and the larger length of each batch dimension.
-fn of_product(a: &Shape, b: &Shape) -> Shape {
+fn product_shape(a: &Shape, b: &Shape) -> Shape {
     let last = a.num_dims() - 1;
     let dims = a.iter().zip(b.iter()).enumerate();
     let dims = dims.map(|(dim, (&a, &b))| match last - dim {
@@ -65,7 +65,7 @@ fn of_product(a: &Shape, b: &Shape) -> Shape {
 
 /// A product in the queue of operations.
 #[derive(Debug)]
-struct Queued<R> {
+struct QueuedMatmul<R> {
     description: CustomOpIr,
     runtime: PhantomData<R>,
 }
@@ -73,7 +73,7 @@ struct Queued<R> {
 /// A backend of the runtime; all of them have the same tensor type.
 type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
 
-impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for Queued<R> {
+impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for QueuedMatmul<R> {
     fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
         let ([a, b], [output]) = self.description.as_fixed();
         let [a, b] = [a, b].map(|of| handles.get_float_tensor::<OnRuntime<R>>(of));

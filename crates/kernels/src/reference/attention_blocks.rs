@@ -35,17 +35,20 @@ impl AttentionBlocks {
     }
 
     /// Returns true if a single block covers everything.
-    pub fn are_one(self, batch: usize, q_len: usize) -> bool {
+    pub fn is_single(self, batch: usize, q_len: usize) -> bool {
         batch <= self.sequences && q_len <= self.queries
     }
 
     /// The ranges of sequences of the blocks.
-    pub(super) fn of_sequences(self, batch: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn sequence_ranges(self, batch: usize) -> impl Iterator<Item = Range<usize>> {
         ranges(batch, self.sequences)
     }
 
     /// The ranges of queries of the blocks.
-    pub(super) fn of_queries(self, q_len: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    pub(super) fn query_ranges(
+        self,
+        q_len: usize,
+    ) -> impl DoubleEndedIterator<Item = Range<usize>> {
         ranges(q_len, self.queries)
     }
 }
@@ -53,7 +56,7 @@ impl AttentionBlocks {
 /// Returns a range that covers the keys visible to some of the `queries`, for `q_len` queries over `k_len` keys
 /// in total. With full reach these are all keys. Otherwise the range ends at the last query's own key. A window
 /// without global tokens also bounds the start, which is rounded down to a multiple of 64.
-pub(super) fn seen_keys(
+pub(super) fn visible_keys(
     queries: &Range<usize>,
     [q_len, k_len]: [usize; 2],
     reach: Reach,
@@ -94,19 +97,19 @@ mod tests {
             let blocks = AttentionBlocks::new([batch, heads, k_len], k_len);
             let scores = blocks.sequences * heads * blocks.queries * k_len;
             assert!(scores <= 1 << 24, "{batch}, {heads}, {k_len}: {scores}");
-            assert!(scores > 1 << 22 || blocks.are_one(batch, k_len));
+            assert!(scores > 1 << 22 || blocks.is_single(batch, k_len));
             assert_eq!(blocks.queries % 64, 0);
         }
         // At least 64 queries for any sequence length: here 128 heads over 2^20 keys.
         let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20);
         assert_eq!((least.sequences, least.queries), (1, 64));
         // One token of each of many sequences is a single block.
-        assert!(AttentionBlocks::new([64, 32, 1], 4096).are_one(64, 1));
+        assert!(AttentionBlocks::new([64, 32, 1], 4096).is_single(64, 1));
     }
 
     #[test]
-    fn every_key_that_is_seen_is_in_the_block() {
-        let of = |queries, lengths, reach| seen_keys(&queries, lengths, reach);
+    fn block_contains_every_visible_key() {
+        let of = |queries, lengths, reach| visible_keys(&queries, lengths, reach);
         assert_eq!(of(64..128, [192, 192], Reach::Causal), 0..128);
         assert_eq!(of(64..128, [192, 392], Reach::Causal), 0..328);
         // The query at position 300 sees keys 201 and later.

@@ -10,7 +10,7 @@ use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 /// GPUs.
 const PRIME: i32 = 46_337;
 
-/// The random numbers of a dropout mask. They are drawn on the device, and their number is linear in the sequence
+/// The random numbers of a dropout mask. They are uniform_below_prime on the device, and their number is linear in the sequence
 /// length.
 ///
 /// A query has numbers `a`, `b` and `e`, and a key has `x` and `d`, all uniform modulo the prime `p`. A weight is
@@ -42,8 +42,8 @@ impl<B: Backend> DropoutDraws<B> {
     pub(super) fn new(of: [usize; 3], k_len: usize, device: &Device<B>) -> Self {
         let [batch, heads, q_len] = of;
         Self {
-            queries: drawn::<B>([batch, heads, q_len, 3], device).into_primitive(),
-            keys: drawn::<B>([1, 1, 2, k_len], device).into_primitive(),
+            queries: uniform_below_prime::<B>([batch, heads, q_len, 3], device).into_primitive(),
+            keys: uniform_below_prime::<B>([1, 1, 2, k_len], device).into_primitive(),
         }
     }
 
@@ -88,7 +88,7 @@ fn bound(dropout: f64) -> i32 {
 
 /// Draws uniform integers below the prime. If the generator returns 1.0, the result is the prime itself, which is
 /// congruent to 0.
-fn drawn<B: Backend>(shape: [usize; 4], device: &Device<B>) -> Tensor<B, 4, Int> {
+fn uniform_below_prime<B: Backend>(shape: [usize; 4], device: &Device<B>) -> Tensor<B, 4, Int> {
     let uniform = Tensor::<B, 4>::random(shape, Distribution::Uniform(0.0, 1.0), device);
     (uniform * f64::from(PRIME)).int()
 }

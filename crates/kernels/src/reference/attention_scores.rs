@@ -69,7 +69,7 @@ impl<B: Backend> Scores<B> {
         let any_key = padded.then(|| hidden.clone().bool_not().float().max_dim(3));
         let low = if padded { PADDING } else { f32::NEG_INFINITY };
         Self {
-            values: added(scores, hidden, low),
+            values: add_mask(scores, hidden, low),
             bounded,
             any_key,
         }
@@ -188,7 +188,7 @@ fn unreached_keys<B: Backend>(
     let before = first
         .as_ref()
         .map(|first| keys.clone().lower(first.clone()));
-    let hidden = either(later, before);
+    let hidden = or_masks(later, before);
     let distant = window.map(|[tokens, global_tokens]| {
         let global_tokens = global_tokens as i64;
         let global = match first {
@@ -198,10 +198,10 @@ fn unreached_keys<B: Backend>(
         let left = keys.lower_equal(queries - tokens as i64);
         left.bool_and(global.bool_not())
     });
-    either(hidden, distant)
+    or_masks(hidden, distant)
 }
 
-fn either<B: Backend>(
+fn or_masks<B: Backend>(
     a: Option<Tensor<B, 2, Bool>>,
     b: Option<Tensor<B, 2, Bool>>,
 ) -> Option<Tensor<B, 2, Bool>> {

@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 use burn::tensor::ops::FloatTensor;
 
 use super::attention::{attention, stacked};
-use super::attention_blocks::{AttentionBlocks, seen_keys};
+use super::attention_blocks::{AttentionBlocks, visible_keys};
 use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_scores::{ScoreRange, Scores, narrowed, uncapped, where_any_key};
 use super::product::product;
@@ -48,13 +48,13 @@ pub fn blocked_attention<B: Backend>(
     let inputs = Inputs::<B>::new([q, k, v], mask, None, options);
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let [batch, _, q_len, _] = inputs.q.dims();
-    if q_len == 1 || blocks.are_one(batch, q_len) {
+    if q_len == 1 || blocks.is_single(batch, q_len) {
         let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(primitive);
         return attention::<B>(q, k, v, inputs.mask, options);
     }
     let mut rows = Vec::new();
-    for sequences in blocks.of_sequences(batch) {
-        let outputs = blocks.of_queries(q_len).map(|queries| {
+    for sequences in blocks.sequence_ranges(batch) {
+        let outputs = blocks.query_ranges(q_len).map(|queries| {
             let block = inputs.block(&sequences, queries);
             let (weights, _) = block.softmax(block.scores());
             block.mixed(weights)
@@ -81,9 +81,9 @@ pub fn blocked_attention_training<B: Backend>(
     }
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let (mut outputs, mut log_sums) = (Vec::new(), Vec::new());
-    for sequences in blocks.of_sequences(batch) {
+    for sequences in blocks.sequence_ranges(batch) {
         let (mut output, mut log_sum) = (Vec::new(), Vec::new());
-        for queries in blocks.of_queries(q_len) {
+        for queries in blocks.query_ranges(q_len) {
             let block = inputs.block(&sequences, queries);
             let (weights, sums) = block.softmax(block.scores());
             output.push(block.mixed(block.kept(weights)));
@@ -134,10 +134,10 @@ pub fn blocked_attention_backward<B: Backend>(
         let all = [heads, q_len, inputs.k.dims()[2]];
         Tensor::<B, 3>::zeros(all, &inputs.q.device())
     });
-    for sequences in blocks.of_sequences(batch) {
+    for sequences in blocks.sequence_ranges(batch) {
         let mut q_grads = Vec::new();
         let [mut k_sum, mut v_sum] = [0, 1].map(|_| KeySum::new(inputs.k.dims()[2]));
-        for queries in blocks.of_queries(q_len).rev() {
+        for queries in blocks.query_ranges(q_len).rev() {
             let block = inputs.block(&sequences, queries);
             let of_block = |x: &Tensor<B, 4>| narrowed(x, 2, &block.range.queries);
             let [grad, log_sums, along] =
@@ -211,7 +211,7 @@ impl<B: Backend> Inputs<B> {
     /// The block of these queries of these sequences, with the keys that are visible to some of them.
     fn block(&self, sequences: &Range<usize>, queries: Range<usize>) -> Block<'_, B> {
         let (q_len, [_, kv_heads, k_len, _]) = (self.q.dims()[2], self.k.dims());
-        let keys = seen_keys(&queries, [q_len, k_len], self.options.reach);
+        let keys = visible_keys(&queries, [q_len, k_len], self.options.reach);
         let of = |x: &Tensor<B, 4>, range| narrowed(&narrowed(x, 0, sequences), 2, range);
         Block {
             q: stacked(of(&self.q, &queries), kv_heads),

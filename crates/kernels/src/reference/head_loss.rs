@@ -3,8 +3,8 @@
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
-use super::product::{product, raised_product};
-use super::table_parts::{Own, own};
+use super::product::{product, scaled_product};
+use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
 use crate::{Backend, HeadLossGradients, HeadLossOptions, Precision};
 
@@ -17,12 +17,12 @@ pub fn rows_per_block(vocab_size: usize) -> usize {
 /// or less, and f16 loses precision below 6e-5 and underflows below 6e-8. The magnitudes in a row of `g` sum to
 /// at most 2, so the scaled sums are at most 4096 times the largest weight. They stay within f16's range of
 /// 65,504 for weights below 16. (Z-loss multiplies this by `1 + 2zL`, which is close to 1.)
-const RAISED: f64 = 2048.0;
+const F16_SCALE: f64 = 2048.0;
 
 /// The factor of `g` in the product for `dW` in f16. Sums over `rows` tokens are at most `rows` times the largest
 /// hidden state. The factor times `rows` is at most 2^13, so the sums stay in range for hidden states below 8,
 /// even if the model predicts the same token with certainty everywhere.
-fn raised_by(rows: usize) -> f64 {
+fn f16_scale(rows: usize) -> f64 {
     8192.0 / rows.next_power_of_two() as f64
 }
 
@@ -40,10 +40,10 @@ pub fn head_loss<B: Backend>(
     let mut loss = Tensor::zeros([1], &hidden.device());
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &block.own(&weights));
-        let even_logits = even_logits(&logits, options);
-        let log_sum = exponentials(logits, &block.learnt).log_sum;
-        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
+        let target_logits = block.target_logits(&logits, &block.target_rows(&weights));
+        let smoothing_logits = smoothing_logits(&logits, options);
+        let log_sum = exponentials(logits, &block.target_mask).log_sum;
+        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
     }
     primitive(loss)
 }
@@ -62,7 +62,7 @@ pub fn head_loss<B: Backend>(
 ///
 /// In 16-bit precisions, `y` is scattered into `g` before rounding. Otherwise, where the model predicts a target
 /// with certainty, the difference of a rounded `p W` and an unrounded row of `W` would consist of rounding errors
-/// only. In f16, `g` is additionally scaled by `F16_SCALE` and [`f16_scale`] to avoid underflow, and the products
+/// only. In f16, `g` is additionally scaled by `F16_SCALE` and `f16_scale` to avoid underflow, and the products
 /// are divided by the factor.
 ///
 /// A weight in several parts has its logits in parts: reductions over the vocabulary combine the reductions of
@@ -80,26 +80,26 @@ pub fn head_loss_gradients<B: Backend>(
     let vocab_size: usize = weights.iter().map(|weight| weight.dims()[0]).sum();
     let hidden = typed::<B, 2>(hidden);
     let device = hidden.device();
-    let even = even_row(&weights, options);
+    let smoothing = smoothing_row(&weights, options);
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grads: Vec<Option<Tensor<B, 2>>> = vec![None; weights.len()];
     let mut hidden_grads = Vec::new();
     // Σ hidden over the target tokens, [1, d_model]; only for label smoothing.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
-        let own = block.own(&weights);
+        let part_rows = block.target_rows(&weights);
         let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &own);
-        let even_logits = even_logits(&logits, options);
+        let target_logits = block.target_logits(&logits, &part_rows);
+        let smoothing_logits = smoothing_logits(&logits, options);
         // The contribution of the targets to -g, [rows, 1].
-        let mut pull = block.learnt.clone() * (1.0 - options.label_smoothing);
+        let mut target_grad = block.target_mask.clone() * (1.0 - options.label_smoothing);
         let mut slopes = None;
         if options.soft_cap > 0.0 {
-            pull = pull * slope(target_logits.clone(), options.soft_cap);
+            target_grad = target_grad * slope(target_logits.clone(), options.soft_cap);
             let of = |logits: &Tensor<B, 2>| slope(logits.clone(), options.soft_cap);
             slopes = Some(logits.iter().map(of).collect::<Vec<_>>());
         }
-        let Exponentials { exp, sum, log_sum } = exponentials(logits, &block.learnt);
+        let Exponentials { exp, sum, log_sum } = exponentials(logits, &block.target_mask);
         // (1 + 2zL) · p; with a cap, all of g but the contribution of the targets
         let mut grads: Vec<_> = match options.z_loss {
             0.0 => exp.into_iter().map(|exp| exp / sum.clone()).collect(),
@@ -114,18 +114,18 @@ pub fn head_loss_gradients<B: Backend>(
             });
             grads = sloped.collect();
         }
-        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
-        let learnt_hidden = block.hidden.clone() * block.learnt.clone(); // [rows, d_model]
+        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
+        let masked_hidden = block.hidden.clone() * block.target_mask.clone(); // [rows, d_model]
         // The contribution of the targets, unless it is part of the products.
-        let beside = match precision {
-            Precision::F32 => Some(pull),
+        let separate_target_grad = match precision {
+            Precision::F32 => Some(target_grad),
             Precision::Bf16 | Precision::F16 => {
-                let scattered = grads.into_iter().zip(&own).map(|(grad, own)| {
-                    let targets = own.rows.clone().unsqueeze_dim(1);
+                let scattered = grads.into_iter().zip(&part_rows).map(|(grad, part_rows)| {
+                    let targets = part_rows.rows.clone().unsqueeze_dim(1);
                     grad.scatter(
                         1,
                         targets,
-                        -own.or_zero(pull.clone()),
+                        -part_rows.or_zero(target_grad.clone()),
                         IndexingUpdateOp::Add,
                     )
                 });
@@ -133,51 +133,53 @@ pub fn head_loss_gradients<B: Backend>(
                 None
             }
         };
-        let products = grads
-            .iter()
-            .zip(&weights)
-            .map(|(grad, weight)| raised_product(grad.clone(), weight.clone(), precision, RAISED));
+        let products = grads.iter().zip(&weights).map(|(grad, weight)| {
+            scaled_product(grad.clone(), weight.clone(), precision, F16_SCALE)
+        });
         let mut hidden_grad = joined(products, Tensor::add, &block.hidden);
-        if let Some(pull) = &beside {
+        if let Some(target_grad) = &separate_target_grad {
             let mut target_rows = None; // [rows, d_model]
-            for (own, weight) in own.iter().zip(&weights) {
-                let rows = weight.clone().select(0, own.rows.clone());
-                target_rows = Some(own.chosen(target_rows, rows));
+            for (part_rows, weight) in part_rows.iter().zip(&weights) {
+                let rows = weight.clone().select(0, part_rows.rows.clone());
+                target_rows = Some(part_rows.select_or(target_rows, rows));
             }
             if let Some(target_rows) = target_rows {
-                hidden_grad = hidden_grad - target_rows * pull.clone();
+                hidden_grad = hidden_grad - target_rows * target_grad.clone();
             }
         }
-        if let Some(even) = &even {
-            hidden_grad = hidden_grad - even.clone();
-            let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
+        if let Some(smoothing) = &smoothing {
+            hidden_grad = hidden_grad - smoothing.clone();
+            let sum = masked_hidden.clone().sum_dim(0); // [1, d_model]
             hidden_sum = Some(match hidden_sum {
                 Some(all) => all + sum,
                 None => sum,
             });
         }
-        hidden_grads.push(hidden_grad * block.learnt);
-        let target_hidden = beside.map(|pull| learnt_hidden.clone() * pull);
-        let factor = raised_by(learnt_hidden.dims()[0]);
-        for ((grad, own), weight_grad) in grads.into_iter().zip(own).zip(&mut weight_grads) {
+        hidden_grads.push(hidden_grad * block.target_mask);
+        let target_hidden =
+            separate_target_grad.map(|target_grad| masked_hidden.clone() * target_grad);
+        let factor = f16_scale(masked_hidden.dims()[0]);
+        for ((grad, part_rows), weight_grad) in
+            grads.into_iter().zip(part_rows).zip(&mut weight_grads)
+        {
             // [part's rows, d_model]
-            let part = raised_product(grad.transpose(), learnt_hidden.clone(), precision, factor);
+            let part = scaled_product(grad.transpose(), masked_hidden.clone(), precision, factor);
             let mut sum = match weight_grad.take() {
                 Some(sum) => sum + part,
                 None => part,
             };
             if let Some(rows) = &target_hidden {
-                let (targets, rows) = (own.rows.clone(), own.or_zero(rows.clone()));
+                let (targets, rows) = (part_rows.rows.clone(), part_rows.or_zero(rows.clone()));
                 sum = sum.select_assign(0, targets, -rows, IndexingUpdateOp::Add);
             }
             *weight_grad = Some(sum);
         }
     }
-    let even = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
+    let smoothing = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
     let weight_grads = weight_grads.into_iter().zip(weights).map(|(grad, weight)| {
         let grad = grad.unwrap_or_else(|| weight.zeros_like());
-        primitive(match &even {
-            Some(even) => grad - even.clone(),
+        primitive(match &smoothing {
+            Some(smoothing) => grad - smoothing.clone(),
             None => grad,
         })
     });
@@ -209,7 +211,7 @@ fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> 
 
 /// `ε · Σ_v W_v / V`, `[1, d_model]`: the contribution of `ε/V` to each row of `dhidden`. `None` without label
 /// smoothing, and with a soft cap.
-fn even_row<B: Backend>(
+fn smoothing_row<B: Backend>(
     weights: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -221,7 +223,7 @@ fn even_row<B: Backend>(
 }
 
 /// `ε · Σ_v x_v / V`, `[rows, 1]`. `None` without label smoothing.
-fn even_logits<B: Backend>(
+fn smoothing_logits<B: Backend>(
     logits: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -244,17 +246,17 @@ fn block_loss<B: Backend>(
     block: &Block<B>,
     target_logits: Tensor<B, 2>,
     log_sum: Tensor<B, 2>,
-    even_logits: Option<Tensor<B, 2>>,
+    smoothing_logits: Option<Tensor<B, 2>>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     let mut loss = log_sum.clone() - target_logits * (1.0 - options.label_smoothing);
-    if let Some(even_logits) = even_logits {
-        loss = loss - even_logits;
+    if let Some(smoothing_logits) = smoothing_logits {
+        loss = loss - smoothing_logits;
     }
     if options.z_loss != 0.0 {
         loss = loss + log_sum.clone() * log_sum * options.z_loss;
     }
-    (loss * block.learnt.clone()).sum()
+    (loss * block.target_mask.clone()).sum()
 }
 
 /// A block of hidden states with their targets.
@@ -264,7 +266,7 @@ struct Block<B: Backend> {
     /// `[rows]`; an arbitrary token where the target is ignored.
     targets: Tensor<B, 1, Int>,
     /// 0 where the target is ignored and 1 elsewhere, `[rows, 1]`.
-    learnt: Tensor<B, 2>,
+    target_mask: Tensor<B, 2>,
 }
 
 impl<B: Backend> Block<B> {
@@ -286,19 +288,21 @@ impl<B: Backend> Block<B> {
     }
 
     /// The targets' rows in each part of the weight, `[rows]`.
-    fn own(&self, weights: &[Tensor<B, 2>]) -> Vec<Own<B, 1>> {
+    fn target_rows(&self, weights: &[Tensor<B, 2>]) -> Vec<PartRows<B, 1>> {
         let rows: Vec<usize> = weights.iter().map(|weight| weight.dims()[0]).collect();
-        own(&self.targets, &rows)
+        part_rows(&self.targets, &rows)
     }
 
     /// The logits of the targets, `[rows, 1]`, from all logits, `[rows, vocab_size]`.
-    fn target_logits(&self, logits: &[Tensor<B, 2>], own: &[Own<B, 1>]) -> Tensor<B, 2> {
-        let mut found = None;
-        for (logits, own) in logits.iter().zip(own) {
-            let here = logits.clone().gather(1, own.rows.clone().unsqueeze_dim(1));
-            found = Some(own.chosen(found, here));
+    fn target_logits(&self, logits: &[Tensor<B, 2>], part_rows: &[PartRows<B, 1>]) -> Tensor<B, 2> {
+        let mut selected = None;
+        for (logits, part_rows) in logits.iter().zip(part_rows) {
+            let here = logits
+                .clone()
+                .gather(1, part_rows.rows.clone().unsqueeze_dim(1));
+            selected = Some(part_rows.select_or(selected, here));
         }
-        found.unwrap_or_else(|| self.learnt.zeros_like())
+        selected.unwrap_or_else(|| self.target_mask.zeros_like())
     }
 }
 
@@ -308,8 +312,8 @@ fn blocks<B: Backend>(
     rows: usize,
 ) -> impl Iterator<Item = Block<B>> {
     let targets = Tensor::<B, 1, Int>::from_primitive(targets);
-    let learnt = targets.clone().greater_equal_elem(0).float();
-    let learnt = learnt.unsqueeze_dim(1); // [tokens, 1]
+    let target_mask = targets.clone().greater_equal_elem(0).float();
+    let target_mask = target_mask.unsqueeze_dim(1); // [tokens, 1]
     let targets = targets.clamp_min(0);
     let tokens = hidden.dims()[0];
     (0..tokens).step_by(rows).map(move |start| {
@@ -317,7 +321,7 @@ fn blocks<B: Backend>(
         Block {
             hidden: hidden.clone().narrow(0, start, rows),
             targets: targets.clone().narrow(0, start, rows),
-            learnt: learnt.clone().narrow(0, start, rows),
+            target_mask: target_mask.clone().narrow(0, start, rows),
         }
     })
 }

@@ -26,7 +26,7 @@ pub(super) fn product<B: Backend, const D: usize>(
 /// [`product`] with an operand `a` whose elements are too small for f16. In f16, `a` is multiplied by `factor`, a
 /// power of two to avoid rounding, and the product divided by it. The other precisions have enough range and
 /// ignore `factor`.
-pub(super) fn raised_product<B: Backend, const D: usize>(
+pub(super) fn scaled_product<B: Backend, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
     precision: Precision,

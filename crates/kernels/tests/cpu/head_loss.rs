@@ -1,8 +1,8 @@
-//! The head's loss and gradients, cut as a task of this shape is and into odd small parts.
+//! The head's loss and gradients, tiling as a task of this shape is and into odd small parts.
 
-use emberlm_kernels::cpu::head_loss::cut::Cut;
+use emberlm_kernels::cpu::head_loss::tiling::Tiling;
 use emberlm_kernels::cpu::head_loss::{
-    HeadLossTask, head_loss, head_loss_cut, head_loss_gradients, head_loss_gradients_cut,
+    HeadLossTask, head_loss, head_loss_gradients, head_loss_gradients_tiled, head_loss_tiled,
 };
 use emberlm_kernels::{HeadLossOptions, Precision};
 use proptest::prelude::*;
@@ -67,19 +67,19 @@ fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
 
 /// Compares everything, made on several numbers of threads into memory full of NaN.
 #[track_caller]
-fn check(task: &HeadLossTask<'_>, cut: Option<Cut>, tolerance: f64) {
+fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
     let [expected_loss, expected_hidden, expected_weight] = expected(task);
     let found = same_on_any_threads(|| {
         let mut hidden = vec![f32::NAN; task.hidden.len()];
         let mut weight = vec![f32::NAN; task.weight.len()];
-        let (loss, alone) = match cut {
+        let (loss, alone) = match tiling {
             None => {
                 let loss = head_loss_gradients(task, &mut hidden, &mut weight);
                 (loss, head_loss(task))
             }
-            Some(cut) => {
-                let loss = head_loss_gradients_cut(task, |_| cut, &mut hidden, &mut weight);
-                (loss, head_loss_cut(task, |_| cut))
+            Some(tiling) => {
+                let loss = head_loss_gradients_tiled(task, |_| tiling, &mut hidden, &mut weight);
+                (loss, head_loss_tiled(task, |_| tiling))
             }
         };
         let losses = [loss, alone].map(|x| x as f32);
@@ -116,9 +116,9 @@ fn options() -> impl Strategy<Value = HeadLossOptions> {
     })
 }
 
-fn cuts() -> impl Strategy<Value = Option<Cut>> {
+fn tilings() -> impl Strategy<Value = Option<Tiling>> {
     let sizes = [1_usize..80, 1..40, 1..700, 1..5, 1..50];
-    let sizes = sizes.prop_map(|[block, part, tile, chunk, strip]| Cut {
+    let sizes = sizes.prop_map(|[block, part, tile, chunk, strip]| Tiling {
         block,
         part,
         tile,
@@ -137,7 +137,7 @@ proptest! {
         width in 1_usize..40,
         vocab in prop_oneof![2_usize..80, 2_usize..3000],
         options in options(),
-        cut in cuts(),
+        tiling in tilings(),
         ignored in select(vec!["none", "some", "some", "all"]),
         seed in 0..u64::MAX - 1,
     ) {
@@ -152,7 +152,7 @@ proptest! {
             options,
             precision: Precision::F32,
         };
-        check(&task, cut, 2e-5);
+        check(&task, tiling, 2e-5);
     }
 }
 
@@ -182,14 +182,14 @@ fn references_follow_large_logits() {
                 },
                 precision: Precision::F32,
             };
-            let cut = Cut {
+            let tiling = Tiling {
                 block: 5,
                 part: 2,
                 tile,
                 chunk: 11,
                 strip: 1,
             };
-            check(&task, Some(cut), 1e-4);
+            check(&task, Some(tiling), 1e-4);
         }
     }
 }

@@ -8,7 +8,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeRuntime, CubeTuneId};
 use cubek::matmul::launch::Strategy;
 
-use super::kernels::{Kernel, Way, all, launch};
+use super::kernels::{Kernel, KernelClass, all, launch};
 use super::key::Key;
 
 #[derive(Clone)]
@@ -23,16 +23,16 @@ struct Product<R: CubeRuntime> {
 impl<R: CubeRuntime> Product<R> {
     /// Multiplies with `kernel`. Outside of benchmarks it falls back to the naive kernel if `kernel` does not
     /// support the shapes, since the choice was made for other shapes with the same key.
-    fn by(self, kernel: &Kernel) -> Result<(), String> {
+    fn multiply_with(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
         let made = launch(&kernel.strategy, a, b, output);
         match made {
-            Err(_) if !self.is_trial => self.by_any_means(),
+            Err(_) if !self.is_trial => self.multiply_naive(),
             made => made.map_err(|error| format!("{error:?}")),
         }
     }
 
-    fn by_any_means(self) -> Result<(), String> {
+    fn multiply_naive(self) -> Result<(), String> {
         let Self { a, b, output, .. } = self;
         let made = launch(&Strategy::Naive, a, b, output);
         made.map_err(|error| format!("{error:?}"))
@@ -73,9 +73,9 @@ fn multiply_with_first<R: CubeRuntime>(
     let key = Key::between(a, b, output);
     let mut candidates: Vec<Kernel> = all()
         .into_iter()
-        .filter(|kernel| kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0)
+        .filter(|kernel| kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0)
         .collect();
-    candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.way.priority(&key)));
+    candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.class.priority(&key)));
     let mut strategies = candidates.into_iter().map(|kernel| kernel.strategy);
     strategies.any(|strategy| launch(&strategy, a.clone(), b.clone(), output.clone()).is_ok())
 }
@@ -87,25 +87,26 @@ fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
         ..product.clone()
     };
     let key = |of: &Product<R>| Key::between(&of.a, &of.b, &of.output);
-    let group = |name, way: Way| TuneGroup::<Key>::new(name, move |key| way.priority(key));
-    let vector = group("vector", Way::Vector);
-    let cores = group("cores", Way::Cores);
-    let tensor_cores = group("tensor cores", Way::TensorCores);
+    let group =
+        |name, class: KernelClass| TuneGroup::<Key>::new(name, move |key| class.priority(key));
+    let vector = group("vector", KernelClass::Vector);
+    let cores = group("cores", KernelClass::Cores);
+    let tensor_cores = group("tensor cores", KernelClass::TensorCores);
     let last = TuneGroup::<Key>::new("last", |_| 0);
 
     // The tuner falls back to the first entry.
-    let naive = Tunable::new("naive", |product: Product<R>| product.by_any_means());
+    let naive = Tunable::new("naive", |product: Product<R>| product.multiply_naive());
     let set = TunableSet::new(key, trial).with(naive.group(&last, |_| 1));
     all().into_iter().fold(set, |set, kernel| {
-        let group = match kernel.way {
-            Way::Vector => &vector,
-            Way::Cores => &cores,
-            Way::TensorCores => &tensor_cores,
+        let group = match kernel.class {
+            KernelClass::Vector => &vector,
+            KernelClass::Cores => &cores,
+            KernelClass::TensorCores => &tensor_cores,
         };
         let kernel = std::sync::Arc::new(kernel);
         let tried = kernel.clone();
         let tunable = Tunable::new(&kernel.strategy.to_string(), move |product: Product<R>| {
-            product.by(&tried)
+            product.multiply_with(&tried)
         });
         set.with(tunable.group(group, move |key| kernel.priority(key)))
     })

@@ -20,7 +20,7 @@ use super::key::Key;
 
 /// The kind of hardware units that a kernel uses, which decides the products it is tried for.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum KernelClass {
     /// Kernels for a single row or column.
     Vector,
     /// Kernels on the device's regular cores.
@@ -32,12 +32,12 @@ pub(super) enum Way {
 /// A candidate kernel.
 pub(super) struct Kernel {
     pub(super) strategy: Strategy,
-    pub(super) way: Way,
+    pub(super) class: KernelClass,
     /// True if the kernel is double-buffered: it loads one stage while it multiplies another.
     pub(super) two_stages: bool,
 }
 
-impl Way {
+impl KernelClass {
     /// The priority for a product. Kernels of the highest priority are tried first, and lower ones only if none
     /// of them supports the product. A negative priority excludes the kernel.
     pub(super) fn priority(self, key: &Key) -> i8 {
@@ -94,20 +94,20 @@ pub(super) fn launch<R: CubeRuntime>(
 
 /// Returns all candidate kernels.
 pub(super) fn all() -> Vec<Kernel> {
-    let kernel = |strategy, way, two_stages| Kernel {
+    let kernel = |strategy, class, two_stages| Kernel {
         strategy,
-        way,
+        class,
         two_stages,
     };
     let mut kernels = vec![
         kernel(
             Strategy::GemvPlaneParallel(Inferred(Default::default())),
-            Way::Vector,
+            KernelClass::Vector,
             false,
         ),
         kernel(
             Strategy::GemvUnitPerpendicular(Inferred(Default::default())),
-            Way::Vector,
+            KernelClass::Vector,
             false,
         ),
     ];
@@ -117,8 +117,8 @@ pub(super) fn all() -> Vec<Kernel> {
     ] {
         let one = Strategy::SimpleUnit(Inferred(SimpleUnitSelectionArgs { tile_size }));
         let two = Strategy::DoubleUnit(Inferred(DoubleUnitSelectionArgs { tile_size }));
-        kernels.push(kernel(one, Way::Cores, false));
-        kernels.push(kernel(two, Way::Cores, true));
+        kernels.push(kernel(one, KernelClass::Cores, false));
+        kernels.push(kernel(two, KernelClass::Cores, true));
     }
     for multi_rows in [false, true] {
         let of = |tile_matmul| {
@@ -131,7 +131,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::SimpleCyclicCmma(of(TileMatmulKind::Cmma)),
             Strategy::SimpleCyclicMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(one, Way::TensorCores, false));
+            kernels.push(kernel(one, KernelClass::TensorCores, false));
         }
     }
     for row_count in [4, 8] {
@@ -147,7 +147,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::OrderedDoubleCmma(of(TileMatmulKind::Cmma)),
             Strategy::OrderedDoubleMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(two, Way::TensorCores, true));
+            kernels.push(kernel(two, KernelClass::TensorCores, true));
         }
     }
     for specialized in [false, true] {
@@ -161,7 +161,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::DoubleCyclicCmma(of(TileMatmulKind::Cmma)),
             Strategy::DoubleCyclicMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(two, Way::TensorCores, true));
+            kernels.push(kernel(two, KernelClass::TensorCores, true));
         }
     }
     kernels

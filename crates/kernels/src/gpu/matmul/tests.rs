@@ -69,33 +69,33 @@ fn expected(a: &[f64], b: &[f64], [count, rows, depth, columns]: [usize; 4]) -> 
 }
 
 /// The relative error `‖a - b‖ / ‖b‖`.
-fn error(found: &[f64], expected: &[f64]) -> f64 {
+fn error(actual: &[f64], expected: &[f64]) -> f64 {
     let squares = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>();
-    let off = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    let off = squares(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
     (off / squares(&mut expected.iter().copied())).sqrt()
 }
 
 #[test]
-fn each_kernel_is_right_or_refuses_on_vulkan() {
+fn every_kernel_is_correct_or_rejects_the_shapes_on_vulkan() {
     let mut used = 0;
-    for (turn, (kind, most)) in [(DType::F32, 1e-6), (DType::F16, 1e-3)]
+    for (round, (kind, tolerance)) in [(DType::F32, 1e-6), (DType::F16, 1e-3)]
         .into_iter()
         .enumerate()
     {
-        for (place, shape) in SHAPES.into_iter().enumerate() {
+        for (index, shape) in SHAPES.into_iter().enumerate() {
             let [count, rows, depth, columns] = shape;
-            let lying = [[false, false], [false, true], [true, false]][(place + turn) % 3];
+            let transposed = [[false, false], [false, true], [true, false]][(index + round) % 3];
             let tensor = |[seed, rows, columns]: [usize; 3], transposed| {
                 let numbers = numbers(seed as u64, [count, rows, columns]);
                 on_device(numbers, transposed, kind)
             };
-            let a = tensor([place, rows, depth], lying[0]);
-            let b = tensor([place + 100, depth, columns], lying[1]);
+            let a = tensor([index, rows, depth], transposed[0]);
+            let b = tensor([index + 100, depth, columns], transposed[1]);
             let expected = expected(&host(a.clone()), &host(b.clone()), shape);
             for kernel in kernels::all() {
-                let output = tensor([place + 200, rows, columns], false);
+                let output = tensor([index + 200, rows, columns], false);
                 let key = Key::between(&a, &b, &output);
-                let is_tried = kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0;
+                let is_tried = kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0;
                 if is_tried
                     && kernels::launch(&kernel.strategy, a.clone(), b.clone(), output.clone())
                         .is_ok()
@@ -104,8 +104,8 @@ fn each_kernel_is_right_or_refuses_on_vulkan() {
                     let off = error(&host(output), &expected);
                     let strategy = &kernel.strategy;
                     assert!(
-                        off < most,
-                        "{strategy} of {shape:?}, {kind:?}, {lying:?}: {off:.2e}"
+                        off < tolerance,
+                        "{strategy} of {shape:?}, {kind:?}, {transposed:?}: {off:.2e}"
                     );
                 }
             }
