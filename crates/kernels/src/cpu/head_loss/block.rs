@@ -45,7 +45,7 @@ pub struct SweepOutput<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The number of rows that it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.targets.len()
     }
