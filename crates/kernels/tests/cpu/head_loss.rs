@@ -1,4 +1,4 @@
-//! The head's loss and gradients, tiling as a task of this shape is and into odd small parts.
+//! Tests the head's loss and gradients with the default tiling and with small, odd tilings.
 
 use emberlm_kernels::cpu::head_loss::tiling::Tiling;
 use emberlm_kernels::cpu::head_loss::{
@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
 
-/// Loss, `dhidden` and `dW` one after another.
+/// The loss, `dhidden` and `dW`.
 fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
     let HeadLossTask { width, vocab, .. } = *task;
     let HeadLossOptions {
@@ -65,14 +65,14 @@ fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
     [vec![loss], hidden_grad, weight_grad]
 }
 
-/// Compares everything, made on several numbers of threads into memory full of NaN.
+/// Compares the loss and the gradients for several numbers of threads. The output memory is initially NaN.
 #[track_caller]
 fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
     let [expected_loss, expected_hidden, expected_weight] = expected(task);
     let found = same_on_any_threads(|| {
         let mut hidden = vec![f32::NAN; task.hidden.len()];
         let mut weight = vec![f32::NAN; task.weight.len()];
-        let (loss, alone) = match tiling {
+        let (loss, loss_only) = match tiling {
             None => {
                 let loss = head_loss_gradients(task, &mut hidden, &mut weight);
                 (loss, head_loss(task))
@@ -82,7 +82,7 @@ fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
                 (loss, head_loss_tiled(task, |_| tiling))
             }
         };
-        let losses = [loss, alone].map(|x| x as f32);
+        let losses = [loss, loss_only].map(|x| x as f32);
         [&losses[..], &hidden, &weight].concat()
     });
     let (losses, grads) = found.split_at(2);
@@ -93,7 +93,7 @@ fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
     assert_close("weight", weight, &expected_weight, tolerance);
 }
 
-/// Numbers of one case; some, no or all targets ignored.
+/// The targets of a case, of which some, none or all are ignored.
 fn targets(tokens: usize, vocab: usize, ignored: &str, seed: u64) -> Vec<i32> {
     let target = |i: u64| match ignored {
         "all" => -1,
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn loss_and_gradients_are_right(
+    fn loss_and_gradients_match_loops(
         tokens in 1_usize..70,
         width in 1_usize..40,
         vocab in prop_oneof![2_usize..80, 2_usize..3000],
@@ -156,8 +156,8 @@ proptest! {
     }
 }
 
-/// Logits from -80 to 80 that rise over the vocabulary, fall, or do so by the row: the first references are far from the
-/// last ones.
+/// Logits from -80 to 80 that increase or decrease over the vocabulary, or alternate by row. The first references
+/// are far from the final ones.
 #[test]
 fn references_follow_large_logits() {
     let (tokens, vocab, width) = (9, 400, 2);
@@ -194,9 +194,9 @@ fn references_follow_large_logits() {
     }
 }
 
-/// With a NaN logit the loss is NaN.
+/// A NaN logit makes the loss NaN.
 #[test]
-fn no_number_is_not_hidden() {
+fn nan_logits_make_the_loss_nan() {
     let task = HeadLossTask {
         hidden: &[1.0, f32::NAN],
         weight: &[0.5, -0.5],

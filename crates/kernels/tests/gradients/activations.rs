@@ -1,12 +1,13 @@
-//! The activations' values and derivatives against PyTorch's float64 over 2001 points from -8 to 8;
-//! `crates/model/tests/fixtures/make.py` wrote the fixture.
+//! Compares activations and their derivatives with PyTorch's in float64 at 2001 points from -8 to 8. The fixture
+//! is written by `crates/model/tests/fixtures/make.py`.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Tensor, TensorData};
 use emberlm_kernels::{Activation, Backend, ops};
 use safetensors::SafeTensors;
 
-/// Of a value or derivative `y`, in units of `max(1, |y|)`. Burn's own GELU misses it by a factor of 1000.
+/// The tolerance for a value or derivative `y`, in units of `max(1, |y|)`. Burn's own GELU exceeds it by a factor
+/// of 1000.
 const TOLERANCE: f64 = 1e-6;
 
 pub fn check<B: Backend>(device: &Device<B>) {

@@ -1,4 +1,4 @@
-//! Activations, normalisations and rotary positions.
+//! Tests activations, normalization, linear layers, embeddings, optimizer steps and rotary embeddings.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -36,7 +36,7 @@ fn gated<B: Backend>(kind: Activation, shape: [usize; 3], seed: u64) {
     );
 }
 
-/// With and without gain and bias; `x` also has a branch around it, as the residual stream has.
+/// With and without gain and bias. `x` also has a residual branch.
 fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bool; 2], seed: u64) {
     let data = numbers(seed, shape);
     let rows = [1, 2].map(|n| numbers(seed + n, [1, shape[1]]));
@@ -67,7 +67,7 @@ fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bo
     assert_all_close(&what, &found, &with_gradients(y, &inputs));
 }
 
-/// With and without bias and residual; `x` is multiplied with two weights, so that two gradients flow into it.
+/// With and without bias and residual. `x` is multiplied by two weights and so receives two gradients.
 fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: u64) {
     let shapes = [[tokens, width], [width, out], [1, out], [tokens, out]];
     let data: Vec<_> = (0..4)
@@ -118,7 +118,7 @@ fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: 
     );
 }
 
-/// A table that is looked up twice and also multiplied, as a tied one is.
+/// The table is looked up twice and is also a factor of a product, like a tied embedding.
 fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     let data = numbers(seed, [vocab, width]);
     let ids = |n: u64| {
@@ -150,7 +150,7 @@ fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     assert_all_close("embedding", &found, &with_gradients(y, &[&table]));
 }
 
-/// Three updates against those of the reference implementation.
+/// Compares three updates with those of the reference implementation.
 fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
     let found = updated::<B>(&data, |p, g, m, v, step| {
@@ -206,7 +206,7 @@ fn sum_of_squares<B: Backend>(shape: [usize; 2], seed: u64) {
     assert_close("sum of squares", &found, &[expected as f32]);
 }
 
-/// `rest` elements of each head are not turned.
+/// `rest` elements of each head are not rotated.
 fn rotary<B: Backend>(layout: RotaryLayout, shape: [usize; 4], rest: usize, seed: u64) {
     let [batch, heads, seq, pairs] = shape;
     let data = numbers(seed, [batch, heads, seq, 2 * pairs + rest]);
@@ -244,7 +244,8 @@ crate::on_backends! {
         shape in [1_usize..4, 1..6, 1..20],
         seed in any::<u64>(),
     );
-    // A layer norm of one element is zero whatever comes in; of two, it is a sign, whose gradient is all rounding.
+    // A layer norm of one element is always zero. That of two elements is a sign, whose gradient is only rounding
+    // errors.
     normalization(
         kind in select(&NORMS[..]),
         shape in [1_usize..8, 3..24],

@@ -1,4 +1,4 @@
-//! The product that all others are made of, against Burn's own.
+//! Compares [`ops::matmul`], on which all other products are built, with Burn's own product.
 
 use burn::backend::Autodiff;
 use burn::tensor::Tensor;
@@ -6,7 +6,7 @@ use emberlm_kernels::{Backend, ops};
 
 use crate::compare::{Reference, assert_all_close, numbers, tracked, with_gradients};
 
-/// `[batch, heads]`, either of which may be 1 in a factor.
+/// `[batch, heads]`, each of which may be broadcast from 1 in an operand.
 fn product<B: Backend>(batch: [usize; 2], repeated: [bool; 4], sizes: [usize; 3], seed: u64) {
     let [rows, depth, columns] = sizes;
     let counts =

@@ -1,5 +1,5 @@
-//! A table in parts: look-up and the head's loss against the whole table's reference implementation differentiated by Burn, over random
-//! shapes and cuts.
+//! Compares lookups in a table split into parts, and the head's loss with it, with the reference implementation
+//! for the whole table differentiated by Burn, over random shapes and splits.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -12,13 +12,13 @@ use crate::compare::{
 };
 use crate::head_loss::{Case, options};
 
-/// The rows of each of two to four parts.
-fn cuts() -> impl Strategy<Value = Vec<usize>> {
+/// Draws the number of rows of two to four parts.
+fn part_sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(1_usize..9, 2..5)
 }
 
-/// Consecutive rows of a table as separate tensors.
-fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
+/// Splits a table into separate tensors of consecutive rows.
+fn split<B: burn::tensor::backend::AutodiffBackend + Backend>(
     table: &TensorData,
     rows: &[usize],
 ) -> Vec<Tensor<B, 2>> {
@@ -32,7 +32,7 @@ fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
     rows.iter().map(part).collect()
 }
 
-/// The output, the gradient by `hidden`, and those by the parts as the whole's.
+/// The output, the gradient of `hidden`, and the concatenated gradients of the parts.
 fn with_parts<B: Backend, const D: usize>(
     output: Tensor<Autodiff<B>, D>,
     hidden: Option<&Tensor<Autodiff<B>, 2>>,
@@ -54,7 +54,7 @@ fn head_loss_in_parts<B: Backend>(
 ) {
     let case = Case::new([tokens, width, rows.iter().sum()], options, seed);
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
-    let parts = cut::<Autodiff<B>>(&case.weight, &rows);
+    let parts = split::<Autodiff<B>>(&case.weight, &rows);
     let targets = case.targets();
     let loss = ops::head_loss(
         hidden.clone(),
@@ -65,10 +65,10 @@ fn head_loss_in_parts<B: Backend>(
     );
     let found = with_parts::<B, 1>(loss, Some(&hidden), &parts);
     assert_all_close(&format!("{options:?}"), &found, &case.expected());
-    // Without gradients, and in blocks of rows.
+    // Also without gradients, and in blocks of rows.
     let alone = reference::head_loss::<B>(
         primitive(constant::<B, 2>(&case.hidden)),
-        cut::<Autodiff<B>>(&case.weight, &rows)
+        split::<Autodiff<B>>(&case.weight, &rows)
             .into_iter()
             .map(|part| primitive(part.inner()))
             .collect(),
@@ -81,7 +81,7 @@ fn head_loss_in_parts<B: Backend>(
     assert_all_close("only the loss", &[alone], &case.expected()[..1]);
 }
 
-fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
+fn lookup_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
     let count: usize = rows.iter().sum();
     let table = numbers(seed, [count, width]);
     let id = |i: u64| ((seed ^ i.wrapping_mul(0x9e37_79b9)) % count as u64) as i64;
@@ -91,15 +91,15 @@ fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize
     let of = Tensor::<Reference, 2, Int>::from_data(ids.clone(), &Default::default());
     let expected = ops::embedding(whole.clone(), of);
     let expected = with_gradients(expected, &[&whole]);
-    let parts = cut::<Autodiff<B>>(&table, &rows);
+    let parts = split::<Autodiff<B>>(&table, &rows);
     let of = Tensor::<Autodiff<B>, 2, Int>::from_data(ids, &Default::default());
     let found = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
     assert_eq!(found[0], expected[0], "rows are copied");
     assert_all_close("look-up", &found, &expected);
 }
 
-/// Values that are not finite in one part do not affect lookups in another.
-pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
+/// Non-finite values in one part do not affect lookups in another.
+pub fn non_finite_rows_stay_in_their_part<B: Backend>() {
     let device = Default::default();
     let nan = f32::NAN;
     let parts = [[[nan, nan], [1.0, 2.0]], [[nan, 0.0], [3.0, 4.0]]];
@@ -109,8 +109,8 @@ pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
     assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
 }
 
-/// Products of rounded factors: the parts round what the whole rounds.
-pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
+/// For products of rounded operands, the parts are rounded like the whole table.
+pub fn rounded_like_the_whole_table<B: Backend>(precision: Precision) {
     if !B::multiplies_in(precision, &Default::default()) {
         return;
     }
@@ -126,7 +126,7 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
         usize::MAX,
         precision,
     );
-    let parts = cut::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
+    let parts = split::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
     let parts = reference::head_loss_gradients::<B>(
         hidden(),
         parts.map(|part| primitive(part.inner())).collect(),
@@ -147,7 +147,8 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
         host(typed::<B, 1>(whole.loss)),
         host(typed::<B, 2>(whole.weights[0].clone())),
     ];
-    // Each row of the weight and each logit is the same product; sums over the vocabulary are added up otherwise.
+    // Each row of the weight and each logit is the same product, but sums over the vocabulary have a different
+    // order.
     assert_all_close(precision.name(), &found, &expected);
 }
 
@@ -155,14 +156,14 @@ crate::on_backends! {
     head_loss_in_parts(
         tokens in 1_usize..12,
         width in 1_usize..10,
-        rows in cuts(),
+        rows in part_sizes(),
         options in options(),
         seed in 0..u64::MAX - 1,
     );
-    look_up_in_parts(
+    lookup_in_parts(
         shape in [1_usize..4, 1_usize..6],
         width in 1_usize..10,
-        rows in cuts(),
+        rows in part_sizes(),
         seed in 0..u64::MAX - 1,
     );
 }

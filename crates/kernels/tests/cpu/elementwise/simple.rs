@@ -1,4 +1,4 @@
-//! The rest.
+//! Tests AdamW, reductions, elementwise passes, embeddings and rotary embeddings.
 
 use emberlm_kernels::cpu::adamw::{adamw, sum_of_squares};
 use emberlm_kernels::cpu::attention::HeadStrides;
@@ -18,7 +18,7 @@ fn doubles(x: &[f32]) -> Vec<f64> {
 }
 
 #[test]
-fn adamw_steps_as_its_equation_says() {
+fn adamw_matches_its_equation() {
     let step = AdamWStep {
         rate: 1e-2,
         beta1: 0.9,
@@ -50,7 +50,7 @@ fn adamw_steps_as_its_equation_says() {
 }
 
 #[test]
-fn sums_take_every_element() {
+fn sums_include_every_element() {
     for len in LENS {
         let x = numbers(1, len);
         let found = same_on_any_threads(|| {
@@ -76,7 +76,7 @@ fn sums_take_every_element() {
 }
 
 #[test]
-fn passes_pass_over_all() {
+fn passes_process_every_element() {
     for len in LENS {
         let x = numbers(1, len);
         let found = same_on_any_threads(|| {
@@ -105,19 +105,19 @@ fn passes_pass_over_all() {
 }
 
 #[test]
-fn embeddings_go_both_ways() {
+fn embedding_gathers_and_scatters() {
     for (tokens, width) in [(0, 3), (1, 1), (40, 7), (500, 129)] {
         let rows = 23;
         let table = numbers(1, rows * width);
         let grad = numbers(2, tokens * width);
-        // Row 5 does not occur.
+        // Row 5 has no id.
         let ids: Vec<i32> = (0..tokens as i32)
             .map(|i| (i * 7 + i / 3) % 23)
             .map(|i| i - i32::from(i == 5))
             .collect();
         let mut out = vec![f32::NAN; tokens * width];
         gather(&table, &ids, width, &mut out);
-        // An id's rows are added up first.
+        // The gradients of an id are summed first.
         let mut sums = vec![0.0; rows * width];
         for (i, id) in ids.iter().enumerate() {
             let row = *id as usize * width..(*id as usize + 1) * width;
@@ -140,12 +140,12 @@ fn embeddings_go_both_ways() {
 
 #[test]
 #[should_panic(expected = "an id is no row of the table")]
-fn a_wrong_id_is_told() {
+fn an_invalid_id_panics() {
     gather(&[0.0; 6], &[0, -1], 2, &mut [0.0; 4]);
 }
 
 #[test]
-fn heads_rotate_where_they_lie() {
+fn rotary_supports_any_strides() {
     for ([batch, heads, seq, head_dim], pairs) in [
         ([1, 1, 1, 2], 1),
         ([2, 3, 5, 10], 4),
@@ -204,7 +204,7 @@ fn heads_rotate_where_they_lie() {
 
 #[test]
 #[should_panic(expected = "overlap")]
-fn heads_that_overlap_are_refused() {
+fn overlapping_heads_are_rejected() {
     let place = HeadStrides {
         batch: 100,
         head: 3,
