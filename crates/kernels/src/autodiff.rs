@@ -38,8 +38,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         B::multiplies_in(precision, device)
     }
 
-    fn works_behind() -> bool {
-        B::works_behind()
+    fn is_asynchronous() -> bool {
+        B::is_asynchronous()
     }
 
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {

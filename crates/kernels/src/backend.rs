@@ -34,7 +34,7 @@ pub trait Backend: BurnBackend {
 
     /// Returns true if the device runs asynchronously, so that reading a value from it waits for all queued
     /// operations.
-    fn works_behind() -> bool {
+    fn is_asynchronous() -> bool {
         false
     }
 

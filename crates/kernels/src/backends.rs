@@ -36,7 +36,7 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
-            fn works_behind() -> bool {
+            fn is_asynchronous() -> bool {
                 true
             }
 

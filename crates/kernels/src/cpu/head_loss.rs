@@ -27,7 +27,7 @@ use std::mem::MaybeUninit;
 
 use self::block::{Block, SweepOutput, add_scaled};
 use self::tiling::Tiling;
-pub use self::tiling::most_held;
+pub use self::tiling::peak_elements;
 use super::parallel::{Shared, for_each, ranges};
 use super::product::Output;
 use super::vector::wide;

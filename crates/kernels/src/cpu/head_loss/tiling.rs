@@ -43,7 +43,7 @@ impl Tiling {
 
 /// The maximum number of elements that [`super::head_loss_gradients`] allocates: the exponentials of a block of
 /// rows, and the gradients of its hidden states per chunk.
-pub fn most_held(rows: usize, width: usize, vocab: usize) -> usize {
+pub fn peak_elements(rows: usize, width: usize, vocab: usize) -> usize {
     let tiling = Tiling::new(rows, width, vocab);
     let block = tiling.block.min(rows);
     let chunks = vocab.div_ceil(tiling.tile * tiling.chunk);
