@@ -27,9 +27,9 @@ pub fn returning_freed<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: reads an atomic option of the allocator, which is allowed at any time and from any thread.
     let before = unsafe { mi_option_get(PURGE_DELAY) };
     set_purge_delay(AT_ONCE);
-    let made = work();
+    let result = work();
     set_purge_delay(before);
-    made
+    result
 }
 
 fn set_purge_delay(milliseconds: c_long) {

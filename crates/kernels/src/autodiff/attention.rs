@@ -43,14 +43,14 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
         let (q, k, v, bias) = (next(), next(), next(), next());
-        let made = B::Attention::attention_backward(state, grad, options, bias.is_some());
-        let made = [
-            (q, Some(made.q)),
-            (k, Some(made.k)),
-            (v, Some(made.v)),
-            (bias, made.bias),
+        let gradients = B::Attention::attention_backward(state, grad, options, bias.is_some());
+        let gradients = [
+            (q, Some(gradients.q)),
+            (k, Some(gradients.k)),
+            (v, Some(gradients.v)),
+            (bias, gradients.bias),
         ];
-        for (node, grad) in made {
+        for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
@@ -76,9 +76,9 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
         let (qkv, bias) = (next(), next());
-        let made =
+        let gradients =
             B::Attention::self_attention_backward(state, angles, grad, config, bias.is_some());
-        for (node, grad) in [(qkv, Some(made.qkv)), (bias, made.bias)] {
+        for (node, grad) in [(qkv, Some(gradients.qkv)), (bias, gradients.bias)] {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }

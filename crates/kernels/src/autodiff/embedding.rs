@@ -28,8 +28,8 @@ impl<B: Backend> Backward<B, 1> for EmbeddingBackward {
         let [node] = ops.parents;
         if let Some(node) = node {
             let added = take_gradient::<B>(grads, &table);
-            let made = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
-            grads.register::<B>(node.id, made);
+            let table_grad = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
+            grads.register::<B>(node.id, table_grad);
         }
     }
 }

@@ -50,9 +50,9 @@ pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
     {
         OpsKind::Tracked(prep) => {
             let weight = vec![weight.primitive];
-            let made =
+            let gradients =
                 B::head_loss_gradients(hidden.primitive, weight, targets, options, precision);
-            prep.finish((made.hidden, made.weights), made.loss)
+            prep.finish((gradients.hidden, gradients.weights), gradients.loss)
         }
         OpsKind::UnTracked(prep) => {
             let weight = vec![weight.primitive];

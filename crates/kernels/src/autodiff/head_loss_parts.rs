@@ -68,10 +68,10 @@ pub(super) fn several_parts<B: Backend, C: CheckpointStrategy>(
         let loss = B::head_loss(states, parts, targets, options, precision);
         return <Autodiff<B, C> as AutodiffBackend>::from_inner(loss);
     }
-    let made = B::head_loss_gradients(states, parts, targets, options, precision);
-    let device = B::float_device(&made.loss);
-    let mut loss = attached::<B, C>(hidden, made.loss, made.hidden);
-    for (part, gradient) in weights.into_iter().zip(made.weights) {
+    let gradients = B::head_loss_gradients(states, parts, targets, options, precision);
+    let device = B::float_device(&gradients.loss);
+    let mut loss = attached::<B, C>(hidden, gradients.loss, gradients.hidden);
+    for (part, gradient) in weights.into_iter().zip(gradients.weights) {
         let zero = B::float_zeros(Shape::new([1]), &device, FloatDType::F32);
         let zero = attached::<B, C>(part, zero, gradient);
         loss = <Autodiff<B, C> as FloatTensorOps<_>>::float_add(loss, zero);

@@ -41,7 +41,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
         let residual = next();
         let added = take_gradient::<B>(grads, &kept.x);
         let wanted = [x.is_some(), weight.is_some(), bias.is_some()];
-        let made = <B as Backend>::linear_backward(
+        let gradients = <B as Backend>::linear_backward(
             kept.x.primitive,
             kept.weight,
             grad.clone(),
@@ -49,13 +49,13 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
             wanted,
             kept.precision,
         );
-        let made = [
-            (x, made.x),
-            (weight, made.weight),
-            (bias, made.bias),
+        let gradients = [
+            (x, gradients.x),
+            (weight, gradients.weight),
+            (bias, gradients.bias),
             (residual, Some(grad)),
         ];
-        for (node, grad) in made {
+        for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }

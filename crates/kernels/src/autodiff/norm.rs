@@ -37,7 +37,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
         let mut parents = ops.parents.into_iter();
         let x = parents.next().flatten();
         let added = take_gradient::<B>(grads, &kept.x);
-        let made = B::normalize_backward(
+        let gradients = B::normalize_backward(
             kept.kind,
             kept.x.primitive,
             kept.gain,
@@ -46,9 +46,9 @@ impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
             added,
         );
         if let Some(x) = x {
-            grads.register::<B>(x.id, made.x);
+            grads.register::<B>(x.id, gradients.x);
         }
-        let affine = [made.gain, made.bias].into_iter().flatten();
+        let affine = [gradients.gain, gradients.bias].into_iter().flatten();
         for (parent, grad) in parents.zip(affine) {
             if let Some(node) = parent {
                 grads.register::<B>(node.id, grad);

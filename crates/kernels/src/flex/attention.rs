@@ -220,9 +220,9 @@ impl AttentionKernels<Flex> for TiledAttention {
         let shape = fused_shape(&state.inputs, config);
         let grad = dense(grad);
         let mut dbias = bias_memory(&shape, bias);
-        let made = filled(dims(&state.inputs), |made| {
+        let qkv_grad = filled(dims(&state.inputs), |qkv_grad| {
             let (q, k, v) = Heads::split_fused(elements(&state.inputs), &shape);
-            let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(made, &shape);
+            let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(qkv_grad, &shape);
             let rows = row_strides(&shape);
             state.mask.with(|mask| {
                 attention::attention_backward(
@@ -244,7 +244,7 @@ impl AttentionKernels<Flex> for TiledAttention {
             });
         });
         SelfAttentionGradients {
-            qkv: rotated(made, angles.as_ref(), config, true),
+            qkv: rotated(qkv_grad, angles.as_ref(), config, true),
             bias: bias_tensor(&shape, dbias),
         }
     }

@@ -17,8 +17,8 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
     packed_from_host(packed::pack(format, matrix(&weight)))
 }
 
-pub(super) fn packed_from_host(made: PackedMatrix) -> PackedWeight<Flex> {
-    let (format, shape) = (made.format, made.shape());
+pub(super) fn packed_from_host(matrix: PackedMatrix) -> PackedWeight<Flex> {
+    let (format, shape) = (matrix.format, matrix.shape());
     let bytes = [shape[0], format.row_bytes(shape[1])];
     let scales = [shape[0], format.row_scales(shape[1])];
     let tensor = |elements, shape: [usize; 2], dtype| {
@@ -26,8 +26,8 @@ pub(super) fn packed_from_host(made: PackedMatrix) -> PackedWeight<Flex> {
     };
     PackedWeight::new(
         format,
-        tensor(Bytes::from_elems(made.bytes), bytes, DType::I8),
-        tensor(Bytes::from_elems(made.scales), scales, DType::F32),
+        tensor(Bytes::from_elems(matrix.bytes), bytes, DType::I8),
+        tensor(Bytes::from_elems(matrix.scales), scales, DType::F32),
         shape,
     )
 }

@@ -77,8 +77,8 @@ impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for QueuedMatmul<R> {
     fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
         let ([a, b], [output]) = self.description.as_fixed();
         let [a, b] = [a, b].map(|of| handles.get_float_tensor::<OnRuntime<R>>(of));
-        let made = init_matmul_output(&a, &b, a.dtype);
-        choice::multiply(a, b, made.clone());
-        handles.register_float_tensor::<OnRuntime<R>>(&output.id, made);
+        let product = init_matmul_output(&a, &b, a.dtype);
+        choice::multiply(a, b, product.clone());
+        handles.register_float_tensor::<OnRuntime<R>>(&output.id, product);
     }
 }

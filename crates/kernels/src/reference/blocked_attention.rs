@@ -128,7 +128,7 @@ pub fn blocked_attention_backward<B: Backend>(
     let along = (grad.clone() * typed(state.output)).sum_dim(3); // [batch, heads, q_len, 1]
     let [batch, _, q_len, _] = inputs.q.dims();
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
-    let mut made = [Vec::new(), Vec::new(), Vec::new()];
+    let mut grads_by_row = [Vec::new(), Vec::new(), Vec::new()];
     let mut bias_sum = bias.then(|| {
         let [_, heads, q_len, _] = inputs.q.dims();
         let all = [heads, q_len, inputs.k.dims()[2]];
@@ -159,11 +159,11 @@ pub fn blocked_attention_backward<B: Backend>(
             }
         }
         q_grads.reverse();
-        made[0].push(joined(q_grads, 2));
-        made[1].push(k_sum.sum(&inputs.k));
-        made[2].push(v_sum.sum(&inputs.v));
+        grads_by_row[0].push(joined(q_grads, 2));
+        grads_by_row[1].push(k_sum.sum(&inputs.k));
+        grads_by_row[2].push(v_sum.sum(&inputs.v));
     }
-    let [q, k, v] = made.map(|of| primitive(joined(of, 0)));
+    let [q, k, v] = grads_by_row.map(|of| primitive(joined(of, 0)));
     AttentionGradients {
         q,
         k,

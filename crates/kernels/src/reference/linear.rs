@@ -38,12 +38,12 @@ pub fn linear_backward<B: Backend>(
     let (grad, _) = rows::<B>(grad); // [tokens, out]
     let weight = typed::<B, 2>(weight); // [in, out]
     let x_grad = input.then(|| {
-        let made = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
-        let made = match added {
-            Some(added) => rows::<B>(added).0 + made,
-            None => made,
+        let input_grad = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
+        let input_grad = match added {
+            Some(added) => rows::<B>(added).0 + input_grad,
+            None => input_grad,
         };
-        B::float_reshape(primitive(made), shape)
+        B::float_reshape(primitive(input_grad), shape)
     });
     LinearGradients {
         x: x_grad,

@@ -68,13 +68,13 @@ pub fn normalize_backward<B: Backend>(
         Some(gain) => grad * typed::<B, 1>(gain).unsqueeze::<2>(),
         None => grad,
     };
-    let made = input_gradient(kind, x, grad);
-    let made = match added {
-        Some(added) => rows::<B>(added).0 + made,
-        None => made,
+    let x_grad = input_gradient(kind, x, grad);
+    let x_grad = match added {
+        Some(added) => rows::<B>(added).0 + x_grad,
+        None => x_grad,
     };
     NormGradients {
-        x: B::float_reshape(primitive(made), shape),
+        x: B::float_reshape(primitive(x_grad), shape),
         gain: gain_grad,
         bias,
     }

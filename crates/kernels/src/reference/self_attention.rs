@@ -80,8 +80,8 @@ pub fn self_attention_backward<B: Backend>(
     bias: bool,
 ) -> SelfAttentionGradients<B> {
     let grad = by_heads::<B>(grad, config);
-    let made = attention_backward::<B>(state, grad, config.options, bias);
-    fused_gradients(made, angles)
+    let gradients = attention_backward::<B>(state, grad, config.options, bias);
+    fused_gradients(gradients, angles)
 }
 
 /// The backward pass of [`blocked_self_attention_training`].
@@ -98,8 +98,8 @@ pub fn blocked_self_attention_backward<B: Backend>(
         ..state
     };
     let grad = by_heads::<B>(grad, config);
-    let made = blocked_attention_backward::<B>(state, grad, config.options, bias, blocks);
-    fused_gradients(made, angles)
+    let gradients = blocked_attention_backward::<B>(state, grad, config.options, bias, blocks);
+    fused_gradients(gradients, angles)
 }
 
 /// Rotates the gradients of queries and keys back and concatenates the gradients into one tensor.

@@ -145,9 +145,9 @@ fn fused_buffers_match_separate_ones() {
 
         let shape = &case.shape;
         let buffer = fused(&case, [&q, &k, &v]);
-        let mut found = vec![f32::NAN; buffer.len()];
+        let mut actual = vec![f32::NAN; buffer.len()];
         let (q, k, v) = Heads::split_fused(&buffer, shape);
-        let (dq, dk, dv) = HeadsMut::split_fused(&mut found, shape);
+        let (dq, dk, dv) = HeadsMut::split_fused(&mut actual, shape);
         attention_backward(
             shape,
             &case.options,
@@ -164,7 +164,7 @@ fn fused_buffers_match_separate_ones() {
             dv,
             None,
         );
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
 
         let row = shape.heads * shape.head_dim;
         let mut rows = vec![f32::NAN; out.len()];
@@ -190,12 +190,12 @@ fn a_document_that_begins_after_its_query_starts_at_the_query() {
     let mut case = plain(1, 2, 1, 70, 9);
     case.documents = Some((0..70).map(|i| if i % 3 == 0 { 500 } else { -4 }).collect());
     let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
-    let (found, _) = case.forward(&q, &k, &v);
+    let (actual, _) = case.forward(&q, &k, &v);
     let gradients = case.backward(&q, &k, &v, &q);
     assert!(gradients.iter().flatten().all(|x| x.is_finite()));
     case.documents = Some((0..70).map(|i| if i % 3 == 0 { i } else { 0 }).collect());
-    assert_eq!(found, case.forward(&q, &k, &v).0);
-    assert_eq!(found[66 * 9..67 * 9], v[66 * 9..67 * 9]);
+    assert_eq!(actual, case.forward(&q, &k, &v).0);
+    assert_eq!(actual[66 * 9..67 * 9], v[66 * 9..67 * 9]);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
 #[track_caller]
 fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
     let [expected_loss, expected_hidden, expected_weight] = expected(task);
-    let found = same_on_any_threads(|| {
+    let actual = same_on_any_threads(|| {
         let mut hidden = vec![f32::NAN; task.hidden.len()];
         let mut weight = vec![f32::NAN; task.weight.len()];
         let (loss, loss_only) = match tiling {
@@ -85,7 +85,7 @@ fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
         let losses = [loss, loss_only].map(|x| x as f32);
         [&losses[..], &hidden, &weight].concat()
     });
-    let (losses, grads) = found.split_at(2);
+    let (losses, grads) = actual.split_at(2);
     let (hidden, weight) = grads.split_at(task.hidden.len());
     assert_close("loss", &losses[..1], &expected_loss, tolerance);
     assert_close("only the loss", &losses[1..], &expected_loss, tolerance);

@@ -22,11 +22,11 @@ pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| number()).collect()
 }
 
-/// Asserts that `‖found - expected‖ / ‖expected‖` is at most `tolerance`.
+/// Asserts that `‖actual - expected‖ / ‖expected‖` is at most `tolerance`.
 #[track_caller]
-pub fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
-    assert_eq!(found.len(), expected.len(), "{what}: elements");
-    let pairs = found.iter().zip(expected);
+pub fn assert_close(what: &str, actual: &[f32], expected: &[f64], tolerance: f64) {
+    assert_eq!(actual.len(), expected.len(), "{what}: elements");
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| (f64::from(*a) - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
     // A result that cancels to zero is compared relative to 0.01, far below the terms that cancel.

@@ -331,7 +331,7 @@ proptest! {
         packed::unpack(q.view(), &mut rounded);
         let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
         let mut wanted = expected(&x, &rounded, Precision::F32);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
             let place = MatrixMut::row_major(&mut y, m, n);
             packed::product(place, x.view(), q.view(), output);
@@ -340,7 +340,7 @@ proptest! {
         if output == Output::Accumulate {
             wanted.iter_mut().for_each(|y| *y += 3.0);
         }
-        assert_close("int8", &found, &wanted, 1e-6);
+        assert_close("int8", &actual, &wanted, 1e-6);
     }
 }
 

@@ -60,14 +60,14 @@ fn host<B: burn::tensor::backend::Backend>(tensor: Tensor<B, 1>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-fn compare(what: &str, x: &[f32], found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len());
-    for ((x, found), expected) in x.iter().zip(found).zip(expected) {
+fn compare(what: &str, x: &[f32], actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len());
+    for ((x, actual), expected) in x.iter().zip(actual).zip(expected) {
         let scale = f64::from(expected.abs()).max(1.0);
-        let error = (f64::from(*found) - f64::from(*expected)).abs() / scale;
+        let error = (f64::from(*actual) - f64::from(*expected)).abs() / scale;
         assert!(
             error <= TOLERANCE,
-            "{what} at x = {x}: {found}, PyTorch has {expected}: off by {error:.2e}"
+            "{what} at x = {x}: {actual}, PyTorch has {expected}: off by {error:.2e}"
         );
     }
 }

@@ -156,14 +156,14 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)>
 fn values_match_loops<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
     let case = Case::new(sizes, reach, documents, seed);
     let constant = constant::<B, 4>;
-    let found = ops::attention(
+    let actual = ops::attention(
         constant(&case.q),
         constant(&case.k),
         constant(&case.v),
         case.mask(),
         case.options,
     );
-    assert_close("attention", &host(found), &case.by_loops().0);
+    assert_close("attention", &host(actual), &case.by_loops().0);
 }
 
 fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
@@ -171,9 +171,9 @@ fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
     let [q, k, v] = &inputs;
     let output = ops::attention(q.clone(), k.clone(), v.clone(), case.mask(), case.options);
-    let found = with_gradients(output, &[q, k, v]);
+    let actual = with_gradients(output, &[q, k, v]);
 
-    assert_all_within(TOLERANCE, "attention", &found, &case.expected());
+    assert_all_within(TOLERANCE, "attention", &actual, &case.expected());
 }
 
 /// The weights are a distribution over the visible keys, and their product with the values is the output.
@@ -228,13 +228,13 @@ pub fn dropped_gradients_of<B: Backend, S>(
     let (output, state) = dropped(&case, constant(&case.v), &attend);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let made = backward(state, primitive(factors), case.options);
-    let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
-    let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
+    let actual = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
+    let actual: Vec<_> = std::iter::once(host(output)).chain(actual).collect();
     let kept = kept(&case, &attend);
     assert_all_within(
         TOLERANCE,
         "dropped attention",
-        &found,
+        &actual,
         &reference_with_dropout(&case, &kept),
     );
 }
@@ -344,7 +344,7 @@ fn fused<B: Backend>(sizes: [usize; 5], rotated: bool, documents: bool, seed: u6
     let of = of.map(|keys| Tensor::from_data(keys, &Default::default()));
     let mask = AttentionMask::of_documents(of);
     let output = ops::self_attention(qkv.clone(), angles, mask, config);
-    let found = with_gradients(output, &[&qkv]);
+    let actual = with_gradients(output, &[&qkv]);
 
     let qkv = tracked::<Reference, 3>(&data);
     let angles = rotated.then(|| RotaryAngles {
@@ -357,7 +357,7 @@ fn fused<B: Backend>(sizes: [usize; 5], rotated: bool, documents: bool, seed: u6
     let (input, mask) = (primitive(qkv.clone()), AttentionMask::of_documents(of));
     let output = reference::self_attention::<Reference>(input, angles, mask, config);
     let expected = with_gradients(typed::<Reference, 3>(output), &[&qkv]);
-    assert_all_within(TOLERANCE, "fused attention", &found, &expected);
+    assert_all_within(TOLERANCE, "fused attention", &actual, &expected);
 }
 
 crate::on_backends! {

@@ -97,18 +97,18 @@ pub fn independent<B: Backend>(dropout: f64) {
             assert!((share - kept).abs() < 6.0 * deviation, "{what}: {share}");
         }
         for together in [2, 3] {
-            let found = squared_correlation(lines, kept, together);
+            let actual = squared_correlation(lines, kept, together);
             let deviation = (2.0 / lines.len() as f64).sqrt();
-            let off = (found - 1.0).abs();
+            let off = (actual - 1.0).abs();
             // The squares have larger fourth moments at low dropout rates, and more so for three lines.
-            assert!(off < 8.0 * deviation, "{what}, {together}: {found}");
+            assert!(off < 8.0 * deviation, "{what}, {together}: {actual}");
         }
         let expected = 2.0 * kept * dropout;
         let deviation = (expected * (1.0 - expected) / count).sqrt();
-        let found = changes(lines);
+        let actual = changes(lines);
         assert!(
-            (found - expected).abs() < 8.0 * deviation,
-            "{what}: {found}"
+            (actual - expected).abs() < 8.0 * deviation,
+            "{what}: {actual}"
         );
     }
 }

@@ -226,10 +226,10 @@ fn f64s(data: &TensorData) -> Vec<f64> {
 pub fn matches_reference<B: Backend>(drawn: DrawnOptions) {
     let case = Case::new(drawn);
     let expected = case.expected();
-    let found = case.differentiated::<Autodiff<B>>(|[q, k, v], mask| {
+    let actual = case.differentiated::<Autodiff<B>>(|[q, k, v], mask| {
         ops::attention(q, k, v, mask, case.options)
     });
-    assert_all_within(TOLERANCE, "attention", &found, &expected);
+    assert_all_within(TOLERANCE, "attention", &actual, &expected);
 
     let queries = 1 + (case.seed % 5) as usize;
     let blocks = block_sizes(1, queries);
@@ -240,10 +240,10 @@ pub fn matches_reference<B: Backend>(drawn: DrawnOptions) {
         reference::blocked_attention_training::<B>(q, k, v, mask, options, blocks);
     let grad = primitive(constant::<B, 4>(&case.factors()));
     let made = reference::blocked_attention_backward::<B>(state, grad, options, case.bias, blocks);
-    let found = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
-    let mut found = found.to_vec();
-    found.extend(made.bias.map(|x| host(typed::<B, 3>(x))));
-    assert_all_within(TOLERANCE, "in blocks", &found, &expected);
+    let actual = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
+    let mut actual = actual.to_vec();
+    actual.extend(made.bias.map(|x| host(typed::<B, 3>(x))));
+    assert_all_within(TOLERANCE, "in blocks", &actual, &expected);
 }
 
 /// Compares the operations without gradients, whole and in blocks, and the weights with plain loops.
@@ -255,13 +255,13 @@ pub fn matches_loops<B: Backend>(drawn: DrawnOptions) {
     let expected: Vec<f32> = expected.into_iter().map(|x| x as f32).collect();
     let (inputs, bias) = case.tensors::<B>();
     let [q, k, v] = inputs.clone();
-    let found = ops::attention(q, k, v, case.mask(bias.clone()), case.options);
-    assert_close("attention", &host(found), &expected);
+    let actual = ops::attention(q, k, v, case.mask(bias.clone()), case.options);
+    assert_close("attention", &host(actual), &expected);
     let blocks = block_sizes(2, 3);
     let [q, k, v] = inputs.clone().map(primitive);
     let mask = case.mask(bias.clone());
-    let found = reference::blocked_attention::<B>(q, k, v, mask, case.options, blocks);
-    assert_close("in blocks", &host(typed::<B, 4>(found)), &expected);
+    let actual = reference::blocked_attention::<B>(q, k, v, mask, case.options, blocks);
+    assert_close("in blocks", &host(typed::<B, 4>(actual)), &expected);
 
     let [q, k, v] = inputs;
     let weights = ops::attention_weights(q, k, case.mask(bias), case.options);
@@ -343,7 +343,7 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let output = ops::self_attention(inputs.0.clone(), None, of, config);
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
-    let found: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    let actual: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
 
     let inputs = (
         constant::<Reference, 3>(&qkv).require_grad(),
@@ -356,7 +356,7 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
     let expected: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
-    assert_all_within(TOLERANCE, "fused", &found, &expected);
+    assert_all_within(TOLERANCE, "fused", &actual, &expected);
 
     let blocks = block_sizes(1, 4);
     let of = mask(&seen, constant::<B, 3>(&bias));
@@ -367,12 +367,12 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let made =
         reference::blocked_self_attention_backward::<B>(state, None, grad, config, true, blocks);
     let made = [Some(output), Some(made.qkv), made.bias];
-    let found: Vec<_> = made
+    let actual: Vec<_> = made
         .into_iter()
         .flatten()
         .map(|x| host(typed::<B, 3>(x)))
         .collect();
-    assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
+    assert_all_within(TOLERANCE, "fused, in blocks", &actual, &expected);
 }
 
 /// The bias gradient with dropout equals finite differences on flex, since both passes drop the same weights.

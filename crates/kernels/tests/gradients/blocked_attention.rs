@@ -26,8 +26,8 @@ pub fn matches_unblocked<B: Backend>(
     let case = Case::new(sizes, reach, documents, seed);
     let (output, state) = trained::<B>(&case, blocks_of_passes[0]);
     let (by_loops, log_sums) = case.by_loops();
-    let found = host(typed::<B, 4>(state.log_sums.clone()));
-    assert_close("sums of exponentials", &found, &log_sums);
+    let actual = host(typed::<B, 4>(state.log_sums.clone()));
+    assert_close("sums of exponentials", &actual, &log_sums);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let made = reference::blocked_attention_backward::<B>(
         state,
@@ -37,8 +37,8 @@ pub fn matches_unblocked<B: Backend>(
         block_sizes(blocks_of_passes[1]),
     );
     let grads = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
-    let found: Vec<_> = std::iter::once(host(output)).chain(grads).collect();
-    assert_all_within(TOLERANCE, "in blocks", &found, &case.expected());
+    let actual: Vec<_> = std::iter::once(host(output)).chain(grads).collect();
+    assert_all_within(TOLERANCE, "in blocks", &actual, &case.expected());
 
     let [q, k, v] = inputs::<B>(&case);
     let mask = case.mask::<B>();
@@ -117,12 +117,12 @@ pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], rotated: bool, s
         false,
         blocks,
     );
-    let found = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
+    let actual = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
     let (output, state) =
         reference::self_attention_training::<B>(qkv(), of.clone(), mask(), config);
     let made = reference::self_attention_backward::<B>(state, of.clone(), grad, config, false);
     let expected = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
-    assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
+    assert_all_within(TOLERANCE, "fused, in blocks", &actual, &expected);
     let predicted = reference::blocked_self_attention::<B>(qkv(), of, mask(), config, blocks);
     let predicted = host(typed::<B, 3>(predicted));
     assert_close("fused prediction", &predicted, &expected[0]);

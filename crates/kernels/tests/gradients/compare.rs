@@ -72,29 +72,29 @@ pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f3
 }
 
 /// Compares the output and each gradient.
-pub fn assert_all_close(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
-    assert_all_within(TOLERANCE, what, found, expected);
+pub fn assert_all_close(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_all_within(TOLERANCE, what, actual, expected);
 }
 
 /// Compares the output and each gradient with the given tolerance.
-pub fn assert_all_within(tolerance: f64, what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+pub fn assert_all_within(tolerance: f64, what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (place, (actual, expected)) in actual.iter().zip(expected).enumerate() {
         let part = match place {
             0 => "output".to_owned(),
             input => format!("gradient {input}"),
         };
-        assert_within(tolerance, &format!("{what}: {part}"), found, expected);
+        assert_within(tolerance, &format!("{what}: {part}"), actual, expected);
     }
 }
 
-pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
-    assert_within(TOLERANCE, what, found, expected);
+pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
+    assert_within(TOLERANCE, what, actual, expected);
 }
 
-fn assert_within(tolerance: f64, what: &str, found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len(), "{what}: elements");
-    let pairs = found.iter().zip(expected);
+fn assert_within(tolerance: f64, what: &str, actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len(), "{what}: elements");
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
     // A gradient that cancels to zero is compared relative to 0.1, far below the terms that cancel.

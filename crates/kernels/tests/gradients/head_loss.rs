@@ -71,8 +71,8 @@ pub fn options() -> impl Strategy<Value = HeadLossOptions> {
 
 fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let case = Case::new(shape, options, seed);
-    let found = outcome::<B>(&case);
-    assert_all_close(&format!("{options:?}"), &found, &case.expected());
+    let actual = outcome::<B>(&case);
+    assert_all_close(&format!("{options:?}"), &actual, &case.expected());
 }
 
 /// Loss and gradients through the operation that the model calls.
@@ -121,8 +121,8 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
 fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let mut case = Case::new(shape, options, seed);
     case.targets = TensorData::new(vec![-1_i64; shape[0]], [shape[0]]);
-    let found = outcome::<B>(&case);
-    assert!(found.iter().flatten().all(|&x| x == 0.0), "{found:?}");
+    let actual = outcome::<B>(&case);
+    assert!(actual.iter().flatten().all(|&x| x == 0.0), "{actual:?}");
 }
 
 crate::on_backends! {

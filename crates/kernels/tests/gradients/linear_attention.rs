@@ -123,14 +123,14 @@ fn values_and_gradients<B: Backend>(sizes: Sizes, chunk: usize, seed: u64) {
         None,
         chunk,
     );
-    let found = with_gradients(output, &[q, k, v]);
+    let actual = with_gradients(output, &[q, k, v]);
 
     let mut plain = case.plain();
     let output = plain.output();
     let factors: Vec<f64> = numbers(99, [output.len()]).iter::<f64>().collect();
     let gradients = [0, 1, 2].map(|input| plain.gradient(input, &factors));
     let expected: Vec<_> = [in_f32(&output)].into_iter().chain(gradients).collect();
-    assert_all_close("linear attention", &found, &expected);
+    assert_all_close("linear attention", &actual, &expected);
 }
 
 /// The sequence is split anywhere, and the second part continues from the state of the first.
@@ -153,8 +153,8 @@ fn state_continues_the_sequence<B: Backend>(sizes: Sizes, chunks: [usize; 2], se
         parts.push(output);
         state = next;
     }
-    let found = host(Tensor::cat(parts, 2));
-    assert_close("continued", &found, &in_f32(&case.plain().output()));
+    let actual = host(Tensor::cat(parts, 2));
+    assert_close("continued", &actual, &in_f32(&case.plain().output()));
 }
 
 fn weights_make_the_output<B: Backend>(sizes: Sizes, seed: u64) {

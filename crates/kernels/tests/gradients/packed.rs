@@ -56,7 +56,7 @@ fn linear_int8<B: Backend>(
         parts[0].then(|| constant::<Autodiff<B>, 2>(bias).reshape([out])),
         parts[1].then(|| constant(residual)),
     );
-    let found = with_gradients(y, &[&x]);
+    let actual = with_gradients(y, &[&x]);
 
     let x = tracked::<Reference, 2>(&data[0]);
     let inputs = LinearInputs {
@@ -68,7 +68,7 @@ fn linear_int8<B: Backend>(
     let y = reference::linear::<Reference>(inputs, Precision::F32);
     let expected = with_gradients(typed::<Reference, 2>(y), &[&x]);
     assert_close("plain", &host(plain), &expected[0]);
-    assert_all_close("differentiated", &found, &expected);
+    assert_all_close("differentiated", &actual, &expected);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn narrowed_rows_are_an_independent_weight() {
         let x = constant::<B, 2>(&numbers(2, [3, 11])).narrow(1, 4, 5);
         let rows = ops::pack(weight.clone(), format).narrow_rows(2, 3);
         assert_eq!(rows.shape(), [3, 5]);
-        let found = ops::linear_packed(x.clone(), rows, None, None);
+        let actual = ops::linear_packed(x.clone(), rows, None, None);
         let unpacked = ops::unpack(ops::pack(weight.narrow(0, 2, 3), format));
         let expected = ops::linear(x, unpacked.transpose(), None, None, Precision::F32);
-        assert_close("rows", &host(found), &host(expected));
+        assert_close("rows", &host(actual), &host(expected));
     }
     for format in PackedFormat::ALL {
         check::<burn_flex::Flex>(format);

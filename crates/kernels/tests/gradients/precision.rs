@@ -26,18 +26,18 @@ pub const NARROW: [(Precision, f64); 2] = [
 type Outcome = Vec<Vec<f32>>;
 
 /// The relative error `‖a - b‖ / ‖b‖`.
-fn error(found: &[f32], expected: &[f32]) -> f64 {
-    let pairs = found.iter().zip(expected);
+fn error(actual: &[f32], expected: &[f32]) -> f64 {
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
     (squared / norm).sqrt()
 }
 
 /// Asserts that each part has a rounding error, and that it is at most `max` units.
-fn assert_rounded(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, max: f64) {
-    assert_eq!(found.len(), expected.len());
-    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let off = error(found, expected) / unit;
+fn assert_rounded(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, max: f64) {
+    assert_eq!(actual.len(), expected.len());
+    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+        let off = error(actual, expected) / unit;
         assert!(off < max, "{what}, part {index}: {off:.2} roundings");
         assert!(off > 0.01, "{what}, part {index}: not rounded, {off:.2e}");
     }
@@ -126,8 +126,8 @@ pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
             sequences: 1,
             queries,
         });
-        let found = attention::<B>(precision, blocks);
-        assert_rounded("attention", &found, &expected, unit, 8.0);
+        let actual = attention::<B>(precision, blocks);
+        assert_rounded("attention", &actual, &expected, unit, 8.0);
     }
     for options in [
         HeadLossOptions::default(),
@@ -137,14 +137,14 @@ pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
             soft_cap: 20.0,
         },
     ] {
-        let (found, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
+        let (actual, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
         // The losses are sums whose rounding errors cancel.
         for index in [0, 1] {
-            let off = error(&found[index], &expected[index]);
+            let off = error(&actual[index], &expected[index]);
             assert!(off < unit, "loss: {off:.2e}");
         }
         // Rounding errors of logits grow with their magnitude of up to 20, and affect the probabilities.
-        assert_rounded("head", &found[2..], &expected[2..], unit, 30.0);
+        assert_rounded("head", &actual[2..], &expected[2..], unit, 30.0);
     }
 }
 
@@ -159,11 +159,11 @@ pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision
         .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
         .collect();
     weight[3 * width..4 * width].fill(1.25);
-    let found = head_of_one::<B>(precision, &hidden, &weight);
+    let actual = head_of_one::<B>(precision, &hidden, &weight);
     let expected = head_of_one::<Flex>(Precision::F32, &hidden, &weight);
-    let words = found[1].chunks(width).zip(expected[1].chunks(width));
-    for (word, (found, expected)) in words.enumerate() {
-        let off = error(found, expected) / unit;
+    let words = actual[1].chunks(width).zip(expected[1].chunks(width));
+    for (word, (actual, expected)) in words.enumerate() {
+        let off = error(actual, expected) / unit;
         // The target's p - 1 of -2e-4 is as accurate as the f32 sum that p is divided by, whose order depends on
         // the device.
         let summed = match word {
@@ -177,7 +177,7 @@ pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision
     }
     // Flex sums 512 terms in f16 itself. Without the target as part of the product, its row would be off by 2000
     // units.
-    let off = error(&found[0], &expected[0]) / unit;
+    let off = error(&actual[0], &expected[0]) / unit;
     assert!(
         off < 100.0,
         "{precision:?}, hidden: {off:.1} roundings of {:?}",

@@ -50,8 +50,8 @@ pub fn check<B: Backend>(device: &Device<B>) {
             let expected = |part: &str| floats(&fixture, &format!("{case}.{part}"));
             compare(&case, loss.into_data(), expected("loss"));
             for (part, input) in [("grad.hidden", &hidden), ("grad.weight", &weight)] {
-                let found = input.grad(&grads).unwrap().into_data();
-                compare(&format!("{case}.{part}"), found, expected(part));
+                let actual = input.grad(&grads).unwrap().into_data();
+                compare(&format!("{case}.{part}"), actual, expected(part));
             }
         }
     }
@@ -64,9 +64,9 @@ fn floats(fixture: &SafeTensors<'_>, name: &str) -> TensorData {
     TensorData::new(values.collect(), view.shape().to_vec())
 }
 
-fn compare(what: &str, found: TensorData, expected: TensorData) {
-    assert_eq!(found.shape, expected.shape, "{what}");
-    let pairs = || found.iter::<f64>().zip(expected.iter::<f64>());
+fn compare(what: &str, actual: TensorData, expected: TensorData) {
+    assert_eq!(actual.shape, expected.shape, "{what}");
+    let pairs = || actual.iter::<f64>().zip(expected.iter::<f64>());
     let difference: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
     let norm: f64 = pairs().map(|(_, b)| b * b).sum();
     let error = difference.sqrt() / norm.sqrt();

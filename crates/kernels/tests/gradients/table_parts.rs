@@ -39,10 +39,10 @@ fn with_parts<B: Backend, const D: usize>(
     parts: &[Tensor<Autodiff<B>, 2>],
 ) -> Vec<Vec<f32>> {
     let inputs: Vec<_> = hidden.into_iter().chain(parts).collect();
-    let mut found = with_gradients(output, &inputs);
-    let table = found.split_off(found.len() - parts.len());
-    found.push(table.concat());
-    found
+    let mut actual = with_gradients(output, &inputs);
+    let table = actual.split_off(actual.len() - parts.len());
+    actual.push(table.concat());
+    actual
 }
 
 fn head_loss_in_parts<B: Backend>(
@@ -63,8 +63,8 @@ fn head_loss_in_parts<B: Backend>(
         options,
         Precision::F32,
     );
-    let found = with_parts::<B, 1>(loss, Some(&hidden), &parts);
-    assert_all_close(&format!("{options:?}"), &found, &case.expected());
+    let actual = with_parts::<B, 1>(loss, Some(&hidden), &parts);
+    assert_all_close(&format!("{options:?}"), &actual, &case.expected());
     // Also without gradients, and in blocks of rows.
     let alone = reference::head_loss::<B>(
         primitive(constant::<B, 2>(&case.hidden)),
@@ -93,9 +93,9 @@ fn lookup_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>
     let expected = with_gradients(expected, &[&whole]);
     let parts = split::<Autodiff<B>>(&table, &rows);
     let of = Tensor::<Autodiff<B>, 2, Int>::from_data(ids, &Default::default());
-    let found = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
-    assert_eq!(found[0], expected[0], "rows are copied");
-    assert_all_close("look-up", &found, &expected);
+    let actual = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
+    assert_eq!(actual[0], expected[0], "rows are copied");
+    assert_all_close("look-up", &actual, &expected);
 }
 
 /// Non-finite values in one part do not affect lookups in another.
@@ -105,8 +105,8 @@ pub fn non_finite_rows_stay_in_their_part<B: Backend>() {
     let parts = [[[nan, nan], [1.0, 2.0]], [[nan, 0.0], [3.0, 4.0]]];
     let parts = parts.map(|rows| Tensor::<B, 2>::from_floats(rows, &device));
     let ids = Tensor::<B, 2, Int>::from_data([[1, 3, 1]], &device);
-    let found = host(ops::embedding_parts(parts.to_vec(), ids));
-    assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
+    let actual = host(ops::embedding_parts(parts.to_vec(), ids));
+    assert_eq!(actual, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
 }
 
 /// For products of rounded operands, the parts are rounded like the whole table.
@@ -139,7 +139,7 @@ pub fn rounded_like_the_whole_table<B: Backend>(precision: Precision) {
         .weights
         .into_iter()
         .map(|part| host(typed::<B, 2>(part)));
-    let found = [
+    let actual = [
         host(typed::<B, 1>(parts.loss)),
         weights.collect::<Vec<_>>().concat(),
     ];
@@ -149,7 +149,7 @@ pub fn rounded_like_the_whole_table<B: Backend>(precision: Precision) {
     ];
     // Each row of the weight and each logit is the same product, but sums over the vocabulary have a different
     // order.
-    assert_all_close(precision.name(), &found, &expected);
+    assert_all_close(precision.name(), &actual, &expected);
 }
 
 crate::on_backends! {

@@ -25,17 +25,17 @@ impl<R: CubeRuntime> Product<R> {
     /// support the shapes, since the choice was made for other shapes with the same key.
     fn multiply_with(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
-        let made = launch(&kernel.strategy, a, b, output);
-        match made {
+        let result = launch(&kernel.strategy, a, b, output);
+        match result {
             Err(_) if !self.is_trial => self.multiply_naive(),
-            made => made.map_err(|error| format!("{error:?}")),
+            result => result.map_err(|error| format!("{error:?}")),
         }
     }
 
     fn multiply_naive(self) -> Result<(), String> {
         let Self { a, b, output, .. } = self;
-        let made = launch(&Strategy::Naive, a, b, output);
-        made.map_err(|error| format!("{error:?}"))
+        let result = launch(&Strategy::Naive, a, b, output);
+        result.map_err(|error| format!("{error:?}"))
     }
 }
 

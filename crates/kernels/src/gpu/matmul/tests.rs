@@ -57,15 +57,15 @@ fn host(tensor: CubeTensor<WgpuRuntime>) -> Vec<f64> {
 
 /// `a b` in f64.
 fn expected(a: &[f64], b: &[f64], [count, rows, depth, columns]: [usize; 4]) -> Vec<f64> {
-    let mut made = Vec::with_capacity(count * rows * columns);
+    let mut product = Vec::with_capacity(count * rows * columns);
     for i in 0..count * rows {
         for j in 0..columns {
             let row = &a[i * depth..][..depth];
             let column = b[i / rows * depth * columns + j..].iter().step_by(columns);
-            made.push(row.iter().zip(column).map(|(a, b)| a * b).sum());
+            product.push(row.iter().zip(column).map(|(a, b)| a * b).sum());
         }
     }
-    made
+    product
 }
 
 /// The relative error `‖a - b‖ / ‖b‖`.

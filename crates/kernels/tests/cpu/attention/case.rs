@@ -334,27 +334,27 @@ impl Case {
         let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
         let grad = self.queries(4);
         let [out, log_sums, dq, dk, dv, dbias] = self.expected(&q, &k, &v, &grad);
-        let found = self.forward(&q, &k, &v);
-        assert_close("output", &found.0, &out, 1e-6);
+        let actual = self.forward(&q, &k, &v);
+        assert_close("output", &actual.0, &out, 1e-6);
         // The sum of a query without visible keys is 0.
-        let pairs = found.1.iter().copied().zip(log_sums);
+        let pairs = actual.1.iter().copied().zip(log_sums);
         let (sums, none): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.1.is_finite());
         assert!(none.iter().all(|pair| pair.0 == f32::NEG_INFINITY));
         let (found_sums, log_sums): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
         assert_close("sums", &found_sums, &log_sums, 1e-6);
-        let found = self.backward(&q, &k, &v, &grad);
+        let actual = self.backward(&q, &k, &v, &grad);
         // The gradient of a query that only sees its own key is zero, up to rounding.
-        let against = |what: &str, found: &[f32], expected: &[f64]| {
+        let against = |what: &str, actual: &[f32], expected: &[f64]| {
             let scale = grad.len() as f64;
-            let mut found = found.to_vec();
+            let mut actual = actual.to_vec();
             let mut expected = expected.to_vec();
-            found.push(scale.sqrt() as f32);
+            actual.push(scale.sqrt() as f32);
             expected.push(f64::from(scale.sqrt() as f32));
-            assert_close(what, &found, &expected, 2e-6);
+            assert_close(what, &actual, &expected, 2e-6);
         };
-        against("queries' gradient", &found[0], &dq);
-        against("keys' gradient", &found[1], &dk);
-        against("values' gradient", &found[2], &dv);
-        against("bias's gradient", &found[3], &dbias);
+        against("queries' gradient", &actual[0], &dq);
+        against("keys' gradient", &actual[1], &dk);
+        against("values' gradient", &actual[2], &dv);
+        against("bias's gradient", &actual[3], &dbias);
     }
 }

@@ -117,7 +117,7 @@ fn gated_activations_multiply() {
         let (gate, up) = (numbers(1, len), numbers(2, len));
         let grad = numbers(3, len);
         for kind in Activation::ALL {
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut all = vec![f32::NAN; 5 * len];
                 let (out, rest) = all.split_at_mut(len);
                 let (gate_grad, rest) = rest.split_at_mut(len);
@@ -142,7 +142,7 @@ fn gated_activations_multiply() {
                 plain[3 * len + i] = value;
                 plain[4 * len + i] = grad * slope;
             }
-            assert_close("gated", &found, &plain, 1e-6);
+            assert_close("gated", &actual, &plain, 1e-6);
         }
     }
 }

@@ -85,7 +85,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
         });
         assert_close("out", &out, &expected.out, tolerance);
         for residual in [Residual::None, Residual::From(&added), Residual::InPlace] {
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut x_grad = match residual {
                     Residual::InPlace => added.clone(),
                     _ => vec![f32::NAN; x.len()],
@@ -99,7 +99,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
                 normalize_backward(kind, &x, gain, &grad, residual, width, gradients);
                 [x_grad, gain_grad, bias_grad].concat()
             });
-            let (x_grad, rest) = found.split_at(x.len());
+            let (x_grad, rest) = actual.split_at(x.len());
             let (gain_grad, bias_grad) = rest.split_at(width);
             let sum: Vec<f64> = match residual {
                 Residual::None => expected.x.clone(),

@@ -30,7 +30,7 @@ fn adamw_matches_its_equation() {
     for len in LENS {
         let (p, g, m) = (numbers(1, len), numbers(2, len), numbers(3, len));
         let v: Vec<f32> = numbers(4, len).iter().map(|v| v.abs()).collect();
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
             adamw(&mut p, &g, &mut m, &mut v, 0.5, step);
             [p, m, v].concat()
@@ -45,7 +45,7 @@ fn adamw_matches_its_equation() {
             expected[len + i] = m;
             expected[2 * len + i] = v;
         }
-        assert_close("AdamW", &found, &expected, 1e-6);
+        assert_close("AdamW", &actual, &expected, 1e-6);
     }
 }
 
@@ -53,16 +53,16 @@ fn adamw_matches_its_equation() {
 fn sums_include_every_element() {
     for len in LENS {
         let x = numbers(1, len);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let sum = sum_of_squares(&x);
             vec![sum as f32, (sum - f64::from(sum as f32)) as f32]
         });
         let expected: f64 = doubles(&x).iter().map(|x| x * x).sum();
-        assert!((f64::from(found[0]) - expected).abs() <= 1e-6 * expected);
+        assert!((f64::from(actual[0]) - expected).abs() <= 1e-6 * expected);
     }
     for (rows, width) in [(0, 3), (1, 70), (7, 1), (4, 9), (1001, 67), (5, 20_001)] {
         let x = numbers(1, rows * width);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; width];
             column_sums(&x, width, &mut out);
             out
@@ -71,7 +71,7 @@ fn sums_include_every_element() {
         for row in doubles(&x).chunks(width) {
             expected.iter_mut().zip(row).for_each(|(e, x)| *e += x);
         }
-        assert_close("column sums", &found, &expected, 1e-6);
+        assert_close("column sums", &actual, &expected, 1e-6);
     }
 }
 
@@ -79,18 +79,18 @@ fn sums_include_every_element() {
 fn passes_process_every_element() {
     for len in LENS {
         let x = numbers(1, len);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; len];
             copy(&x, &mut out);
             scale_in_place(&mut out, 0.5);
             out
         });
         let expected: Vec<f32> = x.iter().map(|x| x * 0.5).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
     for (rows, width) in [(0, 3), (1, 70), (1001, 67)] {
         let (x, row) = (numbers(1, rows * width), numbers(2, width));
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; x.len()];
             copy(&x, &mut out);
             add_row_in_place(&mut out, &row);
@@ -100,7 +100,7 @@ fn passes_process_every_element() {
             out
         });
         let expected: Vec<f32> = (0..x.len()).map(|i| x[i] + row[i % width]).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }
 
@@ -129,12 +129,12 @@ fn embedding_gathers_and_scatters() {
                 .for_each(|(sum, g)| *sum += g);
         }
         let expected: Vec<f32> = table.iter().zip(&sums).map(|(x, sum)| x + sum).collect();
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut table = table.clone();
             scatter_add(&mut table, &ids, &grad, width);
             table
         });
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }
 
@@ -183,19 +183,19 @@ fn rotary_supports_any_strides() {
                 }
                 compact.extend_from_slice(&expected[start..start + head_dim]);
             }
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut data = data.clone();
                 rotate_in_place(layout, &mut data, place, shape, &cos, &sin, false);
                 data
             });
-            assert_close("in place", &found, &expected, 1e-6);
+            assert_close("in place", &actual, &expected, 1e-6);
             let out = same_on_any_threads(|| {
                 let mut out = vec![f32::NAN; compact.len()];
                 rotate(layout, &data, place, &mut out, shape, &cos, &sin);
                 out
             });
             assert_close("out of place", &out, &compact, 1e-6);
-            let mut back = found;
+            let mut back = actual;
             rotate_in_place(layout, &mut back, place, shape, &cos, &sin, true);
             assert_close("and back", &back, &doubles(&data), 1e-6);
         }
