@@ -10,7 +10,7 @@ use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 /// GPUs.
 const PRIME: i32 = 46_337;
 
-/// The random numbers of a dropout mask. They are uniform_below_prime on the device, and their number is linear in the sequence
+/// The random numbers of a dropout mask. They are drawn on the device, and their number is linear in the sequence
 /// length.
 ///
 /// A query has numbers `a`, `b` and `e`, and a key has `x` and `d`, all uniform modulo the prime `p`. A weight is
