@@ -1,4 +1,4 @@
-//! One string out of a JSON object, without making anything of the rest.
+//! Extraction of one string from a JSON object without building the rest of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::RecordFault;
 use crate::lists::quoted;
 
-/// The string at `path` of the object that `json` is, or the reason why there is none. Dots lead into nested objects,
-/// unless a name itself has them; of equal names the last counts, as in Python's `json`.
+/// Returns the string at `path` in the JSON object `json`. Dots lead into nested objects, unless a name itself
+/// contains them. If a name is repeated the last value is used, as in Python's `json`.
 pub(super) fn text(json: &str, path: &str) -> Result<String, RecordFault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let found = At { path: Some(path) }.deserialize(&mut deserializer);
@@ -25,23 +25,23 @@ pub(super) fn text(json: &str, path: &str) -> Result<String, RecordFault> {
     Err(RecordFault::Field(reason))
 }
 
-/// The names that an object has, for a message.
+/// The names of an object's fields, for an error message.
 fn names(json: &str) -> String {
     let fields: BTreeMap<Cow<str>, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
     quoted(&fields.into_keys().collect::<Vec<_>>())
 }
 
-/// The value at a path.
+/// The value found at a path.
 enum Found {
     Text(String),
-    /// Something else than a string.
+    /// A value of another type than string.
     NotText(&'static str),
-    /// Something else than an object where the path leads into one.
+    /// A value that is not an object, although the path leads into it.
     NotObject(&'static str),
     Nothing,
 }
 
-/// Looks for the rest of a path in a value; without a rest, the value is what is looked for.
+/// Searches a value for the field at `path`. Without a path, the value itself is the field.
 struct At<'p> {
     path: Option<&'p str>,
 }
@@ -125,11 +125,11 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 }
 
-/// The position of a field relative to the path: beside it, at its end, or above it.
+/// The relation of a field's name to the path.
 enum Step<'p> {
     Beside,
     There,
-    /// Above its end, with the rest of the path.
+    /// The field contains the target: the rest of the path leads into it.
     Towards(&'p str),
 }
 
@@ -167,7 +167,7 @@ impl<'p> Visitor<'_> for Name<'p> {
 mod tests {
     use super::*;
 
-    /// The fault of a record, after its column where it has one.
+    /// The message of a record's fault, with its column if known.
     fn refusal(json: &str, path: &str) -> String {
         let fault = text(json, path).unwrap_err();
         match fault.column() {
@@ -234,12 +234,12 @@ mod tests {
         ] {
             assert_eq!(refusal(json, "m.text"), reason, "{json}");
         }
-        // Half a character is no text; in a field that is not read it does not matter.
+        // A lone surrogate is not valid text. In a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
         let reason = "14: invalid JSON: unexpected end of hex escape";
         assert_eq!(refusal(half, "a"), reason);
         assert_eq!(text(half, "b").as_deref(), Ok("x"));
-        // Nesting of any depth fills no stack.
+        // Deep nesting does not overflow the stack.
         let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(refusal(&deep, "x"), "`x` is an array, not a string");
         let deep = format!("{}1{}", "{\"x\": ".repeat(100_000), "}".repeat(100_000));

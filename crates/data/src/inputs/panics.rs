@@ -1,15 +1,16 @@
-//! Another crate's panics as errors.
+//! Conversion of another crate's panics into errors.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// True if this thread's panics are caught below, and so are not printed.
+    /// True while this thread's panics are caught by [`caught`] and must not be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of `work`, or none where it panics. Nothing is printed: the caller reports it.
+/// Returns the result of `work`, or `None` if it panics. The panic message is not printed, because the caller reports
+/// an error.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

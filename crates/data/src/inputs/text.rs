@@ -1,4 +1,4 @@
-//! A text: one document in blocks.
+//! Reader for a text file: one document in blocks.
 
 use emberlm_tokenizer::Tokenizer;
 
@@ -6,10 +6,10 @@ use super::text_blocks::{Block, TextBlocks};
 use super::{Documents, Input, LeftOut, Piece};
 use crate::DataError;
 
-/// The number of bytes that a block has where a cut is found in time.
+/// The target size of a block. A block is longer if there is no place to cut it.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The blocks of a text, as pieces of one document.
+/// The blocks of a text as chunks of one document.
 pub(super) struct Text<'a> {
     blocks: TextBlocks<'a>,
     begins: bool,

@@ -1,25 +1,26 @@
-//! A few documents of a stream, each as likely as any other.
+//! A uniform sample of a stream's documents.
 
 use emberlm_system::random::split_mix;
 
 use super::documents::Document;
 
-/// Keeps the documents whose numbers hash lowest: a function of only the seed and the number of documents.
+/// Keeps the documents with the lowest hashed indices. The result depends only on the seed and the number of
+/// documents.
 pub(super) struct Choice {
     most: usize,
     seed: u64,
-    /// Sorted by the hash.
+    /// Hash, index and document, sorted by hash.
     kept: Vec<(u64, u64, Document)>,
 }
 
 impl Choice {
-    /// Of at most `most` documents.
+    /// A sample of at most `most` documents.
     pub(super) fn new(most: usize, seed: u64) -> Self {
         let kept = Vec::new();
         Self { most, seed, kept }
     }
 
-    /// Takes the document of this number into account.
+    /// Considers the document with this index for the sample.
     pub(super) fn offer(&mut self, number: u64, document: &Document) {
         let rank = split_mix(split_mix(self.seed) ^ number);
         let at = self.kept.partition_point(|(other, ..)| *other < rank);
@@ -29,7 +30,7 @@ impl Choice {
         }
     }
 
-    /// The chosen documents with their numbers, in their order.
+    /// The sampled documents with their indices, in order.
     pub(super) fn finish(self) -> Vec<(u64, Document)> {
         let kept = self.kept.into_iter();
         let mut kept: Vec<_> = kept
@@ -75,7 +76,7 @@ mod tests {
                 .iter()
                 .for_each(|&n| counts[n as usize] += 1);
         }
-        // 1,000 each, with a standard deviation of 28.
+        // Expected 1,000 each, with a standard deviation of 28.
         assert!(
             counts.iter().all(|count| (860..1140).contains(count)),
             "{counts:?}"

@@ -1,29 +1,30 @@
-//! Separation of the documents in a stream of tokens.
+//! Separation of a token stream into documents.
 
 use rayon::prelude::*;
 
 /// A document of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The place of its first token in the split.
+    /// The position of its first token in the split.
     pub(super) start: u64,
-    /// The number of tokens that it has, without the end of text.
+    /// The number of tokens, without the end-of-text token.
     pub(super) tokens: u64,
-    /// 128 bits of its tokens' BLAKE3.
+    /// 128 bits of the BLAKE3 of its tokens.
     pub(super) hash: u128,
 }
 
-/// Cuts a stream of tokens where documents begin: at the ends of texts, which stand before each document, as this program
-/// and llm.c write it, or after it, as nanoGPT does, and which are no part of it; or at other first tokens, which are.
-/// Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an empty one.
+/// Cuts a stream of tokens into documents. A cut is either an end-of-text token, which belongs to no document, or
+/// another first token, which belongs to the document it begins. End-of-text tokens may precede each document, as in
+/// files of this program and llm.c, or follow it, as in files of nanoGPT. An empty range before the first cut or
+/// after the last is not a document. An empty range between two cuts is an empty document.
 pub(super) struct Cutter {
-    /// The token that separates documents and belongs to none.
+    /// The token that separates documents and belongs to none of them.
     end_of_text: Option<u32>,
-    /// The number of tokens so far.
+    /// The number of tokens processed so far.
     position: u64,
     /// The document that the next token belongs to.
     open: Open,
-    /// True if a document has ended or begun.
+    /// True after the first cut.
     cut: bool,
 }
 
@@ -33,7 +34,7 @@ struct Open {
 }
 
 impl Cutter {
-    /// At the first token. Where nothing ends a text, all is one document.
+    /// A splitter at the start of a stream. Without cuts, the whole stream is one document.
     pub(super) fn new(end_of_text: Option<u32>) -> Self {
         Self {
             end_of_text,
@@ -43,13 +44,13 @@ impl Cutter {
         }
     }
 
-    /// The number of tokens that it has taken.
+    /// The number of tokens processed so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Takes the next tokens, of which some cut ([`crate::TokenSplit::beginnings`]); returns the documents that they end, in
-    /// their order.
+    /// Processes the next tokens. `cuts` marks those at which a document begins ([`crate::TokenSplit::beginnings`]).
+    /// Returns the documents that end here, in order.
     pub(super) fn add(&mut self, ids: &[u32], cuts: &[bool]) -> Vec<Document> {
         let cuts = cuts.iter().enumerate().filter(|(_, cuts)| **cuts);
         let cuts: Vec<usize> = cuts.map(|(at, _)| at).collect();
@@ -71,7 +72,7 @@ impl Cutter {
             update(&mut open.hasher, &ids[begin..pair[1]]);
             open.end(position + pair[1] as u64)
         });
-        // Most documents lie within a block: they are hashed by all threads.
+        // Most documents are within one block: hash them on all threads.
         let mut documents: Vec<Document> = whole.collect();
         if ended.tokens > 0 || self.cut {
             documents.insert(0, ended);
@@ -80,7 +81,7 @@ impl Cutter {
         documents
     }
 
-    /// The last document, if there is something of it.
+    /// Returns the last document, unless it is empty.
     pub(super) fn finish(self) -> Option<Document> {
         let last = self.open.end(self.position);
         (last.tokens > 0).then_some(last)
@@ -104,7 +105,7 @@ impl Open {
     }
 }
 
-/// Hashes ids as four bytes each, so that equal documents are equal whatever their files' widths.
+/// Hashes ids as four bytes each, so that the hash does not depend on the token width of the file.
 fn update(hasher: &mut blake3::Hasher, ids: &[u32]) {
     const IDS: usize = 1024;
     let mut bytes = [0; IDS * 4];
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Documents as start and length, from tokens in blocks; 0 ends a text.
+    /// The documents in `blocks` of tokens. Id 0 is the end-of-text token.
     fn cut(blocks: &[&[u32]]) -> Vec<Document> {
         let mut cutter = Cutter::new(Some(0));
         let mut add = |ids: &&[u32]| {
@@ -174,7 +175,7 @@ mod tests {
             }
             let whole = cut(&[&ids]);
             prop_assert_eq!(&cut(&blocks), &whole);
-            // Equal hashes are equal documents.
+            // Hashes are equal exactly if the documents are.
             for a in &whole {
                 for b in &whole {
                     let of = |d: &Document| &ids[d.start as usize..(d.start + d.tokens) as usize];
