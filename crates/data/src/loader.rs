@@ -1,4 +1,4 @@
-//! Batches for training, in a seeded order.
+//! Training batches in a seeded order.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use crate::packing::PackedRows;
 use crate::prefetch::Prefetch;
 use crate::{Batch, DataError, Mix, TokenSplit, WindowOrder, Windows};
 
-/// Training batches: the windows of a batch depend only on its first window's index.
+/// Training batches. A batch depends only on the seed and the index of its first window.
 #[derive(Clone)]
 pub struct TrainBatches {
     sources: Arc<[Source]>,
     mix: Mix,
 }
 
-/// The windows of a dataset in their own order.
+/// The windows of one dataset in a seeded order.
 struct Source {
     windows: Windows,
     order: Order,
 }
 
 enum Order {
-    /// Of contiguous windows of text.
+    /// The order of windows of continuous text.
     Stretches(WindowOrder),
-    /// Of rows of documents.
+    /// The order of rows of whole documents.
     Rows(Shuffle, Arc<PackedRows>),
 }
 
@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// Appends the window that comes at `index`.
+    /// Appends the window at `index` in the order.
     fn push(&self, index: u64, batch: &mut Batch) -> Result<(), DataError> {
         let windows = &self.windows;
         match &self.order {
@@ -59,23 +59,23 @@ impl TrainBatches {
     /// Batches of `windows` in the order of `seed`.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] where there is not even one window.
+    /// [`DataError::TooShort`] if there is not even one window.
     pub fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
         Self::mixed(vec![(windows, 1.0)], seed)
     }
 
-    /// Batches of several datasets' windows, which have the same number of positions and are packed in the same way. Each
-    /// dataset has its part of them as [`Mix`] says, in its own order, in which each of its windows comes once per
-    /// epoch of that dataset.
+    /// Batches of windows from several datasets with the same sequence length and packing. [`Mix`] decides which
+    /// dataset each window comes from. Within a dataset the windows are in seeded order, each once per epoch of that
+    /// dataset.
     ///
     /// # Errors
-    /// As [`TrainBatches::new`] and [`Mix::new`]; [`DataError::Value`] where windows are of different sizes or packings.
+    /// As [`TrainBatches::new`] and [`Mix::new`]. [`DataError::Value`] if sequence lengths or packings differ.
     pub fn mixed(datasets: Vec<(Windows, f64)>, seed: u64) -> Result<Self, DataError> {
         let weights: Vec<f64> = datasets.iter().map(|(_, weight)| *weight).collect();
         let mix = Mix::new(&weights)?;
         let mut sources: Vec<Source> = Vec::new();
         for (windows, _) in datasets {
-            // The first dataset's order is the one without the mix.
+            // The first dataset keeps the order that it has without a mix.
             let seed = seed.wrapping_add((sources.len() as u64) << 32);
             let before = sources.first().map(|source| &source.windows);
             check_alike(before.unwrap_or(&windows), &windows)?;
@@ -85,31 +85,31 @@ impl TrainBatches {
         Ok(Self { sources, mix })
     }
 
-    /// Positions of a window.
+    /// The number of positions in a window.
     pub fn seq_len(&self) -> usize {
         self.sources[0].windows.seq_len()
     }
 
-    /// The splits that the windows are of.
+    /// The splits of the datasets.
     pub fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
         self.sources.iter().map(|source| source.windows.split())
     }
 
-    /// The datasets with their weights.
+    /// The mix of the datasets.
     pub fn mix(&self) -> &Mix {
         &self.mix
     }
 
-    /// The number of windows that a dataset has.
+    /// The number of windows in an epoch of a dataset.
     pub fn windows_per_epoch(&self, dataset: usize) -> u64 {
         self.sources[dataset].windows_per_epoch()
     }
 
-    /// The `micro_batch` windows from `first_window_index` on, which counts windows since the run's start and may run
-    /// into the next epoch.
+    /// The batch of the `micro_batch` windows from `first_window_index`, which counts windows since the start of the
+    /// run and continues across epochs.
     ///
     /// # Errors
-    /// Fails if the tokens cannot be read; [`DataError::Value`] where `micro_batch` is 0.
+    /// Fails if the tokens cannot be read. [`DataError::Value`] if `micro_batch` is 0.
     pub fn batch(&self, first_window_index: u64, micro_batch: usize) -> Result<Batch, DataError> {
         if micro_batch == 0 {
             return Err(DataError::Value {
@@ -127,9 +127,10 @@ impl TrainBatches {
         Ok(batch)
     }
 
-    /// Batches of `micro_batch` windows, the first from `first_window_index` on and each `stride` windows after the one
-    /// before, without end. They are made ahead by `workers` threads that end with the iterator; with none, each is made
-    /// when it is taken. They are the same for any number of threads. A `stride` of `micro_batch` leaves no window out.
+    /// An endless iterator over batches of `micro_batch` windows. The first batch begins at `first_window_index`, and
+    /// each batch begins `stride` windows after the previous one; a `stride` of `micro_batch` uses every window. The
+    /// batches are prefetched by `workers` threads, which end with the iterator, or computed on demand if `workers`
+    /// is 0. They do not depend on the number of threads.
     pub fn ahead(
         &self,
         first_window_index: u64,
@@ -170,7 +171,7 @@ mod tests {
     use crate::dataset::tests::{masked_split, split_of};
     use crate::evaluation::tests::counting;
 
-    /// Tokens `from..to`, in two shards.
+    /// The tokens `from..to` in two shards.
     fn range(from: u32, to: u32) -> TokenSplit {
         let ids: Vec<u32> = (from..to).collect();
         let first = ids.len() / 3;
@@ -225,7 +226,7 @@ mod tests {
         assert!(mixed(&a, &c).contains("`packing` is isolated: it must be the same"));
     }
 
-    /// The windows that come from `first` on, each as its inputs.
+    /// The inputs of `count` windows from index `first`.
     fn windows(batches: &TrainBatches, first: u64, count: u64) -> Vec<Vec<u32>> {
         let made = batches.ahead(first, 1, 1, 1).take(count as usize);
         made.map(|batch| batch.unwrap().inputs).collect()
@@ -239,7 +240,7 @@ mod tests {
         let mixed =
             mixed.map(|(split, weight)| (Windows::stream(split.clone(), 8).unwrap(), weight));
         let batches = TrainBatches::mixed(mixed.collect(), 3).unwrap();
-        // By itself, the first dataset has the same order.
+        // The first dataset has the same order without the mix.
         let alone = stream(parts[0].clone(), 3, 8);
         let all = windows(&batches, 0, 1000);
         let of = |from: u32| {
@@ -258,11 +259,11 @@ mod tests {
                 assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 8));
             }
         }
-        // From any position, it continues in the same order.
+        // Starting at any index gives the same order.
         assert_eq!(windows(&batches, 321, 100), all[321..421]);
     }
 
-    /// `lengths` documents, of consecutive tokens.
+    /// Documents of the given lengths, with consecutive token ids.
     fn documents(lengths: impl Iterator<Item = usize>) -> TokenSplit {
         let mut ids = Vec::new();
         for len in lengths {

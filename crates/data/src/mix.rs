@@ -1,11 +1,11 @@
-//! Selects which of several datasets the next window comes from: a pure function of the window's index.
+//! Mixing of several datasets: selects the dataset of each window, as a pure function of the window's index.
 //!
-//! The datasets are split in halves recursively, as in a binary tree. Of the first `i` windows of a node, its left half
-//! gets `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left half if
-//! `l(i + 1) > l(i)`, as its window `l(i)`; otherwise it belongs to the right half, as its window `i - l(i)`. The
-//! windows of each dataset are therefore numbered without gaps. After any number of windows each dataset deviates from
-//! its share by at most half a window per tree level: half a window for two datasets, less than one window for up to
-//! four.
+//! The datasets are recursively divided into halves, as in a binary tree. Of the first `i` windows of a node, its
+//! left half receives `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left
+//! half, as its window `l(i)`, if `l(i + 1) > l(i)`. Otherwise it belongs to the right half, as its window `i -
+//! l(i)`. The windows of each dataset are therefore numbered without gaps. After any number of windows each dataset
+//! deviates from its share by at most half a window per tree level: half a window for two datasets, less than one
+//! window for up to four.
 
 use crate::DataError;
 
@@ -48,17 +48,17 @@ impl Mix {
         self.sums.len() - 1
     }
 
-    /// The fraction of all windows that come from a dataset, 0 to 1.
+    /// The fraction of all windows that come from `dataset`, 0 to 1.
     pub fn share(&self, dataset: usize) -> f64 {
         self.part(dataset, dataset + 1, 0, self.datasets())
     }
 
-    /// The dataset of window `index`, and the window's index within that dataset.
+    /// Returns the dataset of window `index`, and the window's index within that dataset.
     pub fn place(&self, index: u64) -> (usize, u64) {
         let (mut first, mut end, mut index) = (0, self.datasets(), index);
         while end - first > 1 {
             let middle = first + (end - first) / 2;
-            // An integer multiple of 2⁻⁶⁴, so that the result is exact for indices of any size.
+            // The share as a multiple of 2⁻⁶⁴, so that `rounded` is exact for indices of any size.
             let share = (self.part(first, middle, first, end) * 2f64.powi(64)) as u64;
             let before = rounded(share, index);
             if rounded(share, index.saturating_add(1)) > before {
@@ -70,7 +70,7 @@ impl Mix {
         (first, index)
     }
 
-    /// The weight of the datasets `from..to` relative to that of `first..end`.
+    /// The weight of the datasets `from..to` relative to the weight of `first..end`.
     fn part(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
         (self.sums[to] - self.sums[from]) / (self.sums[end] - self.sums[first])
     }

@@ -1,4 +1,4 @@
-//! Shards and masks as they are written, at once and in several processes.
+//! Shards and masks, written at once and by several processes.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
         let mut writer = SplitWriter::new(folder.path(), Split::Val, shards);
         write(&mut writer, 0..at);
         let state = writer.state().unwrap();
-        // What is written after the note is lost, a shard that is begun after it too.
+        // Data written after the saved state is lost, including a new shard.
         write(&mut writer, at..23);
         drop(writer);
         let mut writer = SplitWriter::resume(folder.path(), Split::Val, shards, state).unwrap();
@@ -118,7 +118,7 @@ fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
     writer.write(rest, None, 0, false).unwrap();
     assert_eq!(writer.finish().unwrap(), expected);
 
-    // A shard that was full, and has changed since.
+    // A full shard that was changed afterwards.
     let path = folder.path().join("train_00000.bin");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_100_000] ^= 1;
@@ -178,7 +178,7 @@ fn no_tokens_make_no_shard() {
 fn a_full_disk_is_an_error_with_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let shard = folder.path().join("train_00000.bin");
-    // Linux's own stand-in for a disk without room.
+    // `/dev/full` acts as a full disk on Linux.
     std::os::unix::fs::symlink("/dev/full", &shard).unwrap();
     let mut writer = SplitWriter::new(folder.path(), Split::Train, MILLION);
     let message = writer
