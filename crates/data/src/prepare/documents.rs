@@ -1,43 +1,45 @@
-//! Which documents are equal, byte for byte.
+//! Detection of byte-identical documents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::Split;
 
-/// The number of different documents that are remembered where they need not be: some 70 MB.
+/// The maximum number of distinct documents that are remembered only to count duplicates. They take about 70 MB.
 const MOST_COUNTED: usize = 1_800_000;
 
 /// BLAKE3 of a document's text.
 pub(super) type Hash = blake3::Hash;
 
-/// A hash's first 128 bits: among a trillion documents the chance that two different ones agree is 1e-15.
+/// The first 128 bits of a hash. Among a trillion documents, the probability that two different ones collide is
+/// 1e-15.
 type Key = [u8; 16];
 
 /// The documents seen so far.
 pub(super) struct Documents {
     dedup: bool,
     most_counted: usize,
-    /// Each text's first split; `None` once there were too many to count.
+    /// The split of the first document with each text. `None` after [`MOST_COUNTED`] distinct documents, unless
+    /// duplicates are dropped.
     seen: Option<HashMap<Key, Split>>,
     counts: Counts,
 }
 
-/// The number of documents, and the number of those that occurred before.
+/// The number of documents, and of duplicates among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// All, those that were left out too.
+    /// All documents, including dropped ones.
     pub(super) documents: u64,
-    /// Equal to an earlier one.
+    /// Documents that equal an earlier one.
     pub(super) duplicates: u64,
-    /// Of the validation split, and equal to one for training.
+    /// Validation documents that equal a training document.
     pub(super) leaked: u64,
-    /// The number of documents that were compared.
+    /// Documents that were compared.
     pub(super) compared: u64,
 }
 
 impl Documents {
-    /// None yet; `dedup` is whether duplicates are to be left out.
+    /// No documents yet. If `dedup` is set, duplicates are dropped.
     pub(super) fn new(dedup: bool) -> Self {
         Self {
             dedup,
@@ -47,12 +49,12 @@ impl Documents {
         }
     }
 
-    /// Returns true if hashes are of any more use.
+    /// Returns true if documents are still compared, so that their hashes are needed.
     pub(super) fn compares(&self) -> bool {
         self.seen.is_some()
     }
 
-    /// Takes another document into account, whose hash is known where it is of use; true where it is to be left out.
+    /// Adds a document of `split`. Returns true if it is a duplicate that must be dropped.
     pub(super) fn meet(&mut self, hash: Option<&Hash>, split: Split) -> bool {
         self.counts.documents += 1;
         let (Some(seen), Some(hash)) = (&mut self.seen, hash) else {

@@ -1,7 +1,7 @@
-//! The first pass: is it UTF-8, how long is it, which characters has it, is it a text that came before.
+//! The first pass over the inputs: validates UTF-8, measures and hashes texts, and collects the alphabet.
 //!
-//! Texts are always read twice, so that a wrong byte is reported before hours of work and not after. Records are read twice if the
-//! split or the alphabet depends on all of them.
+//! Texts are always read twice, so that an invalid byte is reported before hours of work. Records are only read twice
+//! if the split or the alphabet depends on all of them.
 
 use rayon::prelude::*;
 
@@ -11,31 +11,31 @@ use super::waves::{Located, Reading, for_each_wave, wave_bytes};
 use super::{Phase, PrepareOptions, Progress, SplitRule};
 use crate::{DataError, Split};
 
-/// The outcome of the first pass.
+/// The result of the first pass.
 pub(super) struct Scan {
-    /// Of each input, if it was read.
+    /// The result for each input, if it was read.
     pub(super) inputs: Vec<Option<Scanned>>,
-    /// The characters of all documents that are not left out.
+    /// The number of characters in all documents that are not dropped.
     pub(super) characters: u64,
-    /// The distinct characters in their order, where the tokenizer is to be made of them.
+    /// The distinct characters in order, if the tokenizer needs them.
     pub(super) alphabet: Vec<char>,
 }
 
-/// The outcome of the first pass over an input; the second pass must have the same.
+/// The result of the first pass over an input. The second pass must find the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// Its documents' length.
+    /// The total length of its documents.
     pub(super) length: Length,
-    /// A text's hash.
+    /// The hash of a text.
     pub(super) hash: Option<Hash>,
 }
 
 /// The length of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Length {
-    /// In bytes.
+    /// The number of bytes.
     pub(super) bytes: u64,
-    /// In characters.
+    /// The number of characters.
     pub(super) characters: u64,
 }
 
@@ -48,14 +48,14 @@ impl Length {
         }
     }
 
-    /// Adds another text's.
+    /// Adds the length of another text.
     pub(super) fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.characters += other.characters;
     }
 }
 
-/// Reads what has to be read before the tokenizing; `alphabet` is whether the characters are wanted.
+/// Reads the inputs that must be known before tokenizing. If `alphabet` is set, collects their characters.
 pub(super) fn scan(
     corpus: &Corpus,
     options: &PrepareOptions,
@@ -74,7 +74,7 @@ pub(super) fn scan(
     };
     let mut scanning = Scanning {
         corpus,
-        // Only where the border is counted in characters does it matter here what is left out.
+        // Dropped documents only matter here if the border is counted in characters.
         documents: (options.dedup && corpus.rule == SplitRule::Position)
             .then(|| Documents::new(true)),
         wants_alphabet: alphabet,
@@ -105,7 +105,7 @@ pub(super) fn scan(
         alphabet: scanning.alphabet.chars(),
         ..scanning.scan
     };
-    // A file of no bytes is refused before; one may also hold a container of none.
+    // Empty files were rejected earlier, but a compressed file can contain an empty text.
     for (input, scanned) in corpus.inputs.iter().zip(&scan.inputs) {
         let nothing = scanned.is_some_and(|scanned| scanned.length.bytes == 0);
         if nothing && !input.format.has_records() {
@@ -121,7 +121,7 @@ struct Scanning<'a> {
     documents: Option<Documents>,
     wants_alphabet: bool,
     alphabet: Alphabet,
-    /// The text that is being read.
+    /// The text being read.
     text: Option<Text>,
     scan: Scan,
 }
@@ -182,7 +182,7 @@ impl Scanning<'_> {
     }
 
     fn end_document(&mut self, hash: Option<&Hash>, characters: u64) {
-        // The split is unknown yet, and does not matter here.
+        // The split is still unknown, and makes no difference here.
         let left_out = match &mut self.documents {
             Some(documents) => documents.meet(hash, Split::Train),
             None => false,
@@ -193,7 +193,7 @@ impl Scanning<'_> {
     }
 }
 
-/// The characters of a text: a flag per code point, grown as needed.
+/// The set of characters in a text, with a flag per code point that grows as needed.
 #[derive(Default)]
 struct Alphabet {
     seen: Vec<bool>,

@@ -1,6 +1,6 @@
-//! The second pass: documents to tokens to shards.
+//! The second pass: tokenizes documents and writes shards.
 //!
-//! While one wave is tokenized by all threads, the one before it is written by one of them.
+//! While all threads tokenize one wave, one of them writes the previous wave.
 
 use std::path::Path;
 
@@ -21,20 +21,20 @@ use crate::staging::Staging;
 use crate::writer::{Shards, SplitWriter};
 use crate::{DataError, LeftOut, OnError, Split, Splits, TokenWidth};
 
-/// The length of the parts of a long text. Pieces of text files are about as long already.
+/// The length of the spans that a long text is cut into. Chunks of text files already have about this length.
 const PART_BYTES: usize = 256 << 10;
 
-/// The outcome of the second pass.
+/// The result of the second pass.
 pub(super) struct Tokenized {
     pub(super) splits: Splits,
-    /// The block hashes of the splits' files.
+    /// The block hashes of the files of both splits.
     pub(super) blocks: DatasetBlocks,
     pub(super) tally: Tally,
     pub(super) counts: Counts,
     pub(super) left_out: LeftOut,
 }
 
-/// Tokenizes all of `corpus`, but for what `note` says has been done.
+/// Tokenizes all of `corpus` except what the saved progress covers.
 pub(super) fn tokenize(
     corpus: &Corpus,
     encoder: &Encoder,
@@ -87,7 +87,7 @@ pub(super) fn tokenize(
     pass.finish()
 }
 
-/// The work of an earlier process, which is read again without being tokenized.
+/// The work of an earlier process that is still to be skipped: it is read again, but not tokenized.
 struct Done {
     pieces: u64,
     bytes: u64,
@@ -102,7 +102,7 @@ struct Pass<'a> {
     unknown: Option<u32>,
     assigner: Assigner<'a>,
     done: Done,
-    /// The tokens that are not written yet.
+    /// The tokens of the previous wave, not written yet.
     pending: Option<EncodedWave>,
     left_out: LeftOut,
     output: Output<'a>,
@@ -110,10 +110,10 @@ struct Pass<'a> {
 
 struct EncodedWave {
     parts: Vec<EncodedPart>,
-    /// The number of pieces that it is of, and their bytes.
+    /// The number of new chunks in the wave, and their bytes of text.
     pieces: u64,
     bytes: u64,
-    /// The number of bytes of the inputs' files.
+    /// The number of bytes of the input files that were read for it.
     read: u64,
     /// The records that could not be encoded.
     refused: LeftOut,
@@ -147,7 +147,8 @@ impl Pass<'_> {
             },
         );
         written?;
-        // Examined in order, so that the first bad document is reported, not the first one found.
+        // Check results in order, so that the first invalid document is reported, not the first one found by a
+        // thread.
         let mut refused = LeftOut::default();
         let mut kept = Vec::with_capacity(encoded.len());
         for (part, encoded) in parts.iter().zip(encoded) {
@@ -181,7 +182,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// The number of the wave's pieces that an earlier process has done.
+    /// Returns how many of the wave's chunks an earlier process has already written.
     fn skip(&mut self, wave: &Wave) -> Result<usize, DataError> {
         let pieces = usize::try_from(self.done.pieces).unwrap_or(usize::MAX);
         let pieces = pieces.min(wave.pieces.len());
@@ -232,8 +233,8 @@ impl Pass<'_> {
     }
 }
 
-/// A long text in parts that can be tokenized apart, so that no thread has more to do than others, and none holds more
-/// than a part's worth of merges.
+/// Cuts a long span into spans that can be tokenized separately, to balance the load between threads and to limit
+/// each thread's memory for merges.
 fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
     let mut parts = Vec::new();
     let mut rest = part.text;
@@ -286,12 +287,12 @@ fn encode(
     encoded.collect()
 }
 
-/// The destination of tokens.
+/// The destination of the tokens.
 struct Output<'a> {
     train: SplitWriter<'a>,
     val: SplitWriter<'a>,
     tally: Tally,
-    /// The records that could not be encoded, of what has been written.
+    /// The written part of the records that could not be encoded.
     refused: LeftOut,
     journal: Journal<'a>,
     progress: &'a (dyn Fn(Progress) + Sync),

@@ -1,13 +1,14 @@
-//! One file of tokens, byte-compatible with llm.c and modded-nanogpt.
+//! Shards: token files that are byte-compatible with llm.c and modded-nanogpt.
 //!
-//! 256 little-endian `i32` of header, then the tokens, little-endian. The header's first three say what follows:
+//! A header of 256 little-endian `i32` precedes the little-endian tokens. Its first three numbers describe them:
 //!
 //! | tokens | `[0]` | `[1]` | `[2]` |
 //! |---|---|---|---|
-//! | `u16` | 20240520 | 1 | how many |
-//! | `u32` | 20240801 | 7 | how many |
+//! | `u16` | 20240520 | 1 | number of tokens |
+//! | `u32` | 20240801 | 7 | number of tokens |
 //!
-//! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
+//! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]). They can be read, but not
+//! written.
 
 mod blocks;
 mod hashed_file;
@@ -32,37 +33,37 @@ pub(crate) use stream::ShardStream;
 pub(crate) use verified_map::WholeFile;
 pub use write::ShardWriter;
 
-/// Tokens per shard where nothing else is asked for.
+/// The default number of tokens per shard.
 pub const DEFAULT_SHARD_TOKENS: u64 = 100_000_000;
 
-/// The most tokens that a header can state.
+/// The maximum number of tokens that a header can state.
 const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
 
-/// The header's length.
+/// The length of the header in bytes.
 pub(crate) const HEADER_BYTES: u64 = 256 * 4;
 
-/// The number of bytes that a token takes in a shard.
+/// The width of a token in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenWidth {
-    /// Two bytes: vocabularies of up to 65,536 ids.
+    /// Two bytes, for vocabularies of up to 65,536 ids.
     U16,
     /// Four bytes.
     U32,
 }
 
-/// The layout of the tokens in a shard's file.
+/// The file layout of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardLayout {
-    /// A header of 1,024 bytes, then the tokens: llm.c's and modded-nanogpt's files.
+    /// A header of 1,024 bytes, then the tokens, as in llm.c and modded-nanogpt.
     #[default]
     #[serde(rename = "llm.c")]
     LlmC,
-    /// Little-endian `u16` tokens and nothing else: nanoGPT's files.
+    /// Little-endian `u16` tokens without a header, as in nanoGPT.
     Headerless,
 }
 
-/// The rule for the most tokens in a shard.
+/// Checks the maximum number of tokens per shard.
 pub(crate) fn check_shard_tokens(shard_tokens: u64) -> Result<(), DataError> {
     match (1..=MAX_SHARD_TOKENS).contains(&shard_tokens) {
         true => Ok(()),
@@ -81,7 +82,7 @@ impl ShardLayout {
 }
 
 impl TokenWidth {
-    /// The width that a vocabulary needs.
+    /// The smallest width for a vocabulary.
     pub fn for_vocab(vocab_size: usize) -> Self {
         if vocab_size <= 1 << 16 {
             Self::U16
@@ -98,7 +99,7 @@ impl TokenWidth {
         }
     }
 
-    /// The header's first two numbers: magic and version.
+    /// The first two numbers of the header: magic and version.
     const fn signature(self) -> (i32, i32) {
         match self {
             Self::U16 => (20_240_520, 1),
@@ -117,7 +118,7 @@ fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
     bytes
 }
 
-/// The position of the tokens in a shard's file.
+/// The region of a shard's file that contains the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     width: TokenWidth,
@@ -126,7 +127,8 @@ struct Placed {
     tokens: u64,
 }
 
-/// The position of the tokens in a file of `file_bytes` bytes that begins with `head`, or the reason that it is not a shard.
+/// Locates the tokens in a file of `file_bytes` bytes that begins with `head`, or returns the reason that it is not a
+/// shard.
 fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, String> {
     match layout {
         ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| Placed {
@@ -145,7 +147,7 @@ fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, St
     }
 }
 
-/// Appends the tokens that `bytes` hold to `out`.
+/// Decodes `bytes` and appends the tokens to `out`.
 fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
     match width {
         TokenWidth::U16 => {
@@ -159,7 +161,7 @@ fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
     }
 }
 
-/// The width and the count that a header states, if the file's length agrees.
+/// Validates a header and the file length. Returns the width and number of tokens.
 fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), String> {
     if (head.len() as u64) < HEADER_BYTES {
         return Err(format!(
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
     }
 
-    /// The beginning of a shard of 45 tokens, and the length of its file.
+    /// The beginning of a valid shard of 45 tokens, and the length of its file.
     fn good(width: TokenWidth) -> ([u8; HEADER_BYTES as usize], u64) {
         (header(width, 45), HEADER_BYTES + 45 * width.bytes())
     }
@@ -229,7 +231,7 @@ mod tests {
                     let mut head = good;
                     head[at] = byte;
                     let placed = place(ShardLayout::LlmC, &head, bytes);
-                    // The rest of the header means nothing, to llm.c either.
+                    // The rest of the header is unused, also in llm.c.
                     let same = at >= 12 || byte == good[at];
                     assert_eq!(placed.is_ok(), same, "{byte} at {at}");
                 }

@@ -1,4 +1,4 @@
-//! Reading a shard.
+//! Random access to a shard.
 
 use std::path::Path;
 
@@ -7,9 +7,10 @@ use super::verified_map::{VerifiedMap, WholeFile};
 use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_hashes, place};
 use crate::DataError;
 
-/// A memory-mapped shard, whose header and length have been checked.
+/// A memory-mapped shard with a validated header and length.
 ///
-/// The file must not be cut short while it is open: the operating system would end the process.
+/// The file must not be truncated while it is open: accessing the missing pages would make the operating system kill
+/// the process.
 pub struct Shard {
     file: VerifiedMap,
     placed: Placed,
@@ -19,16 +20,16 @@ impl Shard {
     /// Opens the shard `path`, which has a header.
     ///
     /// # Errors
-    /// Fails if it cannot be opened, is shorter than a header, is no shard or of an unknown version, or if its length
-    /// is not what its header says.
+    /// Fails if the file cannot be opened, is not a shard or has an unsupported version, or if its length differs
+    /// from the one stated in the header.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         Self::open_as(path, ShardLayout::LlmC)
     }
 
-    /// Opens the shard `path`, whose tokens lie as `layout` says.
+    /// Opens the shard `path` with the given layout.
     ///
     /// # Errors
-    /// As [`Shard::open`]; without a header, where its length is odd.
+    /// As [`Shard::open`]. Without a header, fails if the length is odd.
     pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
         let file = VerifiedMap::open(path)?;
         let head = file.unverified(0, HEADER_BYTES.min(file.len()))?;
@@ -41,7 +42,7 @@ impl Shard {
         }
     }
 
-    /// Verifies every block when it is first read, if its hash is known.
+    /// Enables verification of each block when it is first read, as far as its hash is known.
     pub(crate) fn verified_by(
         mut self,
         blake3: &str,
@@ -51,36 +52,36 @@ impl Shard {
         Ok(self)
     }
 
-    /// The file, if its block hashes are unknown.
+    /// The file, if its blocks cannot be verified one by one.
     pub(crate) fn whole_file(&self) -> Option<WholeFile> {
         self.file.whole_file()
     }
 
-    /// The number of tokens that it holds.
+    /// The number of tokens.
     pub fn len(&self) -> u64 {
         self.placed.tokens
     }
 
-    /// Returns true if it holds no tokens.
+    /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.placed.tokens == 0
     }
 
-    /// The number of bytes that a token takes in it.
+    /// The width of a token.
     pub fn width(&self) -> TokenWidth {
         self.placed.width
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Appends `len` tokens from `start` on to `out`.
+    /// Appends `len` tokens from `start` to `out`.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::DamagedBlock`] where they are not the bytes
-    /// that were written.
+    /// [`DataError::OutOfBounds`] if there are fewer tokens, [`DataError::DamagedBlock`] if the bytes have changed
+    /// since they were written.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
         if start
             .checked_add(len)
@@ -98,10 +99,10 @@ impl Shard {
         Ok(())
     }
 
-    /// BLAKE3 of the whole file, in hexadecimal; reads all of it.
+    /// Reads the whole file and returns its BLAKE3 in hexadecimal.
     ///
     /// # Errors
-    /// Fails if it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
         Ok(file_hashes(self.path())?.blake3)
     }

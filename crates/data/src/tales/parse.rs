@@ -1,13 +1,13 @@
-//! A tale back into its draws, and so its exact probability.
+//! Parsing of a tale into its draws, to compute its exact probability.
 
 use super::grammar::{Drawn, Part, Phrasing};
 use super::sentences::SENTENCES;
 use crate::DataError;
 
-/// The exact negative log-probability of `text`, which must be whole tales of this generator, in nats.
+/// The exact negative log-probability of `text` in nats. The text must consist of complete tales of this generator.
 ///
 /// # Errors
-/// [`DataError::NotATale`] where the generator could not have written `text`.
+/// [`DataError::NotATale`] if the generator cannot have written `text`.
 pub fn nll_nats(text: &str) -> Result<f64, DataError> {
     let mut nats = 0.0;
     let mut rest = text;
@@ -19,7 +19,8 @@ pub fn nll_nats(text: &str) -> Result<f64, DataError> {
     Ok(nats)
 }
 
-/// Takes one tale off the front of `rest`; none where there is none, with `rest` at the sentence in question.
+/// Parses one tale at the beginning of `rest` and returns its negative log-probability. If there is none, leaves
+/// `rest` at the sentence that does not match.
 fn take_tale(rest: &mut &str) -> Option<f64> {
     let mut nats = 0.0;
     let mut drawn = Drawn::default();
@@ -35,7 +36,7 @@ fn take_tale(rest: &mut &str) -> Option<f64> {
     Some(nats)
 }
 
-/// The draws after `phrasing` and what follows it, if `text` begins with it.
+/// Parses `phrasing` at the beginning of `text`. Returns the draws including its own, and the remaining text.
 fn take_phrasing<'a>(
     phrasing: &Phrasing,
     mut drawn: Drawn,
@@ -46,7 +47,7 @@ fn take_phrasing<'a>(
         let told = match part {
             Part::Text(text) => text,
             Part::Draw(word) => {
-                // At most one fits: no text of a list begins another.
+                // At most one text matches, because no text in a list is a prefix of another.
                 let value = word.texts.iter().position(|text| rest.starts_with(text))?;
                 drawn.set(word.slot, value);
                 word.texts[value]
@@ -66,7 +67,7 @@ mod tests {
     };
     use super::*;
 
-    /// Every phrasing's parts.
+    /// The parts of all phrasings.
     fn parts() -> impl Iterator<Item = &'static Part> {
         SENTENCES
             .iter()
@@ -100,7 +101,7 @@ mod tests {
         assert!(lengths.iter().all(Option::is_some));
     }
 
-    /// Returns true if it shows, at the first place where they differ, which of two phrasings was taken.
+    /// Returns true if the first difference between two phrasings always shows which one was used.
     fn told_apart(a: &[Part], b: &[Part]) -> bool {
         match (a.first(), b.first()) {
             (Some(Part::Text(x)), Some(Part::Text(y))) if x != y => prefix_free(&[x, y]),
@@ -108,7 +109,7 @@ mod tests {
             (Some(Part::Again(x)), Some(Part::Again(y))) => {
                 x.texts == y.texts && told_apart(&a[1..], &b[1..])
             }
-            // A repeated word, against a text: the text must begin unlike every one of the word's.
+            // A repeated word against a fixed text: the text must differ from the beginning of all texts of the word.
             (Some(Part::Again(word)), Some(Part::Text(text)))
             | (Some(Part::Text(text)), Some(Part::Again(word))) => {
                 word.texts.iter().all(|told| prefix_free(&[told, text]))
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// All ways in which a sentence can be read; the grammar's promise is that there is one.
+    /// The grammar guarantees that every sentence parses in exactly one way.
     #[test]
     fn every_tale_has_one_reading() {
         for index in 0..2_000 {
@@ -185,7 +186,7 @@ mod tests {
             let n = count as f64;
             let mean = sum / n;
             let error = ((squares / n - mean * mean) / n).sqrt();
-            // Four standard errors: a right grammar fails once in ten thousand seeds, and the seed is fixed.
+            // Four standard errors. A correct grammar would fail for one seed in ten thousand, and the seed is fixed.
             assert!(
                 (exact - mean).abs() < 4.0 * error,
                 "{exact} against {mean} ± {error}"
