@@ -1,5 +1,4 @@
-//! Files of every format: equal to the results of Python's libraries, and a clear error for an unreadable
-//! file.
+//! Files of every format are read like Python's libraries read them, and unreadable files cause a clear error.
 
 mod broken;
 mod damaged;
@@ -12,13 +11,13 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{DataError, Format, Input, InputOptions, LeftOut, OnError};
 
 pub struct Read {
-    /// Each document's record and text.
+    /// The record number and text of each document.
     pub documents: Vec<(u64, String)>,
     pub left_out: LeftOut,
     pub bytes: u64,
 }
 
-/// Reads a file to its end.
+/// Reads a file to the end.
 pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
     let input = Input::detect(path, path, options)?;
     let mut pieces = input.open(options, None)?;
@@ -39,7 +38,7 @@ pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
     })
 }
 
-/// A folder to put files into.
+/// A temporary folder for input files.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -59,12 +58,12 @@ impl Place {
     }
 }
 
-/// Stops at the first broken record.
+/// Options that stop at the first broken record.
 pub fn stop() -> InputOptions {
     InputOptions::default()
 }
 
-/// Leaves broken records out.
+/// Options that skip broken records.
 pub fn skip() -> InputOptions {
     InputOptions {
         on_error: OnError::Skip,
@@ -86,7 +85,7 @@ pub fn format(format: Format) -> InputOptions {
     }
 }
 
-/// The error about a file, after its path.
+/// The error message for a file, without its path.
 pub fn refusal(path: &Path, options: &InputOptions) -> String {
     let message = read(path, options).err().unwrap().to_string();
     let name = path.display().to_string();

@@ -6,7 +6,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
 
 use super::place::{adopt, copy, expected, fixture, ids, names, options};
 
-/// Adopts a copy of a fixture and compares it with what Python wrote into it.
+/// Adopts a copy of a fixture and compares it with the values recorded by Python.
 fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usize; 2]) {
     let folder = copy(name);
     let before = names(folder.path());
@@ -28,7 +28,7 @@ fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usiz
         assert!(manifest.shards.iter().all(|shard| shard.layout == layout));
     }
     dataset.verify().unwrap();
-    // Nothing was copied, and nothing changed.
+    // Nothing was copied or changed.
     let mut after = before.clone();
     after.push("dataset.json".to_owned());
     after.sort();
@@ -102,7 +102,7 @@ fn a_folder_of_links_leaves_the_files_folder_as_it_is() {
     assert_eq!(ids(&dataset, Split::Train), expected("llmc")["train"].ids);
     let link = adopted.folder.join("tiny_val_000000.bin");
     assert!(fs::symlink_metadata(link).unwrap().is_symlink());
-    // Replacing it removes the links and not what they lead to.
+    // Replacing the dataset removes the links, not their targets.
     let error = adopt(folder.path(), &linked).unwrap_err();
     assert!(matches!(error, DataError::OutputExists { .. }), "{error}");
     let again = AdoptOptions {
@@ -197,11 +197,11 @@ fn damaged_files_are_refused_by_name() {
     assert!(message(&good[..1000]).contains("1000 bytes are less than its header's 1024"));
     assert!(message(&good[..11]).contains("11 bytes are less than"));
     assert!(message(&[]).contains("tiny_train_000001.bin is empty"));
-    // llm.c's evaluation files have another number.
+    // The evaluation files of llm.c have a different magic number.
     let mut evaluation = good.clone();
     evaluation[..4].copy_from_slice(&20_240_522i32.to_le_bytes());
     assert!(message(&evaluation).contains("begins with 20240522, not with 20240520"));
-    // Without its first number it is no longer known from a headerless file, but its ids give it away.
+    // Without the first byte the header is not recognized, but the length is odd.
     assert!(message(&good[1..]).contains("1299 bytes are no 16-bit tokens"));
     assert!(message(&good[2..]).contains("is not one of the 257 ids of byte"));
 }

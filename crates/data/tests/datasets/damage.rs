@@ -1,5 +1,4 @@
-//! Files that are cut short or changed; every length and every byte of a header are tried beside the check itself, in
-//! `shard/mod.rs`.
+//! Truncated and changed files. The unit tests in `shard/mod.rs` try every length and every byte of the header.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use emberlm_data::{Mask, Shard, ShardLayout};
 
 use super::place::fixture;
 
-/// A file `name` of these bytes.
+/// Writes a file `name` with these bytes.
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();

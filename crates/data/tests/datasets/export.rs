@@ -15,7 +15,7 @@ fn run(dataset: &Dataset, format: ExportFormat, folder: &Path) -> Result<Vec<Exp
     export(dataset, &options, folder, &|_| {}).map_err(|error| error.to_string())
 }
 
-/// Compares what was written with what Python made of the same ids.
+/// Compares the exported files with those written by Python for the same ids.
 fn same(folder: &Path, files: &[&str]) {
     assert_eq!(names(folder), files);
     for file in files {
@@ -91,7 +91,7 @@ fn large_vocabularies_take_four_bytes_and_are_refused_for_two() {
     let ids = ids(&dataset, Split::Train);
     let array: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     let head = written.strip_suffix(array.as_slice()).unwrap();
-    // NumPy's file has three ids; blanks fill each header up.
+    // The file written by NumPy has three ids. The headers are padded with spaces.
     let without_blanks = |head: &[u8]| String::from_utf8_lossy(head).replace(' ', "");
     let head = without_blanks(head).replace(&format!("({},)", ids.len()), "(3,)");
     let numpy = fs::read(fixture("exported/wide.npy")).unwrap();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::place::{edit_manifest, llmc, prepared};
 
-/// Expected figures are counted by hand from the documents in `make.py`.
+/// Expected values were counted by hand from the documents in `make.py`.
 #[test]
 fn lengths_duplicates_and_leakage() {
     let (_source, dataset) = llmc();
@@ -14,7 +14,7 @@ fn lengths_duplicates_and_leakage() {
     let (train, val) = (&found.train, &found.val);
     assert_eq!((train.shards, train.tokens, train.documents), (2, 288, 5));
     let documents = train.found.as_ref().unwrap();
-    // 45, 24, 5, 45 and 164 bytes; the fox comes twice.
+    // 45, 24, 5, 45 and 164 bytes. The sentence about the fox occurs twice.
     let lengths = &documents.lengths;
     assert_eq!(
         (lengths.min(), lengths.median(), lengths.max()),
@@ -29,7 +29,7 @@ fn lengths_duplicates_and_leakage() {
     assert_eq!(bins, [1, 0, 1, 2, 0, 1]);
     assert_eq!((documents.count, documents.duplicates), (5, 1));
     assert_eq!(val.found.as_ref().unwrap().duplicates, 0);
-    // "short" is in both.
+    // The document "short" is in both splits.
     assert_eq!(found.leaked, Some(1));
     assert_eq!((train.unknown, train.learnt), (None, None));
     assert_eq!(train.bytes, Some(283));
@@ -75,7 +75,7 @@ fn excerpts_are_beginnings_chosen_by_the_seed() {
     }
     assert_eq!(show(1), shown);
     assert_ne!(show(2), shown);
-    // There are not more than there are.
+    // A request for more excerpts than documents returns one for each document.
     assert_eq!(
         inspect(&dataset, 100, 1, &|_| {}).unwrap().excerpts.len(),
         20

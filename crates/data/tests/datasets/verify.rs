@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::place::{edit_manifest, llmc, prepared};
 
-/// All that is wrong with the dataset, without hashes.
+/// All problems of the dataset, except different hashes.
 fn problems(dataset: &Dataset) -> Vec<String> {
     let found = verify(dataset, &|_| {}).unwrap();
     assert_eq!(found.is_whole(), found.problems().is_empty());
@@ -40,7 +40,7 @@ fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
         edit(&mut bytes);
         fs::write(path(name), bytes).unwrap();
     };
-    // The first token, an end of text, becomes 511, and the one after it 365.
+    // The first token, an end-of-text token, becomes 511, and the next one 365.
     edit("tiny_train_000000.bin", &|bytes| {
         bytes[1024] = 255;
         bytes[1027] = 1;
@@ -74,7 +74,7 @@ fn every_byte_is_read() {
     let (_source, dataset) = prepared(&["ab", "c"], Byte, 0.3);
     let path = dataset.folder().join("train_00000.bin");
     let good = fs::read(&path).unwrap();
-    // All that mean something, and some of those that do not.
+    // All bytes with a meaning, and some without one.
     for at in (0..16)
         .chain((16..1024).step_by(97))
         .chain(1024..good.len())

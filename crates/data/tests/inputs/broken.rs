@@ -8,7 +8,7 @@ use emberlm_data::InputOptions;
 
 use super::{Place, field, fixture, read, refusal, skip, stop};
 
-/// Lengthens a file by zeros, which take no room on the disk, and what comes after them.
+/// Extends a file by zeros, which take no disk space, and appends `end`.
 fn long_file(path: &Path, zeros: u64, end: &str) {
     let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
     let bytes = file.metadata().unwrap().len();
@@ -114,7 +114,7 @@ fn a_quote_that_is_not_closed_is_told() {
     let found = read(&path, &skip()).unwrap();
     assert_eq!(found.documents, [(2, "x".to_owned())]);
     assert_eq!(found.left_out.broken(), 1);
-    // A closed one at the very end is none.
+    // A quote that is closed at the end of the file is valid.
     let path = place.file("b.csv", "text\n\"y\"");
     assert_eq!(
         read(&path, &stop()).unwrap().documents,
@@ -139,7 +139,7 @@ fn text_that_is_not_utf8_is_a_broken_record() {
     let place = Place::empty();
     let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
     let found = read(&path, &skip()).unwrap();
-    // What is not read need not be text.
+    // Other columns need not be valid text.
     let documents = [(2, "x".to_owned()), (4, "y".to_owned())];
     assert_eq!(found.documents, documents);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Containers that are damaged: always an error with path and reason, whatever is said of broken records.
+//! Damaged containers are always an error with path and reason, regardless of the handling of broken records.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn every_changed_byte_of_a_checked_container_is_noticed() {
         bytes[at] ^= 1;
         let path = place.file("text.txt.gz", &bytes);
         match read(&path, &stop()) {
-            // The header's time, flags and system are not of the content.
+            // The gzip header's time, flags and system are not covered by the checksum.
             Ok(found) => assert!(at < 10 && found.documents == text, "byte {at}"),
             Err(error) => assert!(error.to_string().contains("text.txt.gz"), "{error}"),
         }

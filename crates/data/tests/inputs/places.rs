@@ -1,4 +1,4 @@
-//! Locations of inputs: names of all kinds, read-only folders, and the expansion of patterns.
+//! Paths of inputs: unusual names, read-only folders and expansion of patterns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use emberlm_data::{DataError, Format, Input, InputOptions, STANDARD_INPUT, expan
 
 use super::{Place, format, read, stop};
 
-/// The files that a pattern or path in `place` names, relative to it.
+/// The inputs that a path or pattern in `folder` expands to, relative to the folder.
 fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
     let root = place.path("");
     let paths: Vec<PathBuf> = paths.iter().map(|path| place.path(path)).collect();
@@ -53,7 +53,7 @@ fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
     let place = Place::empty();
     place.file("blobs/0a1b", "x");
     place.file("data/b.txt", "x");
-    // As the Hugging Face cache keeps what was downloaded.
+    // The layout of downloads in the Hugging Face cache.
     symlink("../blobs/0a1b", place.path("data/a.txt")).unwrap();
     for name in ["data/loop", "data/again"] {
         symlink(place.path("data"), place.path(name)).unwrap();
@@ -103,7 +103,7 @@ fn standard_input_is_an_input_of_its_own_once() {
         .to_string();
     assert_eq!(message, "`input` is -: standard input can be read once");
 
-    // What came is kept in a file and still called standard input.
+    // Standard input is copied to a file, but keeps its name.
     let place = Place::empty();
     let kept = place.file("kept", "{\"text\": 1}");
     let options = format(Format::Jsonl);
@@ -127,7 +127,7 @@ fn names_of_all_kinds_and_places_that_may_only_be_read_work() {
     let content = fs::read(super::fixture("snappy.parquet")).unwrap();
     place.file("räume mit 空白 🔥/a b.parquet", content);
     place.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
-    // No UTF-8 at all: latin1's é.
+    // A name that is not UTF-8: é in Latin-1.
     let odd = folder.join(OsStr::from_bytes(b"\xE9.txt"));
     let odd_is_possible = fs::write(&odd, "y").is_ok();
     for entry in fs::read_dir(&folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Every format and compression against what Python's libraries wrote and read (`make_inputs.py`).
+//! Every format and compression, compared with files written and read by Python's libraries (`make_inputs.py`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ struct Listing {
 #[derive(Deserialize)]
 struct File {
     field: String,
-    /// Records and the places of their texts.
+    /// Record numbers, and indices of their texts.
     documents: Vec<(u64, usize)>,
     broken: Vec<u64>,
     empty: u64,
@@ -67,7 +67,7 @@ fn raw_records_are_lines_as_they_are() {
         .map(|(_, text)| text.as_str())
         .collect();
     assert_eq!(texts, content.lines().collect::<Vec<_>>());
-    // Two blank lines between any two.
+    // There are two blank lines between records.
     assert_eq!(found.documents[2].0, 7);
 }
 

@@ -1,4 +1,4 @@
-//! Conversations on their way through the pipeline: tokens, masks, and what is refused.
+//! Preparation of conversations: tokens, masks and errors.
 
 use std::fs;
 
@@ -40,7 +40,8 @@ fn answers_are_learnt_and_all_else_is_read() {
     let input = place.file("talks.jsonl", talk("Hi", "Ho") + &completion);
     let made = prepare(&[input], &place.out(), &chat(options(Byte, 0.0)), &|_| {}).unwrap();
 
-    // A document begins with the end of a text, 256; a completion ends with one, too. ChatML as its authors give it.
+    // A document begins with the end-of-text token, 256, and a completion also ends with one. ChatML as published by
+    // its authors.
     let parts: [(&str, bool); 6] = [
         (
             "\0<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
@@ -60,7 +61,7 @@ fn answers_are_learnt_and_all_else_is_read() {
     let mut mask = parts
         .map(|(text, learnt)| vec![u8::from(learnt); text.len()])
         .concat();
-    // The two documents' beginnings are marked.
+    // The mask marks the first token of both documents.
     for at in [0, ids.len() - 11] {
         mask[at] += 2;
     }
@@ -79,7 +80,7 @@ fn answers_are_learnt_and_all_else_is_read() {
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
     let dataset = Dataset::open(&place.out()).unwrap();
     dataset.verify().unwrap();
-    // The completion's own end is in its document, and no other document follows it.
+    // The end-of-text token that ends a completion belongs to its document and begins no other.
     let found = emberlm_data::inspect(&dataset, 0, 0, &|_| {}).unwrap();
     let lengths = found.train.found.unwrap().lengths;
     assert_eq!((lengths.min(), lengths.max()), (10, ids.len() as u64 - 12));

@@ -1,4 +1,4 @@
-//! A folder to prepare from and into.
+//! A temporary folder with inputs and outputs, and shared helpers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Place {
         path
     }
 
-    /// Whatever is beside the input folder, hidden or not: nothing, after a refusal.
+    /// The files next to the input folder, including hidden ones. There are none after an error.
     pub fn left(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

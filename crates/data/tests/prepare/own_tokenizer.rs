@@ -1,4 +1,4 @@
-//! Datasets of a tokenizer that a file holds: prepared with it, and opened without it.
+//! Datasets with a tokenizer file: prepared with the file, and opened without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::prepare::common::{Place, options, run, tokens};
 use emberlm_data::{Dataset, Split, TOKENIZER_FILE, Tokenizer};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 
-/// A copy of one of the tokenizer crate's fixtures, with its `tokenizer_config.json`.
+/// A copy of one of the tokenizer crate's fixtures, with this `tokenizer_config.json`.
 fn given(place: &Place, name: &str, config: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tokenizer/tests/fixtures/files");
     let folder = place.path("given");
@@ -111,7 +111,7 @@ fn a_dataset_with_a_tokenizer_of_its_own_is_replaced_whole() {
     forced(own).unwrap();
     forced(TokenizerKind::Byte.into()).unwrap();
     assert!(!file.exists());
-    // Beside a built-in tokenizer's dataset, it is somebody else's.
+    // Next to a dataset with a built-in tokenizer, a tokenizer file is foreign.
     fs::write(&file, "{}").unwrap();
     let message = forced(TokenizerKind::Byte.into()).unwrap_err().to_string();
     assert!(message.ends_with("it holds `tokenizer.json`"), "{message}");

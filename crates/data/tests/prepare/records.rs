@@ -1,4 +1,4 @@
-//! Records of JSON lines on their way through the pipeline.
+//! Preparation of JSON Lines records.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `prepare` on bad input, and datasets that were tampered with: a clear error, and nothing half-written left.
+//! `prepare` on invalid input, and modified datasets: a clear error, and no partial output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ fn force_does_not_replace_what_is_no_dataset() {
 
     refused(&place.file("precious", "text"));
     refused(&place.path("in"));
-    // A dataset to which a user has added a file.
+    // A dataset to which the user has added a file.
     run(&input, &place.out(), &options).unwrap();
     fs::write(place.out().join("notes.txt"), "mine").unwrap();
     assert!(refused(&place.out()).contains("it holds `notes.txt`"));
@@ -137,7 +137,7 @@ fn force_does_not_replace_what_is_no_dataset() {
     fs::create_dir(place.path("other")).unwrap();
     fs::write(place.path("other/dataset.json"), "{\"version\": 2}").unwrap();
     refused(&place.path("other"));
-    // An empty folder is nobody's loss.
+    // An empty folder can be replaced without loss.
     fs::create_dir(place.path("empty")).unwrap();
     run(&input, &place.path("empty"), &options).unwrap();
 }
@@ -160,7 +160,7 @@ fn folders_above_the_output_are_made_where_they_can_be() {
     let out = place.path("x/y/out");
     run(&input, &out, &options(Byte, 0.0)).unwrap();
     Dataset::open(&out).unwrap();
-    // There can be no folder within a file.
+    // A file cannot contain a folder.
     let error = run(&input, &input[0].join("out"), &options(Byte, 0.0)).unwrap_err();
     assert!(matches!(error, DataError::Io { .. }), "{error}");
 }

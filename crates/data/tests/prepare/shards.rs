@@ -1,4 +1,4 @@
-//! `prepare` on good input: what a user finds in the dataset.
+//! `prepare` on valid input: the contents of the dataset.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ fn characters_are_split_as_nano_gpt_does() {
     let input = place.file("a.txt", "hello world, héllo wörld!");
     let manifest = run(&[input], &place.out(), &options(TokenizerKind::Char, 0.1)).unwrap();
     let (train, val) = (&manifest.splits.train, &manifest.splits.val);
-    // 25 characters: 22.5 rounded down are for training.
+    // Of 25 characters, 22.5 rounded down are for training.
     assert_eq!((train.tokens, val.tokens), (22, 3));
     assert_eq!((train.bytes, val.bytes), (24, 3));
     let dataset = Dataset::open(&place.out()).unwrap();
@@ -86,7 +86,7 @@ fn shards_are_limited_and_read_as_one() {
     assert_eq!(text, "abcdefghij".repeat(8));
 }
 
-/// About a megabyte in lines of all kinds: several blocks, so that it is cut.
+/// About a megabyte of varied lines, which takes several blocks and is therefore cut.
 fn long_text() -> String {
     let line = |i: usize| match i % 7 {
         0 => format!("Line {i} of some; words/\n"),
@@ -112,7 +112,7 @@ fn a_long_file_gives_the_tokens_of_the_whole_whatever_the_threads() {
             Dataset::open(&out).unwrap()
         };
         let (one, four) = (with_threads(1), with_threads(4));
-        // The shards' hashes among the rest.
+        // The manifests include the hashes of the shards.
         assert_eq!(one.manifest(), four.manifest());
 
         let tokenizer = Tokenizer::builtin(kind).unwrap();

@@ -1,4 +1,4 @@
-//! Which documents are for validation, which are left out, and what is warned of.
+//! Assignment of documents to splits, removal of duplicates, and warnings.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn documents(place: &Place, split: Split) -> Vec<String> {
         .collect()
 }
 
-/// Files of these texts, in their order.
+/// Writes one file for each of these texts.
 fn files(place: &Place, texts: &[&str]) -> Vec<PathBuf> {
     let write = |(at, text): (usize, &&str)| place.file(&format!("{at:03}"), text);
     texts.iter().enumerate().map(write).collect()
@@ -31,7 +31,8 @@ fn prepared(place: &Place, inputs: &[PathBuf], options: &PrepareOptions) -> Prep
     prepare(inputs, &place.out(), options, &|_| {}).unwrap()
 }
 
-/// Returns true if a document is for validation, by the definition: the first 64 bits of its BLAKE3 below the fraction.
+/// Returns true if a document is for validation according to the definition: the first 64 bits of its BLAKE3 are
+/// below the fraction.
 fn by_hash(text: &str, val_fraction: f64) -> bool {
     let hex = blake3::hash(text.as_bytes()).to_hex();
     let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
@@ -40,7 +41,7 @@ fn by_hash(text: &str, val_fraction: f64) -> bool {
 
 #[test]
 fn the_hash_of_a_known_text_is_blake3s() {
-    // The published test vector of BLAKE3 for no input begins af1349b9f5f9a1a6: 0.6838.
+    // The published BLAKE3 test vector for empty input begins with af1349b9f5f9a1a6, which is the fraction 0.6838.
     assert!(by_hash("", 0.684) && !by_hash("", 0.683));
 }
 
@@ -126,7 +127,7 @@ fn later_duplicates_are_left_out_before_the_border_is_counted() {
         ..options(Byte, 0.3)
     };
     let prepared = prepared(&place, &inputs, &options);
-    // Of 10 characters that are left, 7 are for training.
+    // Of the 10 remaining characters, 7 are for training.
     assert_eq!(documents(&place, Split::Train), ["abcd", "efg"]);
     assert_eq!(documents(&place, Split::Val), ["h", "ij"]);
     assert_eq!(prepared.duplicates, 2);
@@ -214,7 +215,7 @@ fn the_rules_make_the_same_bytes_whatever_the_threads() {
             let out = place.path(&format!("{split}-{threads}"));
             run(&inputs, &out, &options).unwrap()
         });
-        // The shards' hashes among the rest.
+        // The manifests include the hashes of the shards.
         assert_eq!(made[0], made[1], "{split}");
     }
 }

@@ -1,4 +1,4 @@
-//! Datasets that were interrupted at any moment and resumed: the same bytes as without an interruption.
+//! Datasets that were interrupted at any moment and resumed have the same bytes as without interruption.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,18 +13,19 @@ use crate::prepare::common::{Place, options};
 use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
 use emberlm_tokenizer::TokenizerKind;
 
-/// The work of the process that is killed.
+/// Environment variable: the folder of the child process.
 const PLACE: &str = "EMBERLM_TEST_PLACE";
 const CASE: &str = "EMBERLM_TEST_CASE";
 const THREADS: &str = "EMBERLM_TEST_THREADS";
-/// After so many steps it aborts: the same moment on every machine.
+/// Environment variable: the number of steps before the child process aborts. Steps are the same moments on every
+/// machine.
 const STEPS: &str = "EMBERLM_TEST_STEPS";
 
-/// The options of a case, and its inputs.
+/// The inputs and options of a test case.
 fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
     let base = PrepareOptions {
         shard_tokens: 60_000,
-        // A note after every wave, which are as small.
+        // Save the progress after every wave. Waves are limited to the same size.
         journal_bytes: 24_000,
         resume: true,
         ..options(TokenizerKind::Byte, 0.2)
@@ -60,7 +61,7 @@ fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
     (inputs, options)
 }
 
-/// Some hundred small documents, a seventh of them twice, and two of several blocks.
+/// Several hundred small documents with duplicates, and two documents of several blocks.
 fn corpus() -> Place {
     let place = Place::new();
     let text = |i: usize| format!("Document {i}, größer als eins.\n").repeat(20 + i * 37 % 90);
@@ -81,7 +82,7 @@ fn corpus() -> Place {
     place
 }
 
-/// Only does something in the processes that the tests below start.
+/// The child process of the tests below. Does nothing when run as a normal test.
 #[test]
 fn the_process_that_is_killed() {
     let Some(folder) = std::env::var_os(PLACE).map(PathBuf::from) else {
@@ -120,7 +121,7 @@ fn read_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(read).collect()
 }
 
-/// The result of the case without an interruption.
+/// The files of the case without interruption.
 fn alone(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
     let (inputs, options) = case(name, &place.path(""));
     let out = place.path("uninterrupted");
@@ -145,7 +146,7 @@ fn check(place: &Place, expected: &BTreeMap<String, Vec<u8>>) {
     assert_eq!(left, ["out", "records.jsonl", "val"]);
 }
 
-/// When the first shard was written, if another has been begun.
+/// The modification time of the first shard, once the second one was begun.
 fn first_shard(place: &Place) -> Option<SystemTime> {
     let data = place.path(".out.partial/data");
     let noted = place.path(".out.partial/progress.json").exists();
@@ -181,7 +182,7 @@ fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
         }
         assert!(kills >= 3, "{name}: {kills} kills");
         check(&place, &expected);
-        // It was resumed, not restarted.
+        // The dataset was resumed, not restarted.
         let shard = place.out().join("train_00000.bin");
         assert_eq!(first, Some(modified(&shard)), "{name}");
     }
@@ -199,7 +200,7 @@ fn after_kills_at_any_moment_the_bytes_are_the_same() {
             while started.elapsed() < delay && child.try_wait().unwrap().is_none() {
                 thread::sleep(Duration::from_micros(300));
             }
-            // SIGKILL, where there is such a thing.
+            // SIGKILL on Unix.
             let _ = child.kill();
             if child.wait().unwrap().success() {
                 break;
@@ -269,7 +270,7 @@ fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
         "{error}"
     );
     assert!(place.path(".out.partial/progress.json").exists());
-    // Restarted, it may be another dataset.
+    // A restarted dataset may differ.
     again.force = true;
     again.shard_tokens = 90_000;
     prepare(&inputs, &place.out(), &again, &|_| {}).unwrap();
@@ -318,14 +319,14 @@ fn a_kill_within_the_exchange_loses_neither_dataset() {
     prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
     let expected = read_files(&place.out());
 
-    // Killed after the new one was put in its place: there is nothing left to do but to clear up.
+    // Killed after the new dataset was moved to its path: only the cleanup is left.
     fs::create_dir(place.path(".out.partial")).unwrap();
     fs::write(place.path(".out.partial/progress.json"), "{}").unwrap();
     let again = prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
     assert_eq!(again.manifest.command, options.command);
     check(&place, &expected);
 
-    // Killed after the old one had made room: it comes back, and is not replaced without a word.
+    // Killed after the old dataset was moved away: it is restored, and not replaced without `force`.
     fs::create_dir_all(place.path(".out.partial/data")).unwrap();
     fs::rename(place.out(), place.path(".out.partial/replaced")).unwrap();
     let once = PrepareOptions {
