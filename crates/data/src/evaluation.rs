@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn values_of_nothing_are_refused_by_name() {
+    fn zero_values_are_rejected() {
         let windows = stream(&counting(100), 8);
         let refusal = |batch, max_tokens, windows: &Windows| {
             let refused = EvalBatches::new(windows, batch, max_tokens);
@@ -143,7 +143,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn evaluation_ends_with_a_smaller_batch_and_the_tail() {
+    fn evaluation_ends_with_a_smaller_batch_and_a_short_window() {
         let shapes: Vec<(usize, usize)> = EvalBatches::new(&stream(&counting(24), 4), 2, None)
             .unwrap()
             .map(|batch| batch.map(|b| (b.batch, b.seq)).unwrap())
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bad_token_ends_an_evaluation_with_one_error() {
+    fn evaluation_ends_after_the_first_invalid_token() {
         let split = split_of(&[0, 1, 2, 99, 0, 1], &[6], 3);
         let results: Vec<bool> = EvalBatches::new(&stream(&split, 2), 1, None)
             .unwrap()
@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn masked_tokens_are_read_and_not_predicted() {
+    fn masked_tokens_are_inputs_but_not_targets() {
         let ids: Vec<u32> = (0..10).collect();
         let learnt = [0, 1, 1, 0, 0, 1, 0, 1, 0, 1].map(|l| l == 1);
         let split = masked_split(&ids, &learnt, 2);
@@ -179,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn isolated_documents_are_evaluated_from_the_beginning() {
+    fn isolated_documents_are_evaluated_in_order() {
         let ids = [0, 1, 2, 0, 3, 4, 5, 6, 0, 7];
         let split = split_of(&ids, &[10], 10);
         let windows = Windows::isolated(split, 3, 0).unwrap();

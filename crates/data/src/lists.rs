@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_and_long_names_are_cut() {
+    fn long_lists_and_names_are_truncated() {
         let names: Vec<String> = (0..1_000_000).map(|i| format!("c{i}")).collect();
         assert!(quoted(&names).ends_with(", `c11` and 999988 more"));
         assert_eq!(quoted(&names[..2]), "`c0`, `c1`");

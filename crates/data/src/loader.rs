@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_batch_is_its_windows_side_by_side() {
+    fn training_batch_concatenates_its_windows() {
         let batches = stream(counting(1000), 5, 8);
         let order = WindowOrder::new(5, 1000, 8).unwrap();
         let batch = batches.batch(40, 3).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_batches_are_the_large_batch_in_pieces() {
+    fn micro_batches_concatenate_to_the_large_batch() {
         let batches = stream(counting(1000), 5, 8);
         let whole = batches.batch(6, 6).unwrap();
         let [a, b] = [6, 9].map(|first| batches.batch(first, 3).unwrap());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_nothing_are_refused_by_name() {
+    fn zero_values_are_rejected() {
         let named = |result: Result<(), DataError>| result.unwrap_err().to_string();
         let train = stream(counting(100), 0, 8);
         assert!(named(train.batch(0, 0).map(drop)).contains("`micro_batch` is 0"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_has_each_datasets_windows_once_per_its_own_epoch() {
+    fn mix_has_each_window_once_per_epoch_of_its_dataset() {
         let parts = [range(0, 400), range(1000, 1700), range(2000, 2090)];
         let weights = [0.5, 0.3, 0.2];
         let mixed = parts.iter().zip(weights);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_of_isolated_documents_has_every_row_once() {
+    fn epoch_of_isolated_documents_has_every_row_once() {
         let split = documents((0..200).map(|i| 1 + i * 7 % 40));
         let windows_of = Windows::isolated(split.clone(), 16, 0).unwrap();
         let batches = TrainBatches::new(windows_of, 9).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn any_number_of_workers_gives_the_same_batches(
+        fn batches_do_not_depend_on_the_number_of_workers(
             seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5, ranks in 1usize..4,
         ) {
             let of = |split: TokenSplit| match isolated {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_where_its_batch_would() {
+    fn prefetched_errors_keep_their_position() {
         let mut ids: Vec<u32> = (0..100).collect();
         ids[40] = 80_000;
         let batches = stream(split_of(&ids, &[100], 70_001), 0, 8);

@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_as_written() {
+    fn manifest_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         manifest().write(folder.path()).unwrap();
         assert_eq!(Manifest::read(folder.path()).unwrap(), manifest());
     }
 
     #[test]
-    fn other_formats_are_named() {
+    fn unsupported_format_error_names_the_format() {
         assert!(
             refusal(|m| m["format"] = json!(2))
                 .contains("`format` is 2, but this program reads format 1")
@@ -371,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_named() {
+    fn unknown_field_error_names_the_field() {
         assert!(refusal(|m| m["colour"] = json!(1)).contains("unknown field `colour`"));
         assert!(refusal(|m| m["splits"]["val"]["x"] = json!(1)).contains("unknown field `x`"));
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn inconsistent_manifest_error_names_the_field() {
         let tokens = refusal(|m| m["splits"]["val"]["tokens"] = json!(8));
         assert!(tokens.contains("split `val`: `tokens` is 8"), "{tokens}");
         let huge = refusal(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_listed_twice_is_refused() {
+    fn file_listed_twice_is_rejected() {
         let message = refusal(|m| {
             m["splits"]["val"]["shards"][0]["file"] = json!("train_00000.bin");
         });
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn more_learnt_tokens_than_tokens_are_refused() {
+    fn more_targets_than_tokens_are_rejected() {
         let mask = json!({"file": "val_00000.mask", "learnt": 8, "blake3": ""});
         let message = refusal(|m| m["splits"]["val"]["shards"][0]["mask"] = mask);
         assert!(
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_outside_the_folder_is_refused() {
+    fn shard_outside_the_folder_is_rejected() {
         for name in ["../train.bin", "/etc/passwd", "a/b.bin", "", ".."] {
             let message = refusal(|m| m["splits"]["train"]["shards"][0]["file"] = json!(name));
             assert!(message.contains("is not a plain file name"), "{message}");

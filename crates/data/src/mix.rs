@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_dataset_has_its_share_at_any_index_and_ordered_windows(
+        fn shares_are_exact_at_any_index_and_windows_ordered(
             weights in prop::collection::vec(0.01f64..10.0, 1..9), steps in 1u64..3000,
         ) {
             let mix = Mix::new(&weights).unwrap();

@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_epoch_has_every_window_once_and_within_the_tokens(
+        fn epoch_has_every_window_once_within_the_tokens(
             seed: u64, tokens in 2u64..3000, seq_len in 1u64..70, epoch in 0u64..1 << 40,
         ) {
             prop_assume!(tokens > seq_len);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_a_function_of_seed_and_index() {
+    fn order_is_a_function_of_seed_and_index() {
         let order = WindowOrder::new(7, 100_000, 10).unwrap();
         assert_eq!(order, WindowOrder::new(7, 100_000, 10).unwrap());
         assert_ne!(starts(&order, 0), starts(&order, 1));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_places_are_evenly_spread() {
+    fn offsets_and_windows_are_uniform() {
         let order = WindowOrder::new(3, 1_000, 10).unwrap();
         let (epochs, n) = (9_900, order.windows_per_epoch());
         let mut offsets = [0u32; 10];
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_the_order_are_not_neighbours_in_the_text() {
+    fn adjacent_windows_in_the_order_are_not_adjacent_in_the_text() {
         let order = WindowOrder::new(11, 1_000_000, 10).unwrap();
         let starts = starts(&order, 0);
         let near = starts

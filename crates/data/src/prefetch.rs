@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_threads_gives_the_same_items() {
+    fn items_do_not_depend_on_the_number_of_threads() {
         for threads in [0, 1, 2, 5] {
             let made = Prefetch::new(threads, |at| at * at);
             let expected = (0..1000).map(|at| at * at);

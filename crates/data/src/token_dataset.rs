@@ -124,7 +124,7 @@ mod tests {
     use crate::{Dataset, verify};
 
     #[test]
-    fn ids_are_read_back_with_their_vocabulary() {
+    fn ids_and_vocabulary_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("d");
         let tokenizer = Tokenizer::from_words(["a", "b", "end"], Some(2)).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_do_not_hold_the_end_of_text() {
+    fn document_with_end_of_text_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let tokenizer = Tokenizer::of_ids(3, Some(2)).unwrap();
         let (train, val) = ([vec![0, 2]], [vec![1]]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_outside_of_the_vocabulary_leaves_nothing_behind() {
+    fn id_outside_the_vocabulary_leaves_no_files() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("d");
         let tokenizer = Tokenizer::of_ids(3, None).unwrap();

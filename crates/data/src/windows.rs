@@ -133,7 +133,7 @@ mod tests {
     use crate::{EvalBatches, IGNORED};
 
     #[test]
-    fn a_conversation_whose_turns_end_with_the_end_of_text_is_one_document() {
+    fn end_of_text_within_a_conversation_begins_no_document() {
         const X: u32 = IGNORED;
         // Id 0 is the end-of-text token, 5 a question, 6 and 7 answers: a conversation with two turns, one with one
         // turn, and the beginning of a third.

@@ -9,7 +9,7 @@ fn text(dataset: &Dataset, split: Split) -> String {
 }
 
 #[test]
-fn the_dataset_is_the_tales_with_their_exact_floor() {
+fn tales_dataset_has_the_exact_floor() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("tales");
     let config = TalesConfig {
@@ -38,7 +38,7 @@ fn the_dataset_is_the_tales_with_their_exact_floor() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_dataset() {
+fn equal_seeds_produce_equal_datasets() {
     let folder = tempfile::tempdir().unwrap();
     let make = |name: &str, seed| {
         let config = TalesConfig { seed, tales: 20 };
@@ -52,7 +52,7 @@ fn the_same_seed_makes_the_same_dataset() {
 }
 
 #[test]
-fn two_tales_are_enough_and_one_is_not() {
+fn at_least_two_tales_are_required() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("tales");
     let write =

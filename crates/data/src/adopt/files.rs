@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_the_split() {
+    fn names_determine_the_split() {
         for (names, train, val) in [
             (
                 // Names from modded-nanogpt, llm.c and nanoGPT.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_go_before_names() {
+    fn patterns_take_precedence_over_names() {
         let names = ["a_train.bin", "b_train.bin", "c_val.bin", "d.bin"];
         let files = find(&names, Some("a*"), Some("d.bin")).unwrap();
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unclear_is_refused_by_name() {
+    fn unclear_split_error_names_the_file() {
         let refusal = |names: &[&str], train, val| find(names, train, val).unwrap_err();
         assert_eq!(
             refusal(&["train.bin", "part.bin"], None, None),

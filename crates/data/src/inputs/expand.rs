@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_in_path_order_without_hidden_files() {
+    fn folder_is_read_in_path_order_without_hidden_files() {
         let folder = folder_with(&["b.txt", "a/z.txt", "a/b/c", "a.txt", ".git/x", "a/.y", "c"]);
         let found = names(folder.path(), &[folder.path().to_owned()]);
         assert_eq!(found, ["a/b/c", "a/z.txt", "a.txt", "b.txt", "c"]);
     }
 
     #[test]
-    fn inputs_keep_their_order_and_what_is_named_is_taken() {
+    fn inputs_keep_their_order_and_named_hidden_files_are_used() {
         let folder = folder_with(&["b", "a", ".c"]);
         let inputs = ["b", ".c", "a"].map(|name| folder.path().join(name));
         assert_eq!(names(folder.path(), &inputs), ["b", ".c", "a"]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_input_error_names_the_path() {
         let folder = folder_with(&["a", "sub/.hidden"]);
         fs::write(folder.path().join("empty"), "").unwrap();
         let message = |name: &str| {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_files_name_says_its_format() {
+    fn format_is_derived_from_the_file_name() {
         let of = |name: &str| Format::of_name(Path::new(name)).name();
         for (name, format) in [
             ("a.jsonl", "jsonl"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back_and_others_refused() {
+    fn names_parse_and_unknown_names_are_rejected() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
         }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_found_at_its_path() {
+    fn string_is_found_at_its_path() {
         for (json, path) in [
             (r#"{"text": "x"}"#, "text"),
             (
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_told() {
+    fn missing_or_wrong_field_is_reported() {
         for (json, reason) in [
             (
                 r#"{"id": 1, "body": "x"}"#,

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_nothing_and_what_comes_after_it_goes_on() {
+    fn caught_panic_returns_none_and_later_work_runs() {
         assert_eq!(caught(|| [1][0]), Some(1));
         assert_eq!(caught(|| panic!("not to be seen")), None::<u8>);
         assert_eq!(

@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn blocks_are_the_text_and_their_tokens_the_texts(
+        fn blocks_preserve_text_and_tokens(
             words in prop::collection::vec("[a-zA-Zé漢🔥.' \n]{1,8}", 0..60), block_bytes in 1usize..40,
         ) {
             let text = words.join("\n");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_comes_in_many_blocks() {
+    fn long_text_is_read_in_many_blocks() {
         let text = "A line of some words.\n".repeat(1000);
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
         let made = blocks(text.as_bytes(), Some(&gpt2), 500).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_told_with_their_offset() {
+    fn invalid_utf8_error_states_the_offset() {
         let offset = |bytes: &[u8], block_bytes| match blocks(bytes, None, block_bytes) {
             Err(DataError::InvalidUtf8 { offset, .. }) => offset,
             other => panic!("{other:?}"),

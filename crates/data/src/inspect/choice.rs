@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_chooses() {
+    fn sample_depends_on_the_seed() {
         let (a, b) = (chosen(5, 1, 1000), chosen(5, 2, 1000));
         assert_eq!(a.len(), 5);
         assert!(a.is_sorted() && a != b);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_document_is_as_likely() {
+    fn sample_is_uniform() {
         let mut counts = [0; 10];
         for seed in 0..5_000 {
             chosen(2, seed, 10)

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_text_may_come_before_or_after_each_document() {
+    fn end_of_text_may_precede_or_follow_documents() {
         assert_eq!(spans(&[0, 5, 6, 0, 7]), [(1, 2), (4, 1)]);
         assert_eq!(spans(&[5, 6, 0, 7, 0]), [(0, 2), (3, 1)]);
         assert_eq!(spans(&[5, 6]), [(0, 2)]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_token_that_is_no_end_of_text_is_part_of_its_document() {
+    fn first_token_other_than_end_of_text_belongs_to_its_document() {
         let mut cutter = Cutter::new(Some(0));
         let mut documents = cutter.add(&[7, 5, 0, 7], &[true, false, false, true]);
         documents.extend(cutter.add(&[0, 7, 5, 0], &[false, true, false, false]));
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_make_no_difference(
+        fn documents_do_not_depend_on_blocks(
             ids in prop::collection::vec(0u32..4, 0..60), sizes in prop::collection::vec(1usize..9, 60),
         ) {
             let (mut rest, mut blocks) = (ids.as_slice(), Vec::new());

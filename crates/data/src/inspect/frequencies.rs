@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_spelled_so_that_they_can_be_seen() {
+    fn token_spelling_escapes_invisible_characters() {
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
         // From Python's tiktoken: 262 is " the", 198 a line break, 50256 the end-of-text token, and 447 the bytes e2
         // 80.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_come_first_and_never_used_ones_not_at_all() {
+    fn most_frequent_tokens_come_first_without_unused_ones() {
         let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
         let mut counts = vec![0; 257];
         (counts[97], counts[98], counts[99]) = (2, 7, 2);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_a_sorted_list() {
+    fn statistics_match_a_sorted_list() {
         let odd = lengths(&[9, 1, 4]);
         assert_eq!((odd.min(), odd.median(), odd.max()), (1, 4.0, 9));
         let even = lengths(&[8, 2, 2, 5]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_end_before_powers_of_two() {
+    fn histogram_bins_end_before_powers_of_two() {
         let bins = lengths(&[0, 1, 2, 3, 4, 15, u64::MAX]).histogram();
         let first: Vec<_> = bins[..5]
             .iter()

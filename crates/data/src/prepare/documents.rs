@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn later_duplicates_and_leaks_are_counted_and_left_out_on_request() {
+    fn duplicates_and_leaks_are_counted_and_dropped_on_request() {
         for dedup in [false, true] {
             let mut documents = Documents::new(dedup);
             let all = [
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_ends_where_it_would_take_too_much_memory_but_leaving_out_does_not() {
+    fn memory_limit_ends_counting_but_not_deduplication() {
         for (dedup, duplicates) in [(false, 1), (true, 2)] {
             let mut documents = Documents {
                 most_counted: 2,

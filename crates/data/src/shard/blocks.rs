@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_hash_is_blake3_of_the_file() {
+    fn combined_hash_is_the_blake3_of_the_file() {
         let lengths = [
             0,
             1,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn block_hashes_of_another_file_do_not_belong() {
+    fn block_hashes_of_another_file_are_rejected() {
         let (file, mut other) = (bytes(3 * MIB), bytes(3 * MIB));
         other[2 * MIB] ^= 1;
         let whole = blake3::hash(&file);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_is_read_back_and_anything_else_refused() {
+    fn hexadecimal_round_trips_and_invalid_text_is_rejected() {
         let found = hashes(&bytes(3 * MIB), MIB).blocks;
         let hex = found.to_hex();
         assert_eq!(hex.len(), 3 * 64);

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vocabulary_decides_the_width() {
+    fn vocabulary_size_determines_the_width() {
         assert_eq!(TokenWidth::for_vocab(65_536), TokenWidth::U16);
         assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_any_other_length_is_refused() {
+    fn wrong_file_length_is_rejected() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let (head, bytes) = good(width);
             for len in 0..2 * bytes {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_magic_version_or_count_is_refused() {
+    fn wrong_magic_version_or_count_is_rejected() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let (good, bytes) = good(width);
             for at in 0..good.len() {

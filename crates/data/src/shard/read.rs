@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_from_any_place() {
+    fn tokens_are_read_from_any_position() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let ids: Vec<u32> = (0..1000).map(|i| i * 61).collect();
             let shard = open_bytes(&shard_bytes(width, &ids)).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_shards_are_refused_before_use() {
+    fn damaged_shard_is_rejected_on_open() {
         let good = shard_bytes(TokenWidth::U16, &[1, 2, 3]);
         assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
         assert!(
@@ -170,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_was_never_finished_is_refused() {
+    fn unfinished_shard_is_rejected() {
         assert!(refusal(&unfinished_bytes()).contains("not completely written"));
     }
 
     #[test]
-    fn a_missing_shard_is_an_error_with_its_path() {
+    fn missing_shard_error_names_the_path() {
         let message = Shard::open(Path::new("no/such.bin"))
             .err()
             .unwrap()

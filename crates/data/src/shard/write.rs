@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_llm_c() {
+    fn shard_bytes_match_llm_c() {
         let mut expected = vec![0; 1024];
         expected[..12].copy_from_slice(&[0x88, 0xD8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([1, 0, 0x50, 0xC4, 0xFF, 0xFF]);
@@ -188,7 +188,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_id_too_large_for_its_width_is_refused() {
+    fn id_too_large_for_the_width_is_rejected() {
         let mut writer = ShardWriter::new(Cursor::new(Vec::new()), TokenWidth::U16).unwrap();
         assert_eq!(
             writer.write(&[65_536]).unwrap_err().kind(),
@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_shard_gone_on_with_is_the_shard_written_at_once() {
+    fn resumed_shard_equals_uninterrupted_shard() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shard.bin");
         for width in [TokenWidth::U16, TokenWidth::U32] {
@@ -218,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error_wherever_it_comes() {
+    fn full_disk_is_an_error_at_any_position() {
         let ids = vec![7; 500_000];
         for left in [0, 1_000, 1_024, 300_000, 1_000_000] {
             let write = || {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tale_is_a_function_of_seed_and_index() {
+    fn tale_is_a_function_of_seed_and_index() {
         assert_eq!(tale(1, 2), tale(1, 2));
         assert_ne!(tale(1, 2), tale(1, 3));
         assert_ne!(tale(1, 2), tale(2, 2));

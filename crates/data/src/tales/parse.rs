@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_a_list_that_is_drawn_from_begins_another() {
+    fn drawn_lists_are_prefix_free() {
         for part in parts() {
             if let Part::Draw(word) = part {
                 assert!(prefix_free(word.texts), "{word:?}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lists_of_a_slot_are_as_long() {
+    fn lists_of_a_slot_have_equal_lengths() {
         let mut lengths = [None; Slot::COUNT];
         for part in parts() {
             if let Part::Draw(Word { slot, texts }) | Part::Again(Word { slot, texts }) = part {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn phrasings_are_told_apart_before_they_draw() {
+    fn phrasings_are_distinguishable_before_they_draw() {
         for Sentence { phrasings } in SENTENCES {
             for (i, a) in phrasings.iter().enumerate() {
                 for b in &phrasings[..i] {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_again_that_may_not_have_been_drawn_and_nothing_is_drawn_twice() {
+    fn words_are_drawn_once_and_before_they_are_repeated() {
         let mut known = [false; Slot::COUNT];
         for sentence in SENTENCES {
             let mut after = Vec::new();
@@ -153,7 +153,7 @@ mod tests {
 
     /// The grammar guarantees that every sentence parses in exactly one way.
     #[test]
-    fn every_tale_has_one_reading() {
+    fn every_tale_parses_uniquely() {
         for index in 0..2_000 {
             let tale = tale(5, index);
             let (mut rest, mut drawn) = (tale.as_str(), Drawn::default());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_and_length_are_those_of_a_large_sample() {
+    fn entropy_and_length_match_a_large_sample() {
         let count = 20_000;
         let (mut nats, mut nats_squared, mut chars, mut chars_squared) = (0.0, 0.0, 0.0, 0.0);
         for index in 0..count {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_low_but_not_nothing() {
+    fn floor_is_low_but_positive() {
         let floor = floor_nats_per_token();
         assert!((0.10..0.35).contains(&floor), "{floor}");
         assert!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_tale_is_told_where() {
+    fn invalid_tale_error_states_the_offset() {
         let (first, second) = (tale(1, 0), tale(1, 1));
         let two = format!("{first}{second}");
         let sum = nll_nats(&first).unwrap() + nll_nats(&second).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alphabet_is_what_tales_are_written_in() {
+    fn alphabet_is_the_set_of_characters_in_tales() {
         let alphabet = alphabet();
         assert!(alphabet.is_sorted() && alphabet.contains(&'\n') && alphabet.len() < 65);
         assert!((0..2_000).all(|index| tale(3, index).chars().all(|c| alphabet.contains(&c))));

@@ -13,7 +13,7 @@ const MILLION: Shards = Shards {
 };
 
 #[test]
-fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
+fn masks_are_stored_next_to_shards_and_default_to_targets() {
     let folder = tempfile::tempdir().unwrap();
     let shards = Shards {
         masked: true,
@@ -41,7 +41,7 @@ fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
 }
 
 #[test]
-fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
+fn resumed_writer_equals_uninterrupted_writer() {
     let ids: Vec<u32> = (0..23).collect();
     let learnt: Vec<bool> = ids.iter().map(|id| id % 3 == 0).collect();
     let shards = Shards {
@@ -86,7 +86,7 @@ fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
 }
 
 #[test]
-fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
+fn resumed_writer_has_the_same_block_hashes() {
     const TOKENS: u64 = 1_200_000;
     let shards = Shards {
         tokens: TOKENS,
@@ -131,7 +131,7 @@ fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
 }
 
 #[test]
-fn shards_are_filled_to_the_limit_and_documents_counted_where_they_begin() {
+fn shards_are_filled_to_the_limit_and_count_document_starts() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
     writer.write(&[1, 2, 3, 4, 5, 6], None, 9, true).unwrap();
@@ -164,7 +164,7 @@ fn shards_are_filled_to_the_limit_and_documents_counted_where_they_begin() {
 }
 
 #[test]
-fn no_tokens_make_no_shard() {
+fn split_without_tokens_has_no_shard() {
     let folder = tempfile::tempdir().unwrap();
     let writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
     let (manifest, blocks) = writer.finish().unwrap();
@@ -175,7 +175,7 @@ fn no_tokens_make_no_shard() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_an_error_with_the_path() {
+fn full_disk_error_names_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let shard = folder.path().join("train_00000.bin");
     // `/dev/full` acts as a full disk on Linux.

@@ -42,7 +42,7 @@ fn damage(dataset: &Dataset, split: Split, start: u64, len: u64) -> Option<(Stri
 }
 
 #[test]
-fn a_damaged_block_is_refused_and_others_are_read() {
+fn damaged_block_is_rejected_and_other_blocks_are_read() {
     let (_source, dataset) = large();
     let before = ids(&dataset, Split::Train);
     flip(dataset.folder(), "train_00000.bin", MIB + 77);
@@ -85,7 +85,7 @@ fn a_damaged_block_is_refused_and_others_are_read() {
 }
 
 #[test]
-fn a_small_file_needs_no_block_hashes() {
+fn small_file_needs_no_block_hashes() {
     let (_source, dataset) = prepared(&["some words to read"], Gpt2, 0.3);
     assert!(!dataset.folder().join("dataset.blocks.json").exists());
     let len = fs::metadata(dataset.folder().join("val_00000.bin"))
@@ -98,7 +98,7 @@ fn a_small_file_needs_no_block_hashes() {
 }
 
 #[test]
-fn a_damaged_mask_is_refused() {
+fn damaged_mask_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let mask = [0, 1, 1, 1];
     let hash = blake3::hash(&mask).to_hex().to_string();
@@ -124,7 +124,7 @@ fn a_damaged_mask_is_refused() {
 }
 
 #[test]
-fn adopted_files_are_verified_wherever_they_are() {
+fn adopted_files_are_verified_in_both_locations() {
     let llmc = copy("llmc");
     let links = tempfile::tempdir().unwrap();
     let mut linked = options(Byte);
@@ -155,7 +155,7 @@ fn adopted_files_are_verified_wherever_they_are() {
 }
 
 #[test]
-fn a_dataset_without_block_hashes_is_verified_as_a_whole() {
+fn dataset_without_block_hashes_is_verified_by_file() {
     let (_source, dataset) = large();
     let splits = || [Split::Train, Split::Val].map(|split| dataset.split(split).unwrap());
     assert!(UnverifiedFiles::of(&splits()).is_empty());
@@ -183,7 +183,7 @@ fn a_dataset_without_block_hashes_is_verified_as_a_whole() {
 }
 
 #[test]
-fn block_hashes_of_other_bytes_are_refused() {
+fn mismatched_block_hashes_are_rejected() {
     let (_source, dataset) = large();
     let path = dataset.folder().join("dataset.blocks.json");
     let good = fs::read_to_string(&path).unwrap();

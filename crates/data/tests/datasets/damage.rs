@@ -27,7 +27,7 @@ fn good() -> Vec<u8> {
 }
 
 #[test]
-fn a_shard_that_is_cut_short_is_refused() {
+fn truncated_shard_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let good = good();
     for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
@@ -39,7 +39,7 @@ fn a_shard_that_is_cut_short_is_refused() {
 }
 
 #[test]
-fn a_shard_with_another_beginning_is_refused() {
+fn shard_with_wrong_header_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for at in 0..12 {
         let mut bytes = good();
@@ -49,7 +49,7 @@ fn a_shard_with_another_beginning_is_refused() {
 }
 
 #[test]
-fn half_a_token_is_refused() {
+fn odd_file_length_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..9 {
         let path = file(&folder, "train.bin", &[7; 9][..len]);
@@ -64,7 +64,7 @@ fn half_a_token_is_refused() {
 }
 
 #[test]
-fn a_mask_of_another_length_or_with_another_byte_is_refused() {
+fn mask_with_wrong_length_or_byte_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..8 {
         let path = file(&folder, "train.mask", &[1; 8][..len]);

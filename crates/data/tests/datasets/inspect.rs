@@ -36,7 +36,7 @@ fn lengths_duplicates_and_leakage() {
 }
 
 #[test]
-fn frequent_and_never_used_tokens() {
+fn frequent_and_unused_tokens() {
     let (_source, dataset) = prepared(&["aab\n", "a"], Byte, 0.0);
     let found = inspect(&dataset, 0, 0, &|_| {}).unwrap();
     let tokens: Vec<_> = found
@@ -58,7 +58,7 @@ fn frequent_and_never_used_tokens() {
 }
 
 #[test]
-fn excerpts_are_beginnings_chosen_by_the_seed() {
+fn excerpts_are_beginnings_sampled_by_seed() {
     let documents: Vec<String> = (0..20)
         .map(|i| format!("document {i}. {}", "x".repeat(i * 20)))
         .collect();
@@ -83,7 +83,7 @@ fn excerpts_are_beginnings_chosen_by_the_seed() {
 }
 
 #[test]
-fn characters_have_no_documents() {
+fn character_dataset_has_no_documents() {
     let (_source, dataset) = prepared(&["hello world", "hello"], Char, 0.5);
     let found = inspect(&dataset, 1, 0, &|_| {}).unwrap();
     assert_eq!((&found.train.found, found.leaked), (&None, None));
@@ -91,7 +91,7 @@ fn characters_have_no_documents() {
 }
 
 #[test]
-fn the_share_to_be_learnt_is_told() {
+fn number_of_targets_is_reported() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let mask = [0, 1, 1, 1];
     let hash = blake3::hash(&mask).to_hex().to_string();
@@ -106,7 +106,7 @@ fn the_share_to_be_learnt_is_told() {
 }
 
 #[test]
-fn a_damaged_dataset_is_refused() {
+fn damaged_dataset_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let path = dataset.folder().join("train_00000.bin");
     let mut bytes = fs::read(&path).unwrap();

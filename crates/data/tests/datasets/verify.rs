@@ -23,7 +23,7 @@ fn hashes(dataset: &Dataset) -> usize {
 }
 
 #[test]
-fn what_prepare_makes_is_whole() {
+fn prepared_dataset_verifies() {
     for kind in [Byte, Char, Gpt2] {
         let (_source, dataset) = prepared(&["one text\n", "naïve 東京 🔥", "three"], kind, 0.3);
         assert_eq!(problems(&dataset), [""; 0], "{kind}");
@@ -32,7 +32,7 @@ fn what_prepare_makes_is_whole() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
+fn all_problems_are_reported() {
     let (source, dataset) = llmc();
     let path = |name: &str| source.path().join(name);
     let edit = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
@@ -70,7 +70,7 @@ fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
 }
 
 #[test]
-fn every_byte_is_read() {
+fn verification_reads_every_byte() {
     let (_source, dataset) = prepared(&["ab", "c"], Byte, 0.3);
     let path = dataset.folder().join("train_00000.bin");
     let good = fs::read(&path).unwrap();
@@ -88,7 +88,7 @@ fn every_byte_is_read() {
 }
 
 #[test]
-fn figures_of_the_manifest_are_checked() {
+fn manifest_counts_are_verified() {
     let (_source, dataset) = prepared(&["abc", "défg"], Byte, 0.0);
     let folder = dataset.folder();
     let told = |edit: &dyn Fn(&mut serde_json::Value)| {
@@ -121,7 +121,7 @@ fn figures_of_the_manifest_are_checked() {
 }
 
 #[test]
-fn masks_are_checked() {
+fn masks_are_verified() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let folder = dataset.folder();
     let path = folder.join("train_00000.mask");

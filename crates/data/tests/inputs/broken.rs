@@ -27,7 +27,7 @@ const LINES: &[u8] = b"{\"text\": \"first\"}\r
 {\"text\": \"last\"}";
 
 #[test]
-fn the_first_broken_line_ends_it_and_is_named() {
+fn first_broken_line_stops_and_is_named() {
     let place = Place::empty();
     let path = place.file("a.jsonl", LINES);
     assert_eq!(
@@ -37,7 +37,7 @@ fn the_first_broken_line_ends_it_and_is_named() {
 }
 
 #[test]
-fn broken_lines_are_counted_and_the_first_ones_kept() {
+fn skipped_lines_are_counted_and_the_first_errors_kept() {
     let place = Place::empty();
     let path = place.file("a.jsonl", LINES);
     let found = read(&path, &skip()).unwrap();
@@ -60,7 +60,7 @@ fn broken_lines_are_counted_and_the_first_ones_kept() {
 }
 
 #[test]
-fn a_missing_field_is_told_with_those_that_there_are() {
+fn missing_field_error_lists_available_fields() {
     let place = Place::empty();
     let path = place.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_missing_field_is_told_with_those_that_there_are() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_left_out_alone() {
+fn only_the_line_that_is_too_long_is_skipped() {
     let place = Place::empty();
     for more in [1, 5000] {
         let path = place.file("a.jsonl", "");
@@ -85,7 +85,7 @@ fn a_line_that_is_too_long_is_left_out_alone() {
 }
 
 #[test]
-fn rows_of_another_length_are_broken_and_counted_by_lines() {
+fn rows_with_wrong_field_count_are_broken() {
     let place = Place::empty();
     for line_break in ["\n", "\r\n"] {
         let rows = [
@@ -104,7 +104,7 @@ fn rows_of_another_length_are_broken_and_counted_by_lines() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_told() {
+fn unclosed_quote_is_reported() {
     let place = Place::empty();
     let path = place.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
@@ -125,7 +125,7 @@ fn a_quote_that_is_not_closed_is_told() {
 }
 
 #[test]
-fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
+fn record_without_end_is_rejected() {
     let place = Place::empty();
     let path = place.file("a.tsv", "text\n\"");
     long_file(&path, 65 << 20, "");
@@ -135,7 +135,7 @@ fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_a_broken_record() {
+fn invalid_utf8_is_a_broken_record() {
     let place = Place::empty();
     let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
     let found = read(&path, &skip()).unwrap();
@@ -149,7 +149,7 @@ fn text_that_is_not_utf8_is_a_broken_record() {
 }
 
 #[test]
-fn a_column_that_is_missing_is_told_with_those_that_there_are() {
+fn missing_column_error_lists_available_columns() {
     let place = Place::empty();
     let path = place.file("a.csv", "id,body\n1,x\n");
     let skip = InputOptions {

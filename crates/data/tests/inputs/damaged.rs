@@ -7,7 +7,7 @@ use emberlm_data::Format;
 use super::{Place, fixture, format, read, refusal, skip, stop};
 
 #[test]
-fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
+fn compressed_file_truncated_anywhere_is_rejected() {
     let place = Place::empty();
     for name in ["text.txt.gz", "text.zst", "minimal.csv.gz"] {
         let whole = fs::read(fixture(name)).unwrap();
@@ -25,7 +25,7 @@ fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
 }
 
 #[test]
-fn every_changed_byte_of_a_checked_container_is_noticed() {
+fn every_changed_byte_of_a_container_is_detected() {
     let place = Place::empty();
     let whole = fs::read(fixture("text.txt.gz")).unwrap();
     let text = read(&fixture("text.txt.gz"), &stop()).unwrap().documents;
@@ -42,7 +42,7 @@ fn every_changed_byte_of_a_checked_container_is_noticed() {
 }
 
 #[test]
-fn a_name_that_claims_another_container_is_told() {
+fn wrong_compression_extension_is_rejected() {
     let place = Place::empty();
     for (name, kind) in [("page.jsonl.gz", "gzip"), ("a.ZST", "zstd")] {
         let path = place.file(name, "<!DOCTYPE html>");
@@ -59,7 +59,7 @@ fn a_name_that_claims_another_container_is_told() {
 }
 
 #[test]
-fn a_parquet_file_that_is_broken_off_is_refused_wherever_it_is() {
+fn parquet_file_truncated_anywhere_is_rejected() {
     let place = Place::empty();
     let whole = fs::read(fixture("zstd.parquet")).unwrap();
     let footer = whole.len() - 100;

@@ -20,7 +20,7 @@ fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
 }
 
 #[test]
-fn patterns_name_files_in_order_without_hidden_ones() {
+fn patterns_match_files_in_order_without_hidden_ones() {
     let place = Place::empty();
     for name in [
         "b.jsonl.gz",
@@ -47,7 +47,7 @@ fn patterns_name_files_in_order_without_hidden_ones() {
 
 #[test]
 #[cfg(unix)]
-fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
+fn pattern_includes_links_to_files_and_avoids_cycles() {
     use std::os::unix::fs::symlink;
 
     let place = Place::empty();
@@ -66,7 +66,7 @@ fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
 }
 
 #[test]
-fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
+fn existing_file_named_like_a_pattern_is_one_input() {
     let place = Place::empty();
     for name in ["a[1].txt", "a1.txt"] {
         place.file(name, "x");
@@ -76,7 +76,7 @@ fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
 }
 
 #[test]
-fn a_pattern_that_matches_nothing_is_an_error() {
+fn pattern_without_matches_is_an_error() {
     let place = Place::empty();
     place.file("folder/a.txt", "x");
     place.file(".hidden", "x");
@@ -92,7 +92,7 @@ fn a_pattern_that_matches_nothing_is_an_error() {
 }
 
 #[test]
-fn standard_input_is_an_input_of_its_own_once() {
+fn standard_input_can_be_named_once() {
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let inputs = expand(&paths(&[STANDARD_INPUT]), &format(Format::Csv)).unwrap();
     assert!(inputs[0].is_standard_input());
@@ -117,7 +117,7 @@ fn standard_input_is_an_input_of_its_own_once() {
 
 #[test]
 #[cfg(unix)]
-fn names_of_all_kinds_and_places_that_may_only_be_read_work() {
+fn unusual_names_and_read_only_folders_are_supported() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;

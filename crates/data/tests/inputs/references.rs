@@ -24,7 +24,7 @@ struct File {
 }
 
 #[test]
-fn every_file_gives_what_python_reads_out_of_it() {
+fn every_file_matches_the_python_reference() {
     let listing = fs::read(fixture("../inputs.json")).unwrap();
     let listing: Listing = serde_json::from_slice(&listing).unwrap();
     assert_eq!(
@@ -54,7 +54,7 @@ fn every_file_gives_what_python_reads_out_of_it() {
 }
 
 #[test]
-fn raw_records_are_lines_as_they_are() {
+fn raw_records_are_unchanged_lines() {
     let options = InputOptions {
         raw_records: true,
         ..skip()
@@ -72,7 +72,7 @@ fn raw_records_are_lines_as_they_are() {
 }
 
 #[test]
-fn a_format_that_is_said_goes_before_the_name() {
+fn explicit_format_overrides_the_file_name() {
     let whole = read(&fixture("plain.jsonl"), &format(Format::Text)).unwrap();
     let content = fs::read_to_string(fixture("plain.jsonl")).unwrap();
     assert_eq!(whole.documents, [(1, content)]);

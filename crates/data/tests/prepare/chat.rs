@@ -34,7 +34,7 @@ fn refusal(place: &Place, name: &str, text: &str, options: PrepareOptions) -> St
 }
 
 #[test]
-fn answers_are_learnt_and_all_else_is_read() {
+fn only_answers_are_targets() {
     let place = Place::new();
     let completion = json!({ "prompt": "1 + 1 = ", "completion": "2" }).to_string();
     let input = place.file("talks.jsonl", talk("Hi", "Ho") + &completion);
@@ -89,7 +89,7 @@ fn answers_are_learnt_and_all_else_is_read() {
 }
 
 #[test]
-fn a_broken_conversation_ends_it_or_is_counted() {
+fn broken_conversation_stops_or_is_skipped() {
     let place = Place::new();
     let role = r#"{"messages": [{"role": "", "content": "x"}]}"#;
     let text = format!("{}{role}\n{{}}\n{}", talk("a", "b"), talk("c", "d"));
@@ -123,7 +123,7 @@ fn a_broken_conversation_ends_it_or_is_counted() {
 }
 
 #[test]
-fn what_no_template_can_take_is_refused() {
+fn unsupported_chat_inputs_and_templates_are_rejected() {
     let place = Place::new();
     let message = refusal(&place, "a.txt", "text", options(Byte, 0.0));
     assert!(

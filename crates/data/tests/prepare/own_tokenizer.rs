@@ -19,7 +19,7 @@ fn given(place: &Place, name: &str, config: &str) -> PathBuf {
 }
 
 #[test]
-fn a_dataset_outlives_the_file_that_it_was_made_with() {
+fn dataset_does_not_need_the_original_tokenizer_file() {
     for (name, config) in [
         ("byte_level", "{}"),
         ("llama", r#"{"eos_token": "<s>"}"#),
@@ -51,7 +51,7 @@ fn a_dataset_outlives_the_file_that_it_was_made_with() {
 }
 
 #[test]
-fn a_long_text_gets_the_same_shards_as_with_the_built_in_tokenizer_whatever_the_threads() {
+fn tokenizer_file_produces_the_same_shards_as_the_built_in_tokenizer() {
     let place = Place::new();
     let line = |i: usize| format!("Line {i} of prose, it's\t{i}'s turn.\n\n  {i}/{i} 日本語{i}\n");
     let input = [place.file("long.txt", (0..30_000).map(line).collect::<String>())];
@@ -75,7 +75,7 @@ fn a_long_text_gets_the_same_shards_as_with_the_built_in_tokenizer_whatever_the_
 }
 
 #[test]
-fn a_long_text_is_encoded_whole_where_no_cut_is_known() {
+fn long_text_without_cuts_is_encoded_as_a_whole() {
     let place = Place::new();
     let text = "The License of the Work.  Another line,\n".repeat(15_000);
     let input = [place.file("long.txt", &text)];
@@ -94,7 +94,7 @@ fn a_long_text_is_encoded_whole_where_no_cut_is_known() {
 }
 
 #[test]
-fn a_dataset_with_a_tokenizer_of_its_own_is_replaced_whole() {
+fn replacing_a_dataset_removes_its_tokenizer_file() {
     let place = Place::new();
     let input = [place.file("a.txt", "some text of the License")];
     let own = TokenizerChoice::File(given(&place, "llama", "{}"));
@@ -118,7 +118,7 @@ fn a_dataset_with_a_tokenizer_of_its_own_is_replaced_whole() {
 }
 
 #[test]
-fn a_tokenizer_that_cannot_be_used_is_named_before_anything_is_made() {
+fn invalid_tokenizer_is_reported_before_anything_is_written() {
     let place = Place::new();
     let input = [place.file("a.txt", "text")];
     let file = place.file("broken.json", "{\"model\": ");
@@ -134,7 +134,7 @@ fn a_tokenizer_that_cannot_be_used_is_named_before_anything_is_made() {
 }
 
 #[test]
-fn a_dataset_without_its_tokenizer_is_told_with_the_file() {
+fn missing_tokenizer_file_error_names_the_file() {
     let place = Place::new();
     let input = [place.file("a.txt", "some text")];
     let choice = TokenizerChoice::File(given(&place, "llama", "{}"));

@@ -18,7 +18,7 @@ fn prepared(place: &Place, input: PathBuf, options: &PrepareOptions) -> Prepared
 }
 
 #[test]
-fn records_are_documents_and_split_by_their_hash() {
+fn records_are_documents_and_split_by_hash() {
     let place = Place::new();
     let texts: Vec<String> = (0..300).map(|i| format!("record {i}")).collect();
     let lines: String = texts.iter().map(|text| line(text)).collect();
@@ -41,7 +41,7 @@ fn records_are_documents_and_split_by_their_hash() {
 }
 
 #[test]
-fn records_by_position_are_cut_at_the_border_alone() {
+fn records_by_position_are_only_cut_at_the_border() {
     let place = Place::new();
     let lines: String = ["abcd", "efgh", "ij"].map(line).concat();
     let input = place.file("records.jsonl", lines);
@@ -62,7 +62,7 @@ fn records_by_position_are_cut_at_the_border_alone() {
 }
 
 #[test]
-fn a_long_record_has_the_tokens_of_the_whole() {
+fn long_record_tokens_do_not_depend_on_cuts() {
     let place = Place::new();
     let text: String = (0..30_000)
         .map(|i| format!("Line {i} of a long record; it's one of many…\n"))
@@ -84,7 +84,7 @@ fn a_long_record_has_the_tokens_of_the_whole() {
 }
 
 #[test]
-fn broken_records_are_left_out_and_told_of_as_many_as_there_are() {
+fn broken_records_are_skipped_and_counted() {
     let place = Place::new();
     let mut lines = String::new();
     for i in 0..100 {

@@ -8,7 +8,7 @@ use emberlm_data::{DataError, Dataset, Phase, PrepareOptions, Progress, Split, p
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
 #[test]
-fn invalid_utf8_is_told_with_path_and_offset() {
+fn invalid_utf8_error_states_path_and_offset() {
     let place = Place::new();
     place.file("a.txt", "good");
     let mut bytes = vec![b'x'; 300_000];
@@ -22,7 +22,7 @@ fn invalid_utf8_is_told_with_path_and_offset() {
 }
 
 #[test]
-fn bad_inputs_are_refused_and_nothing_is_left() {
+fn invalid_inputs_are_rejected_and_leave_no_files() {
     let place = Place::new();
     let empty = place.file("empty.txt", "");
     let short = [place.file("short.txt", "ab")];
@@ -45,7 +45,7 @@ fn bad_inputs_are_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn a_shard_size_out_of_range_is_refused() {
+fn shard_size_out_of_range_is_rejected() {
     let place = Place::new();
     let input = [place.file("a", "abc")];
     for shard_tokens in [0, 1 << 31] {
@@ -60,7 +60,7 @@ fn a_shard_size_out_of_range_is_refused() {
 }
 
 #[test]
-fn a_file_that_changes_between_the_passes_is_refused() {
+fn file_changed_between_the_passes_is_rejected() {
     let place = Place::new();
     let input = [place.file("a", "before")];
     let change = |step| {
@@ -84,7 +84,7 @@ fn a_file_that_changes_between_the_passes_is_refused() {
 }
 
 #[test]
-fn an_output_is_replaced_only_by_force() {
+fn output_is_only_replaced_with_force() {
     let place = Place::new();
     let (old, new) = ([place.file("a", "old text")], [place.file("b", "new")]);
     let train_tokens = || tokens(&Dataset::open(&place.out()).unwrap(), Split::Train).len();
@@ -101,7 +101,7 @@ fn an_output_is_replaced_only_by_force() {
 }
 
 #[test]
-fn a_failure_by_force_leaves_the_old_dataset() {
+fn failed_replacement_keeps_the_old_dataset() {
     let place = Place::new();
     let (good, bad) = ([place.file("a", "good")], [place.file("b", b"bad\xFF")]);
     let mut options = options(Byte, 0.0);
@@ -113,7 +113,7 @@ fn a_failure_by_force_leaves_the_old_dataset() {
 }
 
 #[test]
-fn force_does_not_replace_what_is_no_dataset() {
+fn force_only_replaces_datasets() {
     let place = Place::new();
     let input = [place.file("a", "text")];
     let options = PrepareOptions {
@@ -143,7 +143,7 @@ fn force_does_not_replace_what_is_no_dataset() {
 }
 
 #[test]
-fn an_output_that_has_no_name_is_refused() {
+fn output_without_a_name_is_rejected() {
     let place = Place::new();
     let input = [place.file("a", "text")];
     let out = place.path("nowhere/..");
@@ -154,7 +154,7 @@ fn an_output_that_has_no_name_is_refused() {
 }
 
 #[test]
-fn folders_above_the_output_are_made_where_they_can_be() {
+fn parent_folders_of_the_output_are_created() {
     let place = Place::new();
     let input = [place.file("a", "text")];
     let out = place.path("x/y/out");
@@ -166,7 +166,7 @@ fn folders_above_the_output_are_made_where_they_can_be() {
 }
 
 #[test]
-fn a_dataset_that_was_tampered_with_is_refused() {
+fn modified_dataset_is_rejected() {
     let place = Place::new();
     let input = [place.file("a", "some text")];
     run(&input, &place.out(), &options(Byte, 0.0)).unwrap();

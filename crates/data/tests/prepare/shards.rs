@@ -9,7 +9,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;
 
 #[test]
-fn characters_are_split_as_nano_gpt_does() {
+fn characters_are_split_like_nano_gpt() {
     let place = Place::new();
     let input = place.file("a.txt", "hello world, héllo wörld!");
     let manifest = run(&[input], &place.out(), &options(TokenizerKind::Char, 0.1)).unwrap();
@@ -32,7 +32,7 @@ fn characters_are_split_as_nano_gpt_does() {
 }
 
 #[test]
-fn documents_begin_with_end_of_text_also_after_the_border() {
+fn documents_begin_with_end_of_text_in_both_splits() {
     let place = Place::new();
     place.file("b.txt", "0123456789");
     place.file("a.txt", "abcd");
@@ -49,7 +49,7 @@ fn documents_begin_with_end_of_text_also_after_the_border() {
 }
 
 #[test]
-fn a_border_between_documents_begins_each_once() {
+fn border_between_documents_begins_each_document_once() {
     let place = Place::new();
     let inputs = [place.file("a", "abcd"), place.file("b", "efgh")];
     run(&inputs, &place.out(), &options(TokenizerKind::Byte, 0.5)).unwrap();
@@ -59,7 +59,7 @@ fn a_border_between_documents_begins_each_once() {
 }
 
 #[test]
-fn the_char_tokenizer_joins_documents_plainly() {
+fn char_tokenizer_joins_documents_without_separator() {
     let place = Place::new();
     let inputs = [place.file("a", "ab"), place.file("b", "cd")];
     run(&inputs, &place.out(), &options(TokenizerKind::Char, 0.0)).unwrap();
@@ -69,7 +69,7 @@ fn the_char_tokenizer_joins_documents_plainly() {
 }
 
 #[test]
-fn shards_are_limited_and_read_as_one() {
+fn shards_are_limited_and_read_as_one_sequence() {
     let place = Place::new();
     let input = place.file("a.txt", "abcdefghij".repeat(10));
     let options = PrepareOptions {
@@ -99,7 +99,7 @@ fn long_text() -> String {
 }
 
 #[test]
-fn a_long_file_gives_the_tokens_of_the_whole_whatever_the_threads() {
+fn long_file_tokens_do_not_depend_on_cuts_or_threads() {
     let text = long_text();
     for kind in [TokenizerKind::Gpt2, TokenizerKind::O200k] {
         let place = Place::new();

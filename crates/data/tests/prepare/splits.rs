@@ -40,13 +40,13 @@ fn by_hash(text: &str, val_fraction: f64) -> bool {
 }
 
 #[test]
-fn the_hash_of_a_known_text_is_blake3s() {
+fn split_hash_matches_a_blake3_test_vector() {
     // The published BLAKE3 test vector for empty input begins with af1349b9f5f9a1a6, which is the fraction 0.6838.
     assert!(by_hash("", 0.684) && !by_hash("", 0.683));
 }
 
 #[test]
-fn a_document_stays_in_its_split_when_the_corpus_grows() {
+fn document_stays_in_its_split_when_the_corpus_grows() {
     let texts: Vec<String> = (0..200).map(|i| format!("document {i}")).collect();
     let all: Vec<&str> = texts.iter().map(String::as_str).collect();
     let options = PrepareOptions {
@@ -66,7 +66,7 @@ fn a_document_stays_in_its_split_when_the_corpus_grows() {
 }
 
 #[test]
-fn a_split_by_file_takes_the_named_files() {
+fn split_by_file_uses_the_named_files() {
     let place = Place::new();
     let train = files(&place, &["first", "second"]);
     let val = place.file("val.txt", "third");
@@ -80,7 +80,7 @@ fn a_split_by_file_takes_the_named_files() {
 }
 
 #[test]
-fn splits_that_contradict_themselves_are_refused() {
+fn contradictory_split_options_are_rejected() {
     let place = Place::new();
     let inputs = files(&place, &["text"]);
     let refused = |split, val: &[PathBuf]| {
@@ -102,7 +102,7 @@ fn splits_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn where_all_are_for_validation_nothing_is_left_to_train_on() {
+fn empty_training_split_is_an_error() {
     let place = Place::new();
     let text = "document 7";
     let options = PrepareOptions {
@@ -119,7 +119,7 @@ fn where_all_are_for_validation_nothing_is_left_to_train_on() {
 }
 
 #[test]
-fn later_duplicates_are_left_out_before_the_border_is_counted() {
+fn duplicates_are_dropped_before_the_border_is_computed() {
     let place = Place::new();
     let inputs = files(&place, &["abcd", "abcd", "efgh", "abcd", "ij"]);
     let options = PrepareOptions {
@@ -140,7 +140,7 @@ fn later_duplicates_are_left_out_before_the_border_is_counted() {
 }
 
 #[test]
-fn a_duplicate_in_the_validation_files_is_left_out_there() {
+fn duplicate_is_dropped_from_the_validation_files() {
     let place = Place::new();
     let train = files(&place, &["abcd", "efgh"]);
     let options = PrepareOptions {
@@ -153,7 +153,7 @@ fn a_duplicate_in_the_validation_files_is_left_out_there() {
 }
 
 #[test]
-fn duplicates_and_leaks_are_warned_of() {
+fn duplicates_and_leaks_cause_warnings() {
     let place = Place::new();
     let train = files(&place, &["abcd", "efgh", "abcd"]);
     let options = PrepareOptions {
@@ -175,7 +175,7 @@ fn duplicates_and_leaks_are_warned_of() {
 }
 
 #[test]
-fn short_documents_are_warned_of() {
+fn short_documents_cause_a_warning() {
     let place = Place::new();
     let mut texts = vec!["one two three four five six seven eight nine ten"; 4];
     texts.extend(["a word"; 6]);
@@ -196,7 +196,7 @@ fn short_documents_are_warned_of() {
 }
 
 #[test]
-fn the_rules_make_the_same_bytes_whatever_the_threads() {
+fn split_rules_do_not_depend_on_threads() {
     let place = Place::new();
     let text = |i: usize| format!("Text {} says: {}\n", i % 40, "lorem ipsum ".repeat(i % 40));
     let texts: Vec<String> = (0..300).map(text).collect();
@@ -221,7 +221,7 @@ fn the_rules_make_the_same_bytes_whatever_the_threads() {
 }
 
 #[test]
-fn unknown_tokens_are_counted_and_warned_of() {
+fn unknown_tokens_are_counted_and_cause_a_warning() {
     let place = Place::new();
     let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,

@@ -84,7 +84,7 @@ fn corpus() -> Place {
 
 /// The child process of the tests below. Does nothing when run as a normal test.
 #[test]
-fn the_process_that_is_killed() {
+fn child_process() {
     let Some(folder) = std::env::var_os(PLACE).map(PathBuf::from) else {
         return;
     };
@@ -103,7 +103,7 @@ fn the_process_that_is_killed() {
 fn start(place: &Place, case: &str, threads: usize, steps: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "prepare::unfinished::the_process_that_is_killed"])
+        .args(["--exact", "prepare::unfinished::child_process"])
         .env(PLACE, place.path(""))
         .env(CASE, case)
         .env(THREADS, threads.to_string())
@@ -159,7 +159,7 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 #[test]
-fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
+fn repeated_aborts_do_not_change_the_bytes() {
     for name in [
         "position",
         "hash-dedup",
@@ -189,7 +189,7 @@ fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
 }
 
 #[test]
-fn after_kills_at_any_moment_the_bytes_are_the_same() {
+fn kills_do_not_change_the_bytes() {
     let place = corpus();
     let expected = alone(&place, "hash-dedup");
     for step in [3, 11, 29] {
@@ -223,7 +223,7 @@ fn unfinished() -> (Place, Vec<PathBuf>, PrepareOptions) {
 }
 
 #[test]
-fn what_is_different_is_named_as_it_was_and_as_it_is() {
+fn resume_error_names_the_old_and_new_value() {
     let (place, inputs, options) = unfinished();
     let refused = |inputs: &[PathBuf], options: &PrepareOptions| {
         let error = prepare(inputs, &place.out(), options, &|_| {}).unwrap_err();
@@ -258,7 +258,7 @@ fn what_is_different_is_named_as_it_was_and_as_it_is() {
 }
 
 #[test]
-fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
+fn unfinished_dataset_is_reported_and_restarted_on_request() {
     let (place, inputs, options) = unfinished();
     let mut again = PrepareOptions {
         resume: false,
@@ -280,7 +280,7 @@ fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
 }
 
 #[test]
-fn an_error_on_the_way_keeps_what_is_done_and_says_so() {
+fn error_keeps_the_progress_and_reports_it() {
     let place = corpus();
     let (inputs, options) = case("position", &place.path(""));
     let change = |progress| {
@@ -300,7 +300,7 @@ fn an_error_on_the_way_keeps_what_is_done_and_says_so() {
 }
 
 #[test]
-fn two_processes_do_not_write_one_dataset() {
+fn second_writing_process_is_rejected() {
     let place = corpus();
     let (inputs, options) = case("position", &place.path(""));
     let second = |progress| {
@@ -313,7 +313,7 @@ fn two_processes_do_not_write_one_dataset() {
 }
 
 #[test]
-fn a_kill_within_the_exchange_loses_neither_dataset() {
+fn kill_during_the_exchange_loses_neither_dataset() {
     let place = corpus();
     let (inputs, options) = case("position", &place.path(""));
     prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
